@@ -1,0 +1,181 @@
+"""Archives, read without trusting them: no member can be written elsewhere, or fill the disk or the memory."""
+
+import lzma
+import os
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from accelbench.errors import DataError
+
+MAX_MEMBERS = 200_000
+MAX_MEMBER_BYTES = 64 << 20
+MAX_TOTAL_BYTES = 32 << 30
+CHUNK_BYTES = 1 << 20
+ENCRYPTED = 0x1  # bit of a zip member's flags
+# What reading a damaged archive raises.
+DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError)
+
+
+@dataclass(frozen=True)
+class Zip:
+    """The files in a zip archive, read where they are: nothing is unpacked onto the disk.
+
+    Attributes:
+        path: the archive.
+    """
+
+    path: Path
+
+    def names(self) -> list[str]:
+        """The members' names, folders not counted.
+
+        Raises:
+            DataError: it is no zip archive, or a member is unsafe: an absolute path, a way up (`..`), a link, a
+                name that is there twice, encrypted, or larger than any picture.
+        """
+        try:
+            members = _opened(self.path, os.getpid()).infolist()
+        except (*DAMAGED, UnicodeDecodeError) as error:
+            raise DataError(f"{self.path.name}: no readable zip archive ({error})") from error
+        check = MemberCheck(self.path)
+        for member in members:
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise DataError(f"{self.path.name}: {member.filename!r} is a link or a device, no file")
+            if member.flag_bits & ENCRYPTED:
+                raise DataError(f"{self.path.name}: {member.filename!r} is encrypted")
+            check.add(member.filename, member.file_size, is_folder=member.is_dir())
+        return [member.filename for member in members if not member.is_dir()]
+
+    def room(self, name: str) -> int:
+        """How many bytes a member has, as the archive's list says."""
+        return _opened(self.path, os.getpid()).getinfo(name).file_size
+
+    def read(self, name: str) -> bytes:
+        """One member's bytes; `names` has checked how many.
+
+        Raises:
+            DataError: it is damaged, or not as long as the archive's list says.
+        """
+        num_bytes = self.room(name)
+        try:
+            with _opened(self.path, os.getpid()).open(name) as file:
+                content = file.read(num_bytes + 1)
+        except (*DAMAGED, ValueError) as error:
+            raise DataError(f"damaged in the archive ({error})") from error
+        if len(content) != num_bytes:
+            raise DataError("damaged in the archive (not as long as its list says)")
+        return content
+
+
+@lru_cache(maxsize=2)
+def _opened(path: Path, process: int) -> zipfile.ZipFile:
+    """Kept open, since the list of members takes long to read; by process, since two can't share a file's place."""
+    return zipfile.ZipFile(path)
+
+
+class MemberCheck:
+    """Checks the names and sizes of an archive's members as they come.
+
+    Args:
+        path: the archive.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seen: set[str] = set()
+        self.total_bytes = 0
+
+    def add(self, name: str, num_bytes: int, *, is_folder: bool = False, is_read: bool = True) -> None:
+        """Takes one member.
+
+        Args:
+            name: in the archive.
+            num_bytes: its unpacked size.
+            is_folder: whether it is one; a folder's name must be safe and no more.
+            is_read: whether it is unpacked: the others' sizes do no harm.
+
+        Raises:
+            DataError: it is unsafe; names it.
+        """
+        parts = PurePosixPath(name.replace("\\", "/"))
+        if parts.is_absolute() or not parts.parts or ".." in parts.parts or ":" in parts.parts[0] or "\0" in name:
+            raise self._unsafe(f"{name!r} points outside the archive")
+        if is_folder:
+            return
+        if name in self.seen:
+            raise self._unsafe(f"{name!r} is there twice")
+        self.seen.add(name)
+        if is_read and num_bytes > MAX_MEMBER_BYTES:
+            raise self._unsafe(f"{name!r} would unpack to {num_bytes:,} bytes (at most {MAX_MEMBER_BYTES:,})")
+        self.total_bytes += num_bytes if is_read else 0
+        if len(self.seen) > MAX_MEMBERS or self.total_bytes > MAX_TOTAL_BYTES:
+            raise self._unsafe(f"more than {MAX_MEMBERS:,} files or {MAX_TOTAL_BYTES:,} bytes")
+
+    def _unsafe(self, what: str) -> DataError:
+        return DataError(f"{self.path.name}: {what}; nothing of it is used")
+
+
+def extract_tar(path: Path, wanted: Mapping[str, int], folder: Path) -> list[str]:
+    """Unpacks the wanted files of a tar archive, packed or not, into `folder`; no other member is touched.
+
+    Args:
+        path: the archive.
+        wanted: member name -> the most bytes that it may unpack to.
+        folder: gets the files under the last part of their names.
+
+    Returns:
+        The names of the other files.
+
+    Raises:
+        DataError: it is no tar archive, a member is unsafe, or wanted ones are missing; names them.
+        OSError: the disk refuses.
+    """
+    missing = dict(wanted)
+    surplus = []
+    check = MemberCheck(path)
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if not (member.isreg() or member.isdir()):
+                    raise DataError(f"{path.name}: {member.name!r} is a link or a device, no file")
+                most = missing.pop(member.name, None) if member.isreg() else None
+                check.add(member.name, member.size, is_folder=member.isdir(), is_read=most is not None)
+                if most is not None and member.size > most:
+                    raise DataError(f"{path.name}: {member.name!r} has {member.size:,} bytes (at most {most:,})")
+                if most is not None:
+                    _unpack(archive, member, folder / PurePosixPath(member.name).name)
+                elif member.isreg():
+                    surplus.append(member.name)
+    except _FullDiskError as error:
+        raise error.cause from error
+    except (tarfile.TarError, *DAMAGED) as error:
+        raise DataError(f"{path.name}: no readable tar archive ({error})") from error
+    if missing:
+        raise DataError(f"{path.name}: missing in it: {', '.join(missing)}")
+    return surplus
+
+
+class _FullDiskError(Exception):
+    """What a write raised: no fault of the archive, of which reading raises the same kind of error."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    content = archive.extractfile(member)
+    assert content is not None, "a regular file has content"
+    with content, path.open("wb") as target:
+        while chunk := content.read(CHUNK_BYTES):
+            try:
+                target.write(chunk)
+            except OSError as error:
+                raise _FullDiskError(error) from error

@@ -1,0 +1,146 @@
+"""A prepared data set's arrays, as every engine reads them."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from accelbench.errors import DataError, UnsupportedError
+
+SPLITS = ("train", "test")
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """One split.
+
+    Attributes:
+        images: uint8, N x height x width, or N x height x width x 3 for colour.
+        labels: uint8, N: the class's index.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The pictures of one split as their files hold them.
+
+    Attributes:
+        content: uint8, the files' bytes one after another.
+        ends: int64, N: where each file ends in it.
+        labels: uint8, N: the class's index.
+    """
+
+    content: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    labels: NDArray[np.uint8]
+
+    def __getitem__(self, index: int) -> bytes:
+        start = int(self.ends[index - 1]) if index else 0
+        return self.content[start : int(self.ends[index])].tobytes()
+
+
+class RowFile:
+    """A uint8 .npy file whose rows are written in any order and by any process, so that memory does not grow with it.
+
+    Args:
+        path: the file.
+        shape: of one row; () for plain numbers.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
+        self.path = path
+        self.shape = shape
+        self.row_bytes = math.prod(shape)
+
+    def create(self, num_rows: int) -> None:
+        """Makes the file, all zeros: the disk is asked for the space when rows are written."""
+        self.path.write_bytes(b"")
+        self.end(num_rows)
+
+    def write(self, first: int, rows: NDArray[np.uint8]) -> None:
+        """Writes rows (n, *shape) from index `first` on."""
+        assert rows.dtype == np.uint8, "other types would need another header"
+        with self.path.open("r+b") as file:
+            file.seek(len(self._head(0)) + first * self.row_bytes)
+            file.write(np.ascontiguousarray(rows).data)
+
+    def keep(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Moves together the rows of the spans (first, behind the last), which are in order, and drops all others."""
+        rows = np.load(self.path, mmap_mode="r+")
+        end = 0
+        for first, last in spans:
+            if first != end:
+                rows[end : end + last - first] = rows[first:last]
+            end += last - first
+        self.end(end)
+
+    def end(self, num_rows: int) -> None:
+        """Has the file say that it has `num_rows`, and cuts off what is behind them."""
+        head = self._head(num_rows)
+        with self.path.open("r+b") as file:
+            file.write(head)
+            file.truncate(len(head) + num_rows * self.row_bytes)
+
+    def _head(self, num_rows: int) -> bytes:
+        """The file's head. numpy leaves room in it for the first axis to grow: its length does not depend on it."""
+        head = BytesIO()
+        npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (num_rows, *self.shape)})
+        return head.getvalue()
+
+
+def array_path(folder: Path, split: str, kind: str) -> Path:
+    """The file of a split's `images` or `labels`, or of its pictures' files: `encoded`, and their `ends` in it."""
+    return folder / f"{split}_{kind}.npy"
+
+
+def how_to_prepare(folder: Path) -> str:
+    """What a user types to have `folder`'s data set prepared."""
+    return f"prepare it with: dvc repro data@{folder.name}"
+
+
+def load_split(folder: Path, split: str) -> Arrays:
+    """Maps a split into memory, copy-on-write: pages are read when used, and changing them changes no file.
+
+    Args:
+        folder: a prepared data set, such as data/mnist.
+        split: one of `SPLITS`.
+
+    Raises:
+        DataError: a file is missing or incomplete.
+    """
+    return Arrays(images=_map(array_path(folder, split, "images")), labels=_map(array_path(folder, split, "labels")))
+
+
+def load_encoded(folder: Path, split: str) -> Encoded:
+    """Maps the pictures of a split as their files hold them.
+
+    Raises:
+        UnsupportedError: the data set keeps none.
+        DataError: a file is incomplete.
+    """
+    if not array_path(folder, split, "encoded").exists():
+        raise UnsupportedError(f"data.pipeline=jpeg: {folder.name} keeps decoded arrays alone; use data.pipeline=array")
+    content, ends, labels = (_map(array_path(folder, split, kind)) for kind in ("encoded", "ends", "labels"))
+    return Encoded(content, ends.astype(np.int64), labels)
+
+
+def save_split(folder: Path, split: str, arrays: Arrays) -> None:
+    """Writes a split that is in memory."""
+    np.save(array_path(folder, split, "images"), arrays.images)
+    np.save(array_path(folder, split, "labels"), arrays.labels)
+
+
+def _map(path: Path) -> NDArray[np.uint8]:
+    try:
+        array: NDArray[np.uint8] = np.load(path, mmap_mode="c")
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: not readable ({error}); {how_to_prepare(path.parent)}") from error
+    return array

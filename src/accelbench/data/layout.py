@@ -1,0 +1,127 @@
+"""Where pictures lie, and what that says of them: their class, and the split that they belong to."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+import numpy as np
+
+from accelbench.data.arrays import SPLITS
+
+ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"}
+SPLIT_WORDS = {
+    "train": "train",
+    "training": "train",
+    "training_set": "train",
+    "test": "test",
+    "test_set": "test",
+    "val": "test",
+    "valid": "test",
+    "validation": "test",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture that is there, not yet read.
+
+    Attributes:
+        name: its path within the source.
+        label: the class's index.
+        split: one of `SPLITS`; None where its place doesn't say.
+    """
+
+    name: str
+    label: int
+    split: str | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What was found.
+
+    Attributes:
+        pictures: those of a known class, by name.
+        surplus: name -> why it is none of them.
+    """
+
+    pictures: Sequence[Picture]
+    surplus: Mapping[str, str]
+
+
+def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
+    """Tells the pictures of the classes from whatever else lies there, in any of the usual layouts.
+
+    The class is the nearest folder's name of one (`Cat`, `cats`), or what the file's name begins with
+    (`cat.0.jpg`); where the two differ, the file is surplus.
+    The split is a folder's name above it (`train`, `validation`, ...), and counts only where pictures of both
+    splits are there; then those of neither are surplus.
+
+    Args:
+        names: of files, as paths with slashes, relative to the source.
+        classes: the classes' names in lower case and singular.
+    """
+    found, surplus = [], {}
+    for name in sorted(names):
+        path = PurePosixPath(name.replace("\\", "/"))
+        of_folder, of_name = _folder_label(path, classes), _name_label(path, classes)
+        label = of_name if of_folder is None else of_folder
+        if path.suffix.lower() not in ENDINGS:
+            surplus[name] = "no picture by its name"
+        elif path.name.startswith("._"):  # what macOS adds to archives
+            surplus[name] = "no picture, but a note of macOS about one"
+        elif None not in (of_folder, of_name) and of_folder != of_name:
+            surplus[name] = "of one class by its name and of another by its folder"
+        elif label is None:
+            surplus[name] = f"of no class ({', '.join(classes)}) by its name or folder"
+        else:
+            found.append(Picture(name, label, _split(path)))
+    if {picture.split for picture in found} >= set(SPLITS):
+        surplus |= {p.name: "in neither the training nor the test folder" for p in found if p.split is None}
+        found = [picture for picture in found if picture.split]
+    else:
+        found = [replace(picture, split=None) for picture in found]
+    return Layout(found, surplus)
+
+
+def divide(pictures: Sequence[Picture], test_share: float, seed: int) -> dict[str, list[Picture]]:
+    """Divides pictures by file into training and test, each class in the same proportion, in a seeded order.
+
+    Pictures whose place says their split keep it. The outcome depends on the names alone, not on their order.
+
+    Args:
+        pictures: no name twice.
+        test_share: of each class, 0 to 1.
+        seed: of the choice and of the order.
+    """
+    rng = np.random.default_rng(seed)
+    splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}
+    ordered = sorted(pictures, key=lambda picture: picture.name)
+    for label in sorted({picture.label for picture in ordered}):
+        members = [picture for picture in ordered if picture.label == label]
+        undecided = [picture for picture in members if picture.split is None]
+        for split in SPLITS:
+            splits[split] += [picture for picture in members if picture.split == split]
+        shuffled = [undecided[index] for index in rng.permutation(len(undecided))]
+        num_test = round(test_share * len(shuffled))
+        splits["test"] += shuffled[:num_test]
+        splits["train"] += shuffled[num_test:]
+    return {split: [chosen[index] for index in rng.permutation(len(chosen))] for split, chosen in splits.items()}
+
+
+def _folder_label(path: PurePosixPath, classes: Sequence[str]) -> int | None:
+    return next((label for part in reversed(path.parts[:-1]) if (label := _label(part, classes)) is not None), None)
+
+
+def _name_label(path: PurePosixPath, classes: Sequence[str]) -> int | None:
+    beginning = re.match(r"[a-z]+(?=[._ -]?\d)", path.name.lower())
+    return _label(beginning.group(), classes) if beginning else None
+
+
+def _label(word: str, classes: Sequence[str]) -> int | None:
+    return next((label for label, name in enumerate(classes) if word.lower() in (name, f"{name}s")), None)
+
+
+def _split(path: PurePosixPath) -> str | None:
+    return next((SPLIT_WORDS[part.lower()] for part in path.parts[:-1] if part.lower() in SPLIT_WORDS), None)

@@ -1,0 +1,301 @@
+"""Pictures in files -> arrays: found, divided, decoded in parallel once, written as they come."""
+
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+
+from accelbench.data.archive import MAX_MEMBER_BYTES, Zip
+from accelbench.data.arrays import SPLITS, RowFile, array_path
+from accelbench.data.decode import decode
+from accelbench.data.layout import Picture, divide, find
+from accelbench.data.obtain import OWN_DIVISION, Verified
+from accelbench.devices.cpu import usable_cores
+from accelbench.errors import DataError
+from accelbench.lifeline import end_with_starter
+
+TEST_SHARE = 0.2
+SEED = 0
+MIN_PICTURES = 3  # the fewest of which a fifth is one
+CHUNK = 16  # pictures that a worker decodes at a time
+
+# What became of a picture: its file's digest and length, and why it was refused, if it was.
+Converted = tuple[bytes, int, str | None]
+SAME = "the same bytes as"
+# More of a class is no odd file or two: the source is damaged.
+MAX_REFUSED_SHARE = 0.5
+
+
+class Source(Protocol):
+    """Files by name; goes to other processes."""
+
+    def names(self) -> list[str]:
+        """The files' names, as relative paths with slashes."""
+
+    def room(self, name: str) -> int:
+        """The most bytes that it may have; 0 where it is no file."""
+
+    def read(self, name: str) -> bytes:
+        """One file's bytes; DataError where it is no whole file, OSError where the disk refuses."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The files below a folder; links to folders are named and not followed."""
+
+    path: Path
+
+    def names(self) -> list[str]:
+        """Every file, and every link to a folder, below it.
+
+        Raises:
+            DataError: a folder below it can't be read.
+        """
+
+        def refuse(error: OSError) -> None:
+            raise DataError(f"{error.filename} is not a readable folder ({error.strerror})") from error
+
+        return [
+            Path(folder, name).relative_to(self.path).as_posix()
+            for folder, folders, files in os.walk(self.path, onerror=refuse)
+            for name in [*files, *(below for below in folders if Path(folder, below).is_symlink())]
+        ]
+
+    def room(self, name: str) -> int:
+        """How many bytes it has; 0 where it is no file."""
+        try:
+            status = (self.path / name).stat()
+        except FileNotFoundError:
+            return 0
+        return status.st_size if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_MEMBER_BYTES else 0
+
+    def read(self, name: str) -> bytes:
+        """One file's bytes."""
+        path = self.path / name
+        try:
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise DataError("no file, but a folder or a device")
+            if status.st_size > MAX_MEMBER_BYTES:
+                raise DataError(f"too large ({status.st_size:,} bytes)")
+            return path.read_bytes()
+        except FileNotFoundError as error:
+            raise DataError("a link to nothing") from error
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Pictures that one process converts at a time.
+
+    Attributes:
+        names: their files'.
+        first: the row of the first of them.
+        bounds: where the room for each file's own bytes begins, and where that of the last ends.
+    """
+
+    names: Sequence[str]
+    first: int
+    bounds: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What the pool's processes do: pixels and bytes go to the disk and not through a pipe, which takes longer.
+
+    Attributes:
+        source: where the pictures are.
+        images: gets their pixels, a row each.
+        encoded: gets the files' own bytes; None where they are not kept.
+        resizes: whether pictures of another size are brought to that of the rows; else they are refused.
+    """
+
+    source: Source
+    images: RowFile
+    encoded: RowFile | None
+    resizes: bool
+
+    def run(self, chunk: Chunk) -> list[Converted]:
+        """Converts one chunk; a row, or bytes, whose picture is refused are zeros.
+
+        Raises:
+            DataError: the disk refuses to read a file.
+            OSError: it refuses to write.
+        """
+        pixels = np.zeros((len(chunk.names), *self.images.shape), np.uint8)
+        kept = np.zeros(chunk.bounds[-1] - chunk.bounds[0], np.uint8)
+        converted: list[Converted] = []
+        for index, name in enumerate(chunk.names):
+            try:
+                content = self.source.read(name)
+                pixels[index] = decode(content, self.images.shape[0], resizes=self.resizes)
+                if self.encoded is not None:
+                    if len(content) > chunk.bounds[index + 1] - chunk.bounds[index]:
+                        raise DataError("grew while it was read")
+                    start = chunk.bounds[index] - chunk.bounds[0]
+                    kept[start : start + len(content)] = np.frombuffer(content, np.uint8)
+                converted.append((hashlib.sha256(content).digest(), len(content), None))
+            except DataError as error:
+                converted.append((b"", 0, str(error)))
+            except OSError as error:
+                raise DataError(f"{name}: not readable ({error.strerror})") from error
+        self.images.write(chunk.first, pixels)
+        if self.encoded is not None:
+            self.encoded.write(chunk.bounds[0], kept)
+        return converted
+
+
+class Pool:
+    """Worker processes, forked from one that has imported this module."""
+
+    def __init__(self, num_workers: int) -> None:
+        context = get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self.executor = ProcessPoolExecutor(
+            num_workers, mp_context=context, initializer=end_with_starter, initargs=(_end,)
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.executor.shutdown(cancel_futures=True)
+
+
+def _end() -> None:
+    os._exit(1)
+
+
+def open_source(path: Path) -> Source:
+    """The pictures of a folder or of a zip archive.
+
+    Raises:
+        DataError: it is neither, or the archive is unsafe.
+    """
+    if path.is_dir():
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise DataError(f"{path} is not a readable folder (Permission denied)")
+        return Folder(path)
+    if path.is_file():
+        return Zip(path)
+    raise DataError(f"{path} is neither a folder nor a zip archive")
+
+
+def convert(
+    source: Source,
+    classes: Sequence[str],
+    side: int,
+    folder: Path,
+    *,
+    keep_encoded: bool = False,
+    resizes: bool = True,
+    num_workers: int | None = None,
+) -> Verified:
+    """Writes the arrays of `source`'s pictures into `folder`, a picture at a time: memory does not grow with them.
+
+    Args:
+        source: where the pictures are.
+        classes: their names, lower case and singular, in the order of the labels.
+        side: height and width that each is resized to.
+        folder: gets {train,test}_{images,labels}.npy.
+        keep_encoded: also writes the files' own bytes, one after another, and where each ends, for
+            `data.pipeline=jpeg`.
+        resizes: whether pictures of another size are brought to it; else they are refused.
+        num_workers: processes that decode; None for one per core.
+
+    Raises:
+        DataError: a split would have no picture of a class, or few of it can be read.
+        OSError: the disk refuses.
+    """
+    layout = find(source.names(), classes)
+    refused = [f"{name}: {reason}" for name, reason in layout.surplus.items()]
+    splits = divide(layout.pictures, TEST_SHARE, SEED)
+    _check_classes(splits, classes, "no pictures of", refused)
+    seen: dict[bytes, str] = {}
+    with Pool(num_workers or usable_cores()) as pool:
+        for split in reversed(SPLITS):  # what is in both is tested on, and not trained on
+            pictures = splits[split]
+            images = RowFile(array_path(folder, split, "images"), (side, side, 3))
+            images.create(len(pictures))
+            encoded = RowFile(array_path(folder, split, "encoded"), ()) if keep_encoded else None
+            bounds = [0, *accumulate(source.room(picture.name) if encoded else 0 for picture in pictures)]
+            if encoded is not None:
+                encoded.create(bounds[-1])
+            converted = _converted(Conversion(source, images, encoded, resizes), pictures, bounds, pool)
+            reasons = _once(pictures, converted, seen)
+            _check_refused(split, pictures, reasons, classes)
+            kept = [index for index, reason in enumerate(reasons) if reason is None]
+            images.keep((index, index + 1) for index in kept)
+            if encoded is not None:
+                lengths = [converted[index][1] for index in kept]
+                encoded.keep(
+                    (bounds[index], bounds[index] + length) for index, length in zip(kept, lengths, strict=True)
+                )
+                np.save(array_path(folder, split, "ends"), np.cumsum(lengths, dtype=np.int64))
+            splits[split] = [pictures[index] for index in kept]
+            labels = np.array([picture.label for picture in splits[split]], np.uint8)
+            np.save(array_path(folder, split, "labels"), labels)
+            refused += [
+                f"{picture.name}: {reason}" for picture, reason in zip(pictures, reasons, strict=True) if reason
+            ]
+    _check_classes(splits, classes, "no readable pictures of", refused)
+    own = any(picture.split for picture in layout.pictures)
+    division = OWN_DIVISION if own else f"{TEST_SHARE:.0%} of each class for testing, by file, seed {SEED}"
+    return Verified(refused=refused, division=division)
+
+
+def _check_classes(splits: dict[str, list[Picture]], classes: Sequence[str], problem: str, refused: list[str]) -> None:
+    for split in SPLITS:
+        labels = {picture.label for picture in splits[split]}
+        missing = [name for label, name in enumerate(classes) if label not in labels]
+        if missing:
+            seen = "".join(f"\n  {line}" for line in refused[:5])
+            if any(line.lower().partition(": ")[0].endswith((".zip", ".gz", ".7z")) for line in refused):
+                problem = f"there are archives inside it: unpack them first; {problem}"
+            few = f"a class needs at least {MIN_PICTURES} pictures"
+            raise DataError(f"{problem} {', '.join(missing)} for {split} ({few}){':' if seen else ''}{seen}")
+
+
+def _converted(
+    conversion: Conversion, pictures: Sequence[Picture], bounds: Sequence[int], pool: Pool
+) -> list[Converted]:
+    """Converts the pictures in the pool's processes; what comes back is in their order."""
+    names = [picture.name for picture in pictures]
+    chunks = [
+        Chunk(names[first : first + CHUNK], first, bounds[first : first + CHUNK + 1])
+        for first in range(0, len(names), CHUNK)
+    ]
+    try:
+        return list(chain.from_iterable(pool.executor.map(conversion.run, chunks)))
+    except BrokenExecutor as error:
+        raise DataError("a process that decodes pictures was killed, perhaps for want of memory") from error
+
+
+def _once(pictures: Sequence[Picture], converted: Sequence[Converted], seen: dict[bytes, str]) -> list[str | None]:
+    """For each picture why it is refused, or None: so is a copy of one `seen` (digest -> name), which would leak."""
+    reasons = []
+    for picture, (digest, _, reason) in zip(pictures, converted, strict=True):
+        first = seen.setdefault(digest, picture.name) if reason is None else picture.name
+        reasons.append(reason if first == picture.name else f"{SAME} {first}")
+    return reasons
+
+
+def _check_refused(
+    split: str, pictures: Sequence[Picture], reasons: Sequence[str | None], classes: Sequence[str]
+) -> None:
+    """Stops where most of a class can't be read; copies are no damage."""
+    nums = Counter(picture.label for picture in pictures)
+    damaged = [(p, r) for p, r in zip(pictures, reasons, strict=True) if r and not r.startswith(SAME)]
+    for label, num in Counter(picture.label for picture, _ in damaged).items():
+        if num > MAX_REFUSED_SHARE * nums[label]:
+            lines = [f"{picture.name}: {reason}" for picture, reason in damaged if picture.label == label]
+            shown = "".join(f"\n  {line}" for line in lines[:5])
+            raise DataError(f"{num:,} of {nums[label]:,} pictures of {classes[label]} for {split} are refused:{shown}")

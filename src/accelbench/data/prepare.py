@@ -1,0 +1,150 @@
+"""The data stage: obtain and verify a data set, convert it once, describe it in its manifest."""
+
+import argparse
+import hashlib
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accelbench import params
+from accelbench.data import manifest, registry
+from accelbench.data.arrays import SPLITS, load_split
+from accelbench.data.folder import replacing
+from accelbench.data.obtain import DataSet, Obtained, Target
+from accelbench.errors import DataError, UserError
+from accelbench.record import write_json
+
+SOURCES = "auto, download, or the path of the original files"
+MAX_SETTING = 4096
+HISTOGRAM_IMAGES = 256
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line of pipelines/prepare_data.py; returns its exit status."""
+    parser = argparse.ArgumentParser(description="Prepare a data set of params.yaml into data/<name>/.")
+    parser.add_argument("name", help="the data set, such as mnist")
+    name = parser.parse_args(argv).name
+    try:
+        obtained = prepare(params.project_root(), name)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\nInterrupted; data/{name} is as it was.", file=sys.stderr)
+        return 130
+    if obtained.stand_in_reason:
+        print(_warning(name, obtained), file=sys.stderr)
+    counts = manifest.read_counts(params.project_root() / "data" / name)
+    sizes = ", ".join(f"{num:,} {split}" for split, num in counts.items()) or "no"
+    refused = f", files refused: {len(obtained.refused):,} (see {manifest.FILE})" if obtained.refused else ""
+    print(f"data/{name}: {sizes} images{refused} ({obtained.source})")
+    return 0
+
+
+def prepare(root: Path, name: str) -> Obtained:
+    """Writes `root`/data/`name`/: {train,test}_{images,labels}.npy and manifest.json; returns what it wrote.
+
+    Raises:
+        UserError: params.yaml asks for what is not there.
+        DataError: the data is missing, incomplete or altered, or the disk is full.
+    """
+    data_set = registry.find(name)
+    source, settings = _settings(name, data_set, params.data_settings(root, name))
+    with replacing(root / "data" / name) as folder:
+        try:
+            obtained = data_set.obtain(name, source, params.store_root(root), Target(folder, settings))
+        except DataError as error:
+            raise DataError(f"data.{name}.source={source}: {error}\nChoose from: {SOURCES}.") from error
+        describe(obtained, name, folder)
+    return obtained
+
+
+def describe(obtained: Obtained, name: str, folder: Path) -> None:
+    """Writes the manifest of the arrays in `folder` beside them."""
+    write_json(folder / manifest.FILE, _describe(obtained, name, folder))
+
+
+def normalisation(images: NDArray[np.uint8]) -> dict[str, list[float]]:
+    """Mean and standard deviation of pixels / 255, a value per channel.
+
+    Computed on whole numbers, so that every machine gets the same ones to the last bit.
+
+    Args:
+        images: N x height x width, or N x height x width x channels.
+    """
+    mean, std = [], []
+    for histogram in _histograms(images):
+        num = sum(histogram)
+        total = sum(value * count for value, count in enumerate(histogram))
+        squares = sum(value * value * count for value, count in enumerate(histogram))
+        mean.append(total / (255 * num))
+        std.append(math.sqrt((num * squares - total * total) / (255 * num) ** 2))
+    return {"mean": mean, "std": std}
+
+
+def _histograms(images: NDArray[np.uint8]) -> list[list[int]]:
+    """How often each value from 0 to 255 occurs, for each channel; reads a few images at a time."""
+    num_channels = 1 if images.ndim == 3 else images.shape[-1]
+    counts = np.zeros((num_channels, 256), np.int64)
+    for start in range(0, len(images), HISTOGRAM_IMAGES):
+        several = images[start : start + HISTOGRAM_IMAGES].reshape(-1, num_channels)
+        counts += [np.bincount(several[:, channel], minlength=256) for channel in range(num_channels)]
+    rows: list[list[int]] = counts.tolist()
+    return rows
+
+
+def _warning(name: str, obtained: Obtained) -> str:
+    return (
+        f"warning: data/{name} is NOT {name} but a {obtained.source}.\nWhat was tried: {obtained.stand_in_reason}\n"
+        f"For the set itself, set data.{name}.source to download or to the path of the original files."
+    )
+
+
+def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
+    """The source, and the set's own settings, as params.yaml has them (`given`)."""
+    own = data_set.settings
+    choices = [*(["source"] if data_set.home else []), *own]
+    unknown = set(given) - set(choices)
+    if unknown:
+        known = f"Choose from: {', '.join(choices)}." if choices else "It has none."
+        raise UserError(f"data.{name}: unknown key {', '.join(sorted(unknown))}. {known}")
+    source = given.get("source") if data_set.home else "auto"
+    if not isinstance(source, str) or not source.strip():
+        raise UserError(f"data.{name}.source={source}: should be a word or a path. Choose from: {SOURCES}.")
+    settings = {key: given.get(key, default) for key, default in own.items()}
+    for key, value in settings.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SETTING:
+            raise UserError(f"data.{name}.{key}={value}: should be a whole number from 1 to {MAX_SETTING}")
+    return source, settings
+
+
+def _describe(obtained: Obtained, name: str, folder: Path) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": name,
+        "source": obtained.source,
+        "stand_in": obtained.stand_in_reason is not None,
+        "files": {path.name: _describe_file(path) for path in sorted(folder.glob("*.npy"))},
+        "counts": {},
+        "refused": list(obtained.refused),
+        "division": obtained.division,
+    }
+    if described["files"]:
+        counts = {split: _counts(load_split(folder, split).labels, obtained.classes) for split in SPLITS}
+        described |= {"counts": counts, "normalisation": normalisation(load_split(folder, "train").images)}
+    return {**described, "digest": manifest.digest_of(described)}
+
+
+def _describe_file(path: Path) -> dict[str, Any]:
+    array = np.load(path, mmap_mode="r")
+    with path.open("rb") as file:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"shape": list(array.shape), "dtype": array.dtype.name, "sha256": checksum}
+
+
+def _counts(labels: NDArray[np.uint8], classes: Sequence[str]) -> dict[str, int]:
+    return dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist(), strict=True))

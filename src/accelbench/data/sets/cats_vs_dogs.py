@@ -1,0 +1,79 @@
+"""Cats and dogs: the photographs of Microsoft's or Kaggle's release, or, where they can't be had, drawn animals."""
+
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from accelbench.data import download as downloads
+from accelbench.data.drawings import Style, draw
+from accelbench.data.obtain import FileSet, Target, Verified
+from accelbench.data.pictures import convert, open_source
+from accelbench.data.shapes import PETS
+
+CLASSES = ("cat", "dog")
+
+NUM_DRAWN = 2_500
+ARCHIVE = downloads.File(
+    "kagglecatsanddogs_5340.zip", "sha256", "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
+)
+MIRRORS = ("https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F/",)
+
+
+def download(folder: Path) -> Path:
+    """Fetches Microsoft's archive, 825 MB."""
+    downloads.download([ARCHIVE], MIRRORS, folder)
+    return folder / ARCHIVE.name
+
+
+def read(path: Path, target: Target) -> Verified:
+    """Takes a folder or zip archive of pictures, in any of the usual layouts (`layout.find`)."""
+    return convert(open_source(path), CLASSES, target.settings["image_size"], target.folder, keep_encoded=True)
+
+
+def stand_in(target: Target) -> str:
+    """Drawn heads of cats and dogs, as JPEG files, so that they go the same way as photographs do."""
+    drawn = Drawn(NUM_DRAWN)
+    convert(drawn, CLASSES, target.settings["image_size"], target.folder, keep_encoded=True)
+    return f"{drawn.num:,} drawn heads of cats and dogs in many poses and colours"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Drawn animals as a source of JPEG files; the same bytes each time.
+
+    Attributes:
+        num: how many.
+    """
+
+    num: int
+
+    def names(self) -> list[str]:
+        """Such as `cat.0.jpg`: classes in turn."""
+        return [f"{CLASSES[number % 2]}.{number}.jpg" for number in range(self.num)]
+
+    def room(self, name: str) -> int:
+        """More than any of them needs: to know how much, it would have to be drawn."""
+        return 1 << 16
+
+    def read(self, name: str) -> bytes:
+        """Draws one, of 200 to 300 pixels a side, as most photographs of the set are of a few hundred."""
+        kind, number, _ = name.split(".")
+        rng = np.random.default_rng(int(number))
+        pixels = draw(PETS[kind], int(rng.integers(200, 301)), Style(size=(0.45, 0.75), turn=20), rng)
+        content = BytesIO()
+        Image.fromarray(pixels).save(content, "JPEG", quality=90)
+        return content.getvalue()
+
+
+DATA_SET = FileSet(
+    title="cats vs dogs",
+    home="data/PetImages",
+    classes=CLASSES,
+    download=download,
+    read=read,
+    stand_in=stand_in,
+    settings={"image_size": 224},
+)

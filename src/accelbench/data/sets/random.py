@@ -1,0 +1,20 @@
+"""Random images: drawn when a cell runs, in its model's shape and its precision; nothing is prepared."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from accelbench.data.obtain import Obtained, Target
+
+
+class Random:
+    """No files; see `accelbench.data.obtain.DataSet`."""
+
+    home = None
+    settings: Mapping[str, int] = {}
+
+    def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
+        """Writes nothing."""
+        return Obtained(classes=(), source="normal random numbers, drawn for each cell from its seed")
+
+
+DATA_SET = Random()

@@ -1,0 +1,59 @@
+"""What lies where a data set would come from, so that DVC prepares it again when that changes."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from accelbench import params
+from accelbench.cell import digest
+from accelbench.data.registry import find
+from accelbench.errors import UserError
+from accelbench.record import write_json
+
+# Longer lists are kept as a digest.
+MAX_LISTED = 100
+
+
+def main() -> int:
+    """The command line of pipelines/list_source.py; returns its exit status."""
+    try:
+        root = params.project_root()
+        (name,) = sys.argv[1:]
+        listed = describe(params.store_root(root), name, str(params.data_settings(root, name).get("source")))
+    except OSError as error:
+        print(f"error: data.{sys.argv[1]}.source: not readable ({error})", file=sys.stderr)
+        return 2
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    path = root / "data" / ".sources" / f"{name}.json"
+    if not path.exists() or json.loads(path.read_text()) != listed:
+        write_json(path, listed)
+    return 0
+
+
+def describe(root: Path, name: str, source: str) -> dict[str, Any]:
+    """The source's files by name, with size and time of change: their content is checked when they are read.
+
+    Args:
+        root: the project's folder.
+        name: the data set.
+        source: `auto`, `download` or a path.
+    """
+    if source == "download":  # known by checksum, wherever it comes from
+        return {"source": source, "files": {}}
+    home = find(name).home
+    if home is None or not source.strip():  # no files, or no source: the data stage says what is wrong
+        return {"source": None, "files": {}}
+    place = root / (home if source == "auto" else os.path.expanduser(source))
+    files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+    listed = {
+        path.relative_to(place).as_posix(): [path.stat().st_size, path.stat().st_mtime_ns]
+        for path in files
+        if path.is_file()
+    }
+    if len(listed) > MAX_LISTED:
+        return {"source": source, "num_files": len(listed), "files": digest(listed)}
+    return {"source": source, "files": listed}

@@ -1,0 +1,75 @@
+import json
+
+import numpy as np
+import pytest
+
+from accelbench.data.arrays import load_encoded, load_split
+from accelbench.data.obtain import Target
+from accelbench.data.sets import cats_vs_dogs
+from accelbench.data.sets.cats_vs_dogs import DATA_SET, Drawn
+
+
+@pytest.fixture
+def target(tmp_path):
+    folder = tmp_path / "target"
+    folder.mkdir()
+    return Target(folder, {"image_size": 64})
+
+
+def counts(target):
+    return {split: np.bincount(load_split(target.folder, split).labels).tolist() for split in ("train", "test")}
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ("train", {"train": [480, 480], "test": [120, 120]}),
+        ("test", {"train": [160, 160], "test": [40, 40]}),
+    ],
+)
+def test_real_photographs_in_a_folder_by_class(shared, project, target, part, expected):
+    obtained = DATA_SET.obtain("cats_vs_dogs", str(shared("cats_vs_dogs") / part), project, target)
+    assert obtained.refused == []
+    assert obtained.stand_in_reason is None
+    assert counts(target) == expected
+
+
+def test_every_odd_file_has_its_expected_fate(shared, project, target):
+    obtained = DATA_SET.obtain("cats_vs_dogs", str(shared("cats_vs_dogs") / "odd"), project, target)
+    assert obtained.refused == ["PetImages/Cat/666.jpg: empty"]
+    assert sum(sum(split) for split in counts(target).values()) == 19
+
+
+def test_the_whole_folder_has_splits_of_its_own_and_odd_lies_outside_them(shared, project, target):
+    obtained = DATA_SET.obtain("cats_vs_dogs", str(shared("cats_vs_dogs")), project, target)
+    assert counts(target) == {"train": [600, 600], "test": [200, 200]}
+    assert len(obtained.refused) == 20
+    assert all("in neither the training nor the test folder" in line for line in obtained.refused)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(cats_vs_dogs, "NUM_DRAWN", 40)
+
+
+def test_without_a_network_drawn_animals_stand_in_and_say_so(project, target, few):
+    obtained = DATA_SET.obtain("cats_vs_dogs", "auto", project, target)
+    assert obtained.source == "stand-in for cats vs dogs: 40 drawn heads of cats and dogs in many poses and colours"
+    assert "kagglecatsanddogs_5340.zip" in obtained.stand_in_reason or "download failed" in obtained.stand_in_reason
+    assert counts(target) == {"train": [16, 16], "test": [4, 4]}
+    assert load_split(target.folder, "train").images.shape == (32, 64, 64, 3)
+    assert load_encoded(target.folder, "train")[0][:2] == b"\xff\xd8"
+
+
+def test_drawings_are_the_same_each_time_and_differ_from_each_other():
+    names = Drawn(30).names()
+    assert [Drawn(30).read(name) for name in names] == [Drawn(30).read(name) for name in names]
+    assert len({Drawn(30).read(name) for name in names}) == 30
+
+
+def test_a_wrong_image_size_is_named(project, capsys):
+    from accelbench.data.prepare import main
+
+    (project / "params.yaml").write_text(json.dumps({"data": {"cats_vs_dogs": {"source": "auto", "image_size": 0}}}))
+    assert main(["cats_vs_dogs"]) == 2
+    assert "data.cats_vs_dogs.image_size=0: should be a whole number from 1 to 4096" in capsys.readouterr().err

@@ -1,0 +1,67 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from accelbench.data.arrays import RowFile, array_path, load_split
+from accelbench.errors import DataError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for split, num in {"train": 5, "test": 2}.items():
+        np.save(array_path(tmp_path, split, "images"), np.full((num, 28, 28), num, np.uint8))
+        np.save(array_path(tmp_path, split, "labels"), np.arange(num, dtype=np.uint8))
+    return tmp_path
+
+
+def test_reads_each_split(folder):
+    train, test = load_split(folder, "train"), load_split(folder, "test")
+    assert train.images.shape == (5, 28, 28)
+    assert test.images.shape == (2, 28, 28)
+    assert (train.images == 5).all()
+    assert test.labels.tolist() == [0, 1]
+
+
+def test_becomes_a_tensor_without_a_warning_and_without_touching_read_only_files(folder):
+    path = array_path(folder, "train", "images")
+    path.chmod(0o444)
+    before = path.read_bytes()
+    tensor = torch.from_numpy(load_split(folder, "train").images)
+    tensor += 1
+    assert int(tensor[0, 0, 0]) == 6
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("num_bytes", [0, 50, 1000])
+def test_an_incomplete_file_is_named_with_what_mends_it(folder, num_bytes):
+    path = array_path(folder, "train", "images")
+    path.write_bytes(path.read_bytes()[:num_bytes])
+    with pytest.raises(DataError, match=rf"train_images.npy: not readable .*dvc repro data@{folder.name}"):
+        load_split(folder, "train")
+
+
+def test_a_missing_file_is_named(folder):
+    array_path(folder, "test", "labels").unlink()
+    with pytest.raises(DataError, match="test_labels.npy"):
+        load_split(folder, "test")
+
+
+def test_kept_rows_move_together_whether_or_not_they_overlap_their_new_place(tmp_path):
+    file = RowFile(tmp_path / "rows.npy", (2,))
+    file.create(12)
+    rows = np.arange(24, dtype=np.uint8).reshape(12, 2)
+    file.write(0, rows)
+    file.keep([(0, 1), (2, 8), (9, 9), (11, 12)])
+    assert np.array_equal(np.load(file.path), rows[[0, *range(2, 8), 11]])
+
+
+def test_reading_needs_no_framework():
+    code = (
+        "import sys, accelbench.data.arrays, accelbench.data.manifest;"
+        "print({'torch', 'torchvision', 'sklearn', 'scipy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,102 @@
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from accelbench.data import decode as module
+from accelbench.data.decode import decode
+from accelbench.errors import DataError
+
+
+def encoded(image, kind="PNG", **options):
+    content = BytesIO()
+    image.save(content, kind, **options)
+    return content.getvalue()
+
+
+def photo(width=90, height=70, mode="RGB"):
+    """Smooth colours, so that JPEG changes little."""
+    x, y = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+    return Image.fromarray(np.stack([x, y, 255 - x], -1).astype(np.uint8)).convert(mode)
+
+
+def test_resized_as_pillows_antialiased_bilinear():
+    rng = np.random.default_rng(0)
+    image = Image.fromarray(rng.integers(0, 256, (300, 400, 3), dtype=np.uint8))
+    expected = np.asarray(image.resize((224, 224), Image.Resampling.BILINEAR))
+    assert np.array_equal(decode(encoded(image), 224), expected)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "GIF", "BMP", "PNG", "WEBP"])
+def test_every_usual_format_whatever_the_name_says(kind):
+    pixels = decode(encoded(photo(), kind), 32).astype(int)
+    assert pixels.shape == (32, 32, 3)
+    assert np.abs(pixels - decode(encoded(photo()), 32)).mean() < 12
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("L", "JPEG"), ("CMYK", "JPEG"), ("P", "PNG"), ("1", "PNG"), ("LA", "PNG")])
+def test_grey_palette_and_cmyk_become_rgb(mode, kind):
+    expected = np.asarray(photo(mode=mode).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)).astype(int)
+    assert np.abs(decode(encoded(photo(mode=mode), kind), 32) - expected).mean() < 3
+
+
+def test_sixteen_bits_of_grey_keep_their_range():
+    values = np.linspace(0, 65535, 64 * 64).reshape(64, 64).astype(np.uint16)
+    pixels = decode(encoded(Image.fromarray(values)), 64)
+    assert np.abs(pixels[..., 0].astype(int) - values // 257).max() <= 1
+
+
+def test_what_is_transparent_is_white():
+    image = Image.new("RGBA", (8, 8), (200, 0, 0, 0))
+    assert decode(encoded(image), 8).min() == 255
+
+
+def test_an_exif_orientation_is_applied():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
+    turned = decode(encoded(photo(), "JPEG", exif=exif, quality=95), 32).astype(int)
+    assert np.abs(turned - np.rot90(decode(encoded(photo()), 32).astype(int), -1)).mean() < 3
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 70000 % 65536])
+def test_an_orientation_that_is_none_is_passed_over(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    assert np.array_equal(decode(encoded(photo(), "JPEG", exif=exif), 32), decode(encoded(photo(), "JPEG"), 32))
+
+
+def test_bytes_behind_the_end_and_broken_exif_are_passed_over():
+    content = encoded(photo(), "JPEG")
+    assert np.array_equal(decode(content + b"more" * 300, 32), decode(content, 32))
+    broken = content[:2] + b"\xff\xe1\x00\x10Exif\x00\x00broken!!" + content[2:]
+    assert np.array_equal(decode(broken, 32), decode(content, 32))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "empty"),
+        (b"<html>404</html>", "no picture"),
+        (b"\xff\xd8\xff\xe0", "no picture"),
+        (encoded(photo(), "JPEG")[:-400], "damaged .*truncated"),
+        (encoded(photo(), "PNG")[:-100], "damaged"),
+    ],
+)
+def test_what_is_no_whole_picture_is_refused_with_its_reason(content, told):
+    with pytest.raises(DataError, match=told):
+        decode(content, 32)
+
+
+def test_a_picture_that_would_fill_the_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(module, "MAX_PIXELS", 5_000)
+    with pytest.raises(DataError, match=r"too large \(90 x 70 pixels\)"):
+        decode(encoded(photo()), 32)
+    with pytest.raises(DataError, match="too large"):
+        decode(encoded(Image.new("1", (30_000, 30_000))), 32)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "TIFF", "PPM"])
+def test_formats_that_start_programs_or_mean_other_things_are_no_pictures(kind):
+    with pytest.raises(DataError, match="no picture"):
+        decode(encoded(photo(), kind), 32)

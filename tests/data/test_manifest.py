@@ -1,0 +1,84 @@
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from accelbench.data.arrays import SPLITS, Arrays, array_path, save_split
+from accelbench.data.manifest import FILE, read_manifest
+from accelbench.data.obtain import Obtained
+from accelbench.data.prepare import describe
+from accelbench.errors import DataError
+from accelbench.record import Data
+
+
+def make(folder, *, change=None, **values):
+    """Writes a little data set and returns its digest; `change` = (split, kind, byte) adds 1 to one byte."""
+    arrays = {split: {"images": np.zeros((3, 2, 2), np.uint8), "labels": np.zeros(3, np.uint8)} for split in SPLITS}
+    if change:
+        split, kind, byte = change
+        arrays[split][kind].reshape(-1)[byte] += 1
+    folder.mkdir(exist_ok=True)
+    for split, both in arrays.items():
+        save_split(folder, split, Arrays(**both))
+    describe(Obtained(**{"classes": ("no", "yes"), "source": "here", **values}), "tiny", folder)
+    return read_manifest(folder).digest
+
+
+def test_says_where_the_data_came_from(tmp_path):
+    digest = make(tmp_path / "genuine")
+    assert read_manifest(tmp_path / "genuine") == Data(name="tiny", digest=digest, source="here", stand_in=False)
+    make(tmp_path / "other", stand_in_reason="no network")
+    assert read_manifest(tmp_path / "other").stand_in is True
+
+
+@given(change=st.sampled_from([(s, *kb) for s in SPLITS for kb in [("images", 0), ("images", 11), ("labels", 2)]]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+def test_the_digest_changes_with_any_byte(tmp_path, change):
+    assert make(tmp_path / "a") != make(tmp_path / "b", change=change)
+
+
+def test_the_digest_is_of_the_data_however_it_came(tmp_path):
+    digest = make(tmp_path / "a")
+    assert make(tmp_path / "b", source="downloaded") == digest
+    assert make(tmp_path / "b", stand_in_reason="no network") != digest
+    assert make(tmp_path / "b", refused=("cat.7.jpg: empty",)) != digest
+    assert make(tmp_path / "b", classes=("cat", "dog")) != digest
+
+
+def test_what_was_refused_is_listed(tmp_path):
+    make(tmp_path / "a", refused=("cat.7.jpg: empty",))
+    assert json.loads((tmp_path / "a" / FILE).read_text())["refused"] == ["cat.7.jpg: empty"]
+
+
+def test_a_set_that_is_not_prepared_says_how_to(tmp_path):
+    with pytest.raises(DataError, match="not there; prepare it with: dvc repro data@mnist"):
+        read_manifest(tmp_path / "mnist")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '"name"', "{}", "\x00"])
+def test_an_unreadable_manifest_is_named(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(DataError, match="manifest.json: not readable"):
+        read_manifest(tmp_path)
+
+
+def test_an_altered_manifest_is_refused(tmp_path):
+    make(tmp_path / "a", stand_in_reason="no network")
+    path = tmp_path / "a" / FILE
+    path.write_text(path.read_text().replace('"stand_in": true', '"stand_in": false'))
+    with pytest.raises(DataError, match="altered"):
+        read_manifest(tmp_path / "a")
+
+
+def test_the_checksums_are_those_of_the_files(tmp_path):
+    make(tmp_path / "a")
+    files = json.loads((tmp_path / "a" / FILE).read_text())["files"]
+    assert len(files) == 4
+    for name, described in files.items():
+        assert described["sha256"] == hashlib.sha256((tmp_path / "a" / name).read_bytes()).hexdigest()
+    path = array_path(tmp_path / "a", "train", "images")
+    assert files[path.name]["shape"] == [3, 2, 2]
+    assert files[path.name]["dtype"] == "uint8"

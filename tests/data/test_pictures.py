@@ -1,0 +1,243 @@
+import os
+import resource
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import dataclass
+from io import BytesIO
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+from accelbench.data.arrays import load_encoded, load_split
+from accelbench.data.decode import decode
+from accelbench.data.pictures import Folder, convert, open_source
+from accelbench.errors import DataError
+
+CLASSES = ("cat", "dog")
+
+
+def jpeg(seed, side=20):
+    content = BytesIO()
+    pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(content, "JPEG")
+    return content.getvalue()
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Ten of each class."""
+    folder = tmp_path / "photos"
+    for number in range(20):
+        path = folder / "PetImages" / ("Cat", "Dog")[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg(number))
+    return folder
+
+
+@pytest.fixture
+def out(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def test_pictures_become_arrays_divided_by_file(photos, out):
+    found = convert(open_source(photos), CLASSES, 16, out)
+    assert found.refused == []
+    assert found.division == "20% of each class for testing, by file, seed 0"
+    train, test = (load_split(out, split) for split in ("train", "test"))
+    assert train.images.shape == (16, 16, 16, 3)
+    assert np.bincount(train.labels).tolist() == [8, 8]
+    assert np.bincount(test.labels).tolist() == [2, 2]
+    expected = {decode(path.read_bytes(), 16).tobytes() for path in photos.rglob("*.jpg")}
+    assert {image.tobytes() for image in (*train.images, *test.images)} == expected
+    assert sorted(os.listdir(out)) == ["test_images.npy", "test_labels.npy", "train_images.npy", "train_labels.npy"]
+
+
+def test_a_zip_gives_the_same_bytes_as_the_folder_and_one_worker_as_many(photos, out, tmp_path):
+    convert(Folder(photos), CLASSES, 16, out, keep_encoded=True)
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as made:
+        for path in sorted(photos.rglob("*.jpg"), reverse=True):
+            made.write(path, path.relative_to(photos))
+    (tmp_path / "other").mkdir()
+    convert(open_source(tmp_path / "photos.zip"), CLASSES, 16, tmp_path / "other", keep_encoded=True, num_workers=1)
+    for name in os.listdir(out):
+        assert (out / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_kept_files_decode_to_the_arrays(photos, out):
+    convert(Folder(photos), CLASSES, 16, out, keep_encoded=True)
+    encoded, arrays = load_encoded(out, "train"), load_split(out, "train")
+    for index, image in enumerate(arrays.images):
+        assert np.array_equal(decode(encoded[index], 16), image)
+    assert np.array_equal(encoded.labels, arrays.labels)
+
+
+def test_of_a_refused_file_or_a_copy_no_bytes_are_kept(photos, out):
+    cats = photos / "PetImages" / "Cat"
+    (cats / "0.jpg").write_bytes(b"no picture")
+    (cats / "1.jpg").write_bytes((cats / "2.jpg").read_bytes())
+    convert(Folder(photos), CLASSES, 16, out, keep_encoded=True)
+    kept = []
+    for split in ("train", "test"):
+        encoded, arrays = load_encoded(out, split), load_split(out, split)
+        files = [encoded[index] for index in range(len(arrays.labels))]
+        assert sum(map(len, files)) == len(encoded.content)
+        assert all(np.array_equal(decode(file, 16), image) for file, image in zip(files, arrays.images, strict=True))
+        kept += files
+    assert sorted(kept) == sorted({path.read_bytes() for path in photos.rglob("*.jpg")} - {b"no picture"})
+
+
+def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(photos, out):
+    cats = photos / "PetImages" / "Cat"
+    (cats / "0.jpg").write_bytes(b"")
+    (cats / "2.jpg").write_bytes(jpeg(2)[:200])
+    (cats / "Thumbs.db").write_bytes(b"x")
+    (cats / "link.jpg").symlink_to(photos / "nowhere")
+    refused = dict(line.split(": ", 1) for line in convert(Folder(photos), CLASSES, 16, out).refused)
+    assert refused.keys() == {f"PetImages/Cat/{name}" for name in ("0.jpg", "2.jpg", "Thumbs.db", "link.jpg")}
+    assert refused["PetImages/Cat/0.jpg"] == "empty"
+    assert refused["PetImages/Cat/2.jpg"].startswith("damaged")
+    assert refused["PetImages/Cat/link.jpg"] == "a link to nothing"
+    num = [len(load_split(out, split).labels) for split in ("train", "test")]
+    assert sum(num) == 18
+    assert [len(load_split(out, split).images) for split in ("train", "test")] == num
+
+
+def test_a_class_without_pictures_stops_the_stage(photos, out):
+    for path in (photos / "PetImages" / "Dog").iterdir():
+        path.unlink()
+    with pytest.raises(DataError, match=r"no pictures of dog for train \(a class needs at least 3 pictures\)"):
+        convert(Folder(photos), CLASSES, 16, out)
+
+
+def test_a_class_whose_pictures_are_all_broken_stops_it_and_says_why(photos, out):
+    for path in (photos / "PetImages" / "Dog").iterdir():
+        path.write_bytes(b"<html>")
+    with pytest.raises(DataError, match="2 of 2 pictures of dog for test are refused:\n  .*no picture"):
+        convert(Folder(photos), CLASSES, 16, out)
+
+
+def test_an_archive_of_archives_says_to_unpack_them(out, tmp_path):
+    with zipfile.ZipFile(tmp_path / "dogs-vs-cats.zip", "w") as made:
+        made.writestr("train.zip", b"PK")
+    with pytest.raises(DataError, match="there are archives inside it: unpack them first; no pictures of cat, dog"):
+        convert(open_source(tmp_path / "dogs-vs-cats.zip"), CLASSES, 16, out)
+
+
+def test_what_is_neither_a_folder_nor_an_archive_says_so(tmp_path):
+    with pytest.raises(DataError, match="neither a folder nor a zip archive"):
+        open_source(tmp_path / "nothing")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_full_disk_is_an_error_of_the_system(photos, out):
+    """A limit on the size of files stands for the full disk."""
+    pid = os.fork()
+    if pid == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
+        try:
+            convert(Folder(photos), CLASSES, 64, out)
+        except OSError:
+            os._exit(3)
+        except BaseException:
+            os._exit(4)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The same picture many times."""
+
+    num: int
+    content: bytes
+
+    def names(self):
+        return [f"{CLASSES[number % 2]}.{number}.jpg" for number in range(self.num)]
+
+    def read(self, name):
+        return self.content + name.encode()  # behind the end marker
+
+
+def test_memory_does_not_grow_with_the_set(out):
+    content, process = jpeg(0, 64), psutil.Process()
+    convert(Repeated(200, content), CLASSES, 224, out)
+    before = process.memory_full_info().uss
+    convert(Repeated(1_000, content), CLASSES, 224, out)  # 150 MB of arrays
+    assert process.memory_full_info().uss - before < 60e6
+
+
+def test_a_copy_of_a_test_picture_is_not_trained_on(photos, out):
+    for path in list(photos.rglob("*.jpg")):
+        copy = photos / "copy" / path.relative_to(photos)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    found = convert(Folder(photos), CLASSES, 16, out)
+    images = {split: {image.tobytes() for image in load_split(out, split).images} for split in ("train", "test")}
+    assert not images["train"] & images["test"]
+    assert len(images["train"] | images["test"]) == 20
+    assert len(found.refused) == 20
+    assert all("the same bytes as " in line for line in found.refused)
+
+
+def test_an_unreadable_folder_stops_the_stage(photos, out, monkeypatch):
+    """An error of the walk stands for the missing permission, which tests may have anyway."""
+
+    def walk(top, onerror):
+        onerror(PermissionError(13, "Permission denied", str(photos / "PetImages" / "Cat")))
+        return iter(())
+
+    monkeypatch.setattr(os, "walk", walk)
+    with pytest.raises(DataError, match=r"Cat is not a readable folder \(Permission denied\)"):
+        convert(Folder(photos), CLASSES, 16, out)
+
+
+def test_links_to_folders_devices_and_huge_files_are_refused(photos, out, tmp_path):
+    cats = photos / "PetImages" / "Cat"
+    (cats / "more.jpg").symlink_to(tmp_path)
+    os.mkfifo(cats / "pipe.jpg")
+    with (cats / "huge.jpg").open("wb") as file:
+        file.truncate(100 << 20)
+    refused = dict(line.split(": ", 1) for line in convert(Folder(photos), CLASSES, 16, out).refused)
+    assert refused == {
+        "PetImages/Cat/more.jpg": "no file, but a folder or a device",
+        "PetImages/Cat/pipe.jpg": "no file, but a folder or a device",
+        "PetImages/Cat/huge.jpg": "too large (104,857,600 bytes)",
+    }
+
+
+def test_pictures_that_are_not_to_be_resized_must_have_the_size(photos, out):
+    (photos / "PetImages" / "Cat" / "0.jpg").write_bytes(jpeg(0, 30))
+    found = convert(Folder(photos), CLASSES, 20, out, resizes=False)
+    assert found.refused == ["PetImages/Cat/0.jpg: not of 20 x 20 pixels but 30 x 30"]
+
+
+def test_a_killed_preparation_leaves_no_process(photos, tmp_path):
+    program = f"""
+import os, pathlib, time
+from accelbench.data import pictures
+class Slow(pictures.Folder):
+    def read(self, name):
+        pathlib.Path({os.fspath(tmp_path)!r}, f"{{os.getpid()}}.pid").touch()
+        time.sleep(60)
+if __name__ == "__main__":
+    source, out = Slow(pathlib.Path({os.fspath(photos)!r})), pathlib.Path({os.fspath(tmp_path)!r})
+    pictures.convert(source, ("cat", "dog"), 8, out)
+"""
+    (tmp_path / "slow.py").write_text(program)
+    process = subprocess.Popen([sys.executable, tmp_path / "slow.py"])
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*.pid")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
+    assert workers
+    while any(map(psutil.pid_exists, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(psutil.pid_exists, workers))
