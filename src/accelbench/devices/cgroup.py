@@ -1,0 +1,55 @@
+"""The limits that a container or a service manager puts on this process."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Cores' worth of CPU time that the cgroup allows, such as 1.5; None where it sets no limit.
+
+    Read from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1), the tightest of the group and its ancestors
+    (Linux kernel, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst).
+    """
+    quotas = []
+    for folder in _folders(root, "cpu"):
+        words = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
+        if len(words) == 2 and words[0] not in ("max", "-1"):
+            quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
+
+
+def memory_limit_bytes(root: Path = Path("/")) -> int | None:
+    """The most memory that the cgroup and its ancestors allow; None where they set no limit."""
+    limits = []
+    for folder in _folders(root, "memory"):
+        words = _words(folder / "memory.max") or _words(folder / "memory.limit_in_bytes")
+        # v1 says "no limit" with the largest multiple of the page size that fits into 63 bits.
+        if words and words[0] != "max" and int(words[0]) < 2**62:
+            limits.append(int(words[0]))
+    return min(limits, default=None)
+
+
+def _folders(root: Path, controller: str) -> Iterator[Path]:
+    """The folders of this process's cgroup and of its ancestors, for `controller`.
+
+    In a container /proc/self/cgroup may name the group as the host sees it, a path that isn't there: its
+    ancestors, up to the mount's own root, then stand for it.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        mount = root / "sys/fs/cgroup" / (controller if controllers else "")
+        group = Path(path.lstrip("/"))
+        yield from (mount / folder for folder in [group, *group.parents])
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []

@@ -1,0 +1,58 @@
+"""The CPU: what it is, and how much of it this process may use."""
+
+import math
+import os
+import platform
+from pathlib import Path
+
+import psutil
+
+from accelbench.devices import cgroup
+from accelbench.devices.base import DeviceReport
+from accelbench.vocab import Device
+
+# Those that decide which kernels oneDNN takes for fp32, bf16 and fp16, as /proc/cpuinfo names them.
+INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16")
+
+
+def look(root: Path = Path("/")) -> DeviceReport:
+    """The CPU's report.
+
+    Args:
+        root: the folder that holds proc/ and sys/.
+    """
+    info = _cpuinfo(root)
+    quota, limit_bytes = cgroup.cpu_quota(root), cgroup.memory_limit_bytes(root)
+    memory_bytes = psutil.virtual_memory().total
+    details = {
+        "physical_cores": str(psutil.cpu_count(logical=False) or ""),
+        "logical_cores": str(psutil.cpu_count() or ""),
+        "usable_cores": str(usable_cores(root)),
+        "cpu_quota": f"{quota:g}" if quota is not None else "",
+        "instruction_sets": " ".join(name for name in INSTRUCTION_SETS if name in info.get("flags", "").split()),
+    }
+    return DeviceReport(
+        device=Device.cpu,
+        present=True,
+        name=info.get("model name") or platform.machine(),
+        count=1,
+        memory_bytes=min(memory_bytes, limit_bytes or memory_bytes),
+        details={key: value for key, value in details.items() if value},
+    )
+
+
+def usable_cores(root: Path = Path("/")) -> int:
+    """Logical cores that this process may keep busy: its affinity, and its cgroup's quota rounded up."""
+    quota = cgroup.cpu_quota(root)
+    cores = len(os.sched_getaffinity(0))
+    return min(cores, math.ceil(quota)) if quota is not None else cores
+
+
+def _cpuinfo(root: Path) -> dict[str, str]:
+    """The first processor's entries in /proc/cpuinfo; empty where it can't be read."""
+    try:
+        text = (root / "proc/cpuinfo").read_text()
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}

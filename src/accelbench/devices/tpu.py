@@ -1,0 +1,93 @@
+"""A Cloud TPU attached to this machine, recognised the way torch_xla itself does it."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from accelbench.devices import packages
+from accelbench.devices.base import DeviceReport, absent
+from accelbench.vocab import Device
+
+# PCI ids and cores per chip: torch_xla 2.9, `torch_xla/_internal/tpu.py`, `num_available_chips` and
+# `num_logical_cores_per_chip`; names: JAX, `jax/_src/hardware_utils.py`.
+GOOGLE_PCI_VENDOR_ID = "0x1ae0"
+CHIPS = {
+    "0x0027": "TPU v2 or v3",
+    "0x0056": "TPU plc",
+    "0x005e": "TPU v4",
+    "0x0062": "TPU v5p",
+    "0x0063": "TPU v5e",
+    "0x006f": "TPU v6e",
+    "0x0076": "TPU7x",
+}
+CORES_PER_CHIP = {"TPU v2 or v3": 2}
+
+
+def look(
+    root: Path = Path("/"), environ: Mapping[str, str] = os.environ, torch_xla_folder: Path | None = None
+) -> DeviceReport:
+    """The TPU's report.
+
+    Args:
+        root: the folder that holds sys/ and dev/.
+        environ: where libtpu's own variables are read from.
+        torch_xla_folder: the package torch_xla; None finds the installed one.
+    """
+    chips = find_chips(root)
+    if not chips:
+        return absent(Device.tpu, _no_chip(environ))
+    name, num_chips = Counter(chips).most_common(1)[0]
+    if not _has_nodes(root):
+        return absent(
+            Device.tpu,
+            f"{num_chips} {name} chips on the PCI bus, but no /dev/accel* or /dev/vfio/*: "
+            "give the container access to them (docker run --privileged)",
+        )
+    torch_xla_folder = torch_xla_folder or packages.folder("torch_xla")
+    if torch_xla_folder is None:
+        return absent(Device.tpu, "torch_xla is not installed: pip install 'torch_xla[tpu]'")
+    if not has_libtpu(torch_xla_folder, environ):
+        return absent(Device.tpu, "libtpu is not installed: pip install 'torch_xla[tpu]'")
+    details = {"chips": str(num_chips), "accelerator_type": environ.get("TPU_ACCELERATOR_TYPE", "")}
+    return DeviceReport(
+        device=Device.tpu,
+        present=True,
+        name=name,
+        count=num_chips * CORES_PER_CHIP.get(name, 1),
+        details={key: value for key, value in details.items() if value},
+    )
+
+
+def find_chips(root: Path = Path("/")) -> list[str]:
+    """The TPU chips on the PCI bus, by name. Google's other PCI devices, such as network cards, are none."""
+    found = []
+    for folder in sorted(root.glob("sys/bus/pci/devices/*")):
+        try:
+            vendor, device = ((folder / key).read_text().strip() for key in ("vendor", "device"))
+        except OSError:
+            continue
+        if vendor == GOOGLE_PCI_VENDOR_ID and device in CHIPS:
+            found.append(CHIPS[device])
+    return found
+
+
+def has_libtpu(torch_xla_folder: Path, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether torch_xla would find libtpu, in its own order: named, bundled, installed."""
+    return (
+        "TPU_LIBRARY_PATH" in environ
+        or (torch_xla_folder / "lib/libtpu.so").is_file()
+        or packages.folder("libtpu") is not None
+    )
+
+
+def _no_chip(environ: Mapping[str, str]) -> str:
+    """Says so, and which variable of the environment promises one all the same."""
+    promised = {"PJRT_DEVICE": environ.get("PJRT_DEVICE") == "TPU", "TPU_NAME": "TPU_NAME" in environ}
+    words = [f"{key}={environ[key]}" for key, is_set in promised.items() if is_set]
+    return "no TPU chip on the PCI bus" + (f", although {' and '.join(words)}" if words else "")
+
+
+def _has_nodes(root: Path) -> bool:
+    """Whether the kernel offers chips to open: /dev/accel0 (up to v4) or /dev/vfio/0 (from v5e on)."""
+    return any(root.glob("dev/accel*")) or any(root.glob("dev/vfio/[0-9]*"))

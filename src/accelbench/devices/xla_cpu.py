@@ -1,0 +1,24 @@
+"""XLA on the CPU: the TPU's software path, on any machine that torch_xla is built for."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+from accelbench.devices import cpu, packages
+from accelbench.devices.base import DeviceReport, absent
+from accelbench.vocab import Device
+
+
+def look(root: Path = Path("/"), find_version: Callable[[str], str | None] = packages.version) -> DeviceReport:
+    """The report of torch_xla's CPU device.
+
+    Args:
+        root: the folder that holds proc/ and sys/.
+        find_version: gives an installed distribution's version, or None.
+    """
+    version = find_version("torch_xla")
+    if version is None:
+        return absent(Device.xla_cpu, "torch_xla is not installed (there are builds for Linux on x86-64 only)")
+    report = cpu.look(root)
+    details = {"torch_xla": version, "usable_cores": report.details["usable_cores"]}
+    return dataclasses.replace(report, device=Device.xla_cpu, name=f"XLA on {report.name}", details=details)

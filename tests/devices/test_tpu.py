@@ -1,0 +1,82 @@
+import ast
+
+import pytest
+
+from accelbench.devices import packages, tpu
+
+
+def machine(root, devices, nodes=()):
+    """A /sys with PCI devices (vendor, device) and a /dev with nodes."""
+    for index, (vendor, device) in enumerate(devices):
+        folder = root / f"sys/bus/pci/devices/0000:00:{index:02x}.0"
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text(f"{vendor}\n")
+        (folder / "device").write_text(f"{device}\n")
+    for node in nodes:
+        (root / "dev" / node).parent.mkdir(parents=True, exist_ok=True)
+        (root / "dev" / node).touch()
+    return root
+
+
+@pytest.fixture
+def torch_xla(tmp_path):
+    """A torch_xla that brings libtpu along."""
+    (tmp_path / "torch_xla/lib").mkdir(parents=True)
+    (tmp_path / "torch_xla/lib/libtpu.so").touch()
+    return tmp_path / "torch_xla"
+
+
+def test_a_v2_8_has_four_chips_of_two_cores(tmp_path, torch_xla):
+    root = machine(tmp_path, [("0x1ae0", "0x0027")] * 4 + [("0x1ae0", "0x0042")], ["accel0"])
+    report = tpu.look(root, {}, torch_xla)
+    assert report.present
+    assert (report.name, report.count, report.details["chips"]) == ("TPU v2 or v3", 8, "4")
+
+
+def test_a_v5e_through_vfio(tmp_path, torch_xla):
+    root = machine(tmp_path, [("0x1ae0", "0x0063")] * 8, ["vfio/vfio", "vfio/0"])
+    report = tpu.look(root, {"TPU_ACCELERATOR_TYPE": "v5litepod-8"}, torch_xla)
+    assert report.present
+    assert (report.name, report.count) == ("TPU v5e", 8)
+    assert report.details["accelerator_type"] == "v5litepod-8"
+
+
+def test_googles_network_card_is_no_tpu(tmp_path, torch_xla):
+    report = tpu.look(machine(tmp_path, [("0x1ae0", "0x0042"), ("0x10de", "0x0063")]), {}, torch_xla)
+    assert not report.present
+    assert report.reason == "no TPU chip on the PCI bus"
+
+
+def test_a_promise_of_the_environment_is_no_tpu(tmp_path, torch_xla):
+    report = tpu.look(tmp_path, {"PJRT_DEVICE": "TPU", "TPU_NAME": "mine"}, torch_xla)
+    assert report.reason == "no TPU chip on the PCI bus, although PJRT_DEVICE=TPU and TPU_NAME=mine"
+    assert tpu.look(tmp_path, {"PJRT_DEVICE": "CPU"}, torch_xla).reason == "no TPU chip on the PCI bus"
+
+
+def test_chips_that_the_container_cannot_open(tmp_path, torch_xla):
+    root = machine(tmp_path, [("0x1ae0", "0x005e")] * 4, ["vfio/vfio"])
+    reason = tpu.look(root, {}, torch_xla).reason
+    assert reason.startswith("4 TPU v4 chips on the PCI bus, but no /dev/accel*")
+    assert "--privileged" in reason
+
+
+def test_without_libtpu_it_cannot_run(tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    root = machine(tmp_path, [("0x1ae0", "0x0063")], ["accel0"])
+    if packages.folder("libtpu") is None:
+        assert tpu.look(root, {}, bare).reason == "libtpu is not installed: pip install 'torch_xla[tpu]'"
+    assert tpu.look(root, {"TPU_LIBRARY_PATH": "/opt/libtpu.so"}, bare).present
+
+
+@pytest.mark.skipif(packages.folder("torch_xla") is None, reason="needs torch_xla")
+def test_knows_the_chips_that_the_installed_torch_xla_knows():
+    """From its source, since importing it takes seconds and changes torch."""
+    source = packages.folder("torch_xla") / "_internal/tpu.py"
+    constants = {
+        node.targets[0].id: node.value
+        for node in ast.parse(source.read_text()).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    assert ast.literal_eval(constants["_GOOGLE_PCI_VENDOR_ID"]) == tpu.GOOGLE_PCI_VENDOR_ID
+    assert set(ast.literal_eval(constants["_TPU_PCI_DEVICE_IDS"])) == set(tpu.CHIPS)
