@@ -1,0 +1,128 @@
+"""How to run on each kind of device through Lightning, and how to wait for it."""
+
+import torch
+from lightning_fabric.accelerators import XLAAccelerator
+from torch import Tensor
+
+from accelbench.clock import Compiles, no_compiles
+from accelbench.engines.lightning import xla
+from accelbench.vocab import Device
+
+
+class Backend:
+    """The CPU, and what the other devices share: the default of each question is the CPU's answer."""
+
+    accelerator = "cpu"
+    torch_type = "cpu"
+    fixed_shapes = False  # whether a short last batch would compile the model anew
+
+    def __init__(self) -> None:
+        # With torch_xla installed, Lightning imports it to look for a TPU, for every device: 1.5 s, and the
+        # import replaces parts of torch.nn.
+        XLAAccelerator.is_available = staticmethod(lambda: False)
+
+    def prepare(self, allow_tf32: bool) -> None:
+        """Sets the device's global switches for one cell."""
+
+    def device(self) -> torch.device:
+        """Where tensors are put."""
+        return torch.device(self.torch_type)
+
+    def wait(self) -> None:
+        """Returns when everything launched is done."""
+
+    def end_step(self) -> None:
+        """Marks the end of a step, for devices that record steps before they run them."""
+
+    def compiles(self) -> Compiles:
+        """How many compilations so far, and their seconds."""
+        return no_compiles()
+
+    def peak_memory_bytes(self) -> int | None:
+        """The allocator's peak since the process started; None where the device has none to ask."""
+        return None
+
+    def device_name(self) -> str | None:
+        """The accelerator's name; None for the CPU, whose name its registry knows."""
+        return None
+
+    def ran_on(self, torch_type: str) -> str:
+        """The device's word for what torch calls `torch_type`."""
+        return {"cuda": Device.gpu}.get(torch_type, torch_type)
+
+
+class Cuda(Backend):
+    """One NVIDIA GPU."""
+
+    accelerator = torch_type = "cuda"
+
+    def prepare(self, allow_tf32: bool) -> None:
+        """Fixes TF32 as asked: the default would compute "fp32" convolutions in TF32."""
+        torch.backends.cuda.matmul.allow_tf32 = allow_tf32
+        torch.backends.cudnn.allow_tf32 = allow_tf32
+        torch.cuda.reset_peak_memory_stats()
+
+    def wait(self) -> None:
+        """Waits for every stream."""
+        torch.cuda.synchronize()
+
+    def peak_memory_bytes(self) -> int | None:
+        """What tensors took at most."""
+        return torch.cuda.max_memory_allocated()
+
+    def device_name(self) -> str | None:
+        """Such as `NVIDIA H200`."""
+        return torch.cuda.get_device_name()
+
+
+class Xla(Backend):
+    """torch_xla on a TPU, or (`PJRT_DEVICE=CPU`) on the CPU."""
+
+    accelerator = "tpu"
+    torch_type = "xla"
+    fixed_shapes = True
+
+    def __init__(self, device: Device) -> None:
+        xla.register_accelerator(device)
+
+    def prepare(self, allow_tf32: bool) -> None:
+        """Has fp32 multiply in fp32: by default a TPU casts it down to bf16 first."""
+        xla.multiply_precisely()
+
+    def wait(self) -> None:
+        """Waits for what was recorded and launched (`torch_xla.sync(wait=True)` does not, on the CPU)."""
+        xla.wait()
+
+    def end_step(self) -> None:
+        """Launches what the step recorded."""
+        xla.launch()
+
+    def compiles(self) -> Compiles:
+        """From torch_xla's own counters."""
+        return xla.compiles()
+
+    def peak_memory_bytes(self) -> int | None:
+        """From PJRT; None on the CPU."""
+        return xla.peak_memory_bytes()
+
+    def device_name(self) -> str | None:
+        """PJRT's name of the hardware, such as `TPU v4`; None on the CPU."""
+        return xla.device_name()
+
+    def ran_on(self, torch_type: str) -> str:
+        """`tpu` only where PJRT itself says that it drives one."""
+        if torch_type != "xla":
+            return torch_type
+        return Device.tpu if xla.device_name() else Device.xla_cpu
+
+
+def backend_for(device: Device) -> Backend:
+    """The backend of `device`."""
+    if device == Device.gpu:
+        return Cuda()
+    return Xla(device) if device in (Device.tpu, Device.xla_cpu) else Backend()
+
+
+def move(batch: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
+    """The batch on `device`."""
+    return tuple(tensor.to(device, non_blocking=True) for tensor in batch)

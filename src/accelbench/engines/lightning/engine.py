@@ -1,0 +1,307 @@
+"""The Lightning engine: one cell -> one measurement, through Lightning's Trainer."""
+
+import dataclasses
+import logging
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+
+from accelbench import clock
+from accelbench.cell import Cell
+from accelbench.data.arrays import load_encoded, load_split
+from accelbench.data.manifest import read_classes, read_counts
+from accelbench.devices.cpu import usable_cores
+from accelbench.devices.registry import look
+from accelbench.engines.lightning import agreement, zoo
+from accelbench.engines.lightning.backends import Backend, backend_for
+from accelbench.engines.lightning.feed import ArrayFeed, Feed, JpegFeed, Order, Passes, RandomFeed
+from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, Task, TestStep, TrainStep
+from accelbench.engines.lightning.precision import DTYPES, MIXED, Observer, plugin_for
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.record import Epoch, Evaluation, Measurement
+from accelbench.sample import high_water_bytes
+from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
+
+# Passes over the test set in `fit` inference: the first one warms up.
+NUM_INFER_PASSES = 3
+
+
+def run(cell: Cell, data_folder: Path) -> Measurement:
+    """Runs `cell` in this process, which must have run no other.
+
+    Args:
+        cell: what to run; its device must be there.
+        data_folder: where the data set's arrays are.
+
+    Raises:
+        UnsupportedError: the cell can't run, with the reason.
+    """
+    _hush_lightning()
+    backend = backend_for(cell.device)
+    _set_threads(cell, backend)
+    backend.prepare(allow_tf32=cell.precision == Precision.tf32)
+    return _Run(cell, data_folder, backend).measure()
+
+
+def _hush_lightning() -> None:
+    """Lightning's notes on what accelbench does on purpose: predicting for the clock, a window without validation."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for note in ("predict returned None", "You defined a `validation_step`"):
+        warnings.filterwarnings("ignore", message=note)
+
+
+def _set_threads(cell: Cell, backend: Backend) -> None:
+    if backend.torch_type == "xla":
+        if cell.threads is not None:
+            raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
+        return
+    torch.set_num_threads(usable_cores() if cell.threads is None else cell.threads)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the measured steps took: compilations, and memory on the accelerator and on the host."""
+
+    compiles: clock.Compiles
+    peak_device_bytes: int | None
+    peak_host_bytes: int | None
+
+
+class _Run:
+    """One cell's run: what its parts share while Lightning calls back."""
+
+    def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
+        self.cell = cell
+        self.backend = backend
+        self.data_folder = data_folder
+        dtype = torch.float32 if cell.precision in MIXED else DTYPES[cell.precision]
+        self.task = Task(dtype, cell.data.augment, reconstructs=cell.model.is_own("autoencoder"))
+        self.feed = self._feed("train" if cell.mode == Mode.train else "test")
+        self.shape, self.num_classes = self._input()
+        start = time.perf_counter()
+        pl.seed_everything(cell.seed, verbose=False)
+        network = zoo.build(cell.model, self.shape, self.num_classes)
+        self.module = BenchModule(network, cell.model, self.task, backend)
+        self.trainer = pl.Trainer(
+            accelerator=backend.accelerator,
+            devices=1,
+            plugins=[plugin_for(cell.precision, backend.torch_type)],
+            max_epochs=cell.epochs if cell.protocol == Protocol.fit else 1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+        )
+        self.observer = Observer(network)
+        self.first_output = network.register_forward_hook(self._check_output)
+        self.build_started = start
+        self.build_s = math.nan
+        self.timing = clock.Timing()
+        self.epochs: list[Epoch] = []
+        self.evaluation: Evaluation | None = None
+        self.output: torch.Tensor | None = None  # of a few samples
+        self.defects: list[str] = []
+        self.resources: Resources | None = None
+        self.last_result: torch.Tensor
+
+    def _feed(self, split: str) -> Feed:
+        cell, train = self.cell, split == "train"
+        labelled = cell.mode == Mode.train
+        if cell.data.pipeline in (Pipeline.host, Pipeline.device):
+            if cell.protocol == Protocol.fit:
+                raise UnsupportedError("protocol=fit: random images have no epochs; use protocol=window or steps")
+            resident = self.backend.device() if cell.data.pipeline == Pipeline.device else None
+            shape, num_classes = cell.model.input_shape, cell.model.num_classes
+            return RandomFeed(
+                shape,
+                num_classes,
+                cell.batch_size,
+                self.task.dtype,
+                labelled=labelled,
+                seed=cell.seed,
+                resident=resident,
+            )
+        arrays = load_split(self.data_folder, split)
+        order = Order(
+            len(arrays.labels),
+            cell.batch_size,
+            shuffle=train,
+            seed=cell.seed,
+            endless=cell.protocol != Protocol.fit,
+            last=("drop" if train else "pad") if self.backend.fixed_shapes else "keep",
+        )
+        if cell.data.pipeline == Pipeline.array:
+            return ArrayFeed(arrays, order, labelled=labelled)
+        encoded = load_encoded(self.data_folder, split)
+        side = arrays.images.shape[1]
+        return JpegFeed(encoded, side, order, labelled=labelled, num_workers=cell.data.num_workers)
+
+    def _input(self) -> tuple[tuple[int, ...], int]:
+        """The shape of an image as the network takes it, and the number of classes."""
+        if self.cell.data.pipeline in (Pipeline.host, Pipeline.device):
+            return self.cell.model.input_shape, self.cell.model.num_classes
+        shape = load_split(self.data_folder, "train").images.shape[1:]
+        return (shape[2], *shape[:2]) if len(shape) == 3 else shape, len(read_classes(self.data_folder))
+
+    def measure(self) -> Measurement:
+        """Trains or infers, then collects."""
+        fits = self.cell.protocol == Protocol.fit
+        self.module.conduct = self._whole_pass if fits else self._window
+        self.module.train_step = EpochStep if fits else TrainStep
+        if self.cell.mode == Mode.train:
+            if fits:
+                tested = self._feed("test")
+                self.module.evaluate = lambda step: self._evaluate(step, tested.num_samples)
+            self.trainer.fit(self.module, Passes(self.feed), Passes(tested) if fits else None)
+        else:
+            for _ in range(NUM_INFER_PASSES if fits else 1):
+                self.trainer.predict(self.module, Passes(self.feed), return_predictions=False)
+        return self._collect()
+
+    def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
+        """Whether the network gives what its task can use; looked at once.
+
+        Raises:
+            UserError: it gives no logits (batch, classes), or, in training, not as many as there are classes.
+        """
+        self.first_output.remove()
+        if self.task.reconstructs:
+            return
+        if not isinstance(output, torch.Tensor) or output.dim() != 2:
+            kind = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
+            raise UserError(f"model={self.cell.model.name}: its output should be logits (batch, classes), not {kind}")
+        num = output.shape[1]
+        if self.cell.mode == Mode.train and num != self.num_classes and (num, self.num_classes) != (1, 2):
+            raise UserError(
+                f"model={self.cell.model.name}: it gives {num} logits for {self.num_classes} classes "
+                "(model.num_classes for random images, else the data set's)"
+            )
+
+    def _note_built(self) -> None:
+        if math.isnan(self.build_s):  # Lightning hands over the first pass: model and optimiser are on the device
+            self.build_s = time.perf_counter() - self.build_started
+
+    def _window(self, step: InferStep) -> None:
+        self._note_built()
+        wait, compiles = self.backend.wait, self.backend.compiles
+        if self.cell.protocol == Protocol.steps:
+            self.timing = clock.measure_steps(step, wait, self.cell.warmup, self.cell.steps, compiles)
+        else:
+            self.timing = clock.measure(step, wait, self.cell.window, compiles)
+        if step.on_host or self.cell.data.pipeline == Pipeline.device:
+            self.timing.copy_in_s = []
+        if step.on_host or self.cell.mode == Mode.train:
+            self.timing.copy_out_s = []
+        self.last_result = step.result
+        self._keep_output(step)
+
+    def _whole_pass(self, step: InferStep) -> None:
+        self._note_built()
+        began_s = clock.boot_s()
+        compiled, _ = self.backend.compiles()
+        seconds = clock.time_pass(step, self.backend.wait)
+        if self.epochs:  # the first pass compiles what there is to compile
+            self.timing.compiled_in_steady_state += self.backend.compiles()[0] - compiled
+        first_s = self.timing.steady_boot_s[0] if self.timing.steady_boot_s else began_s
+        self.timing.steady_boot_s = first_s, clock.boot_s()
+        num_samples = self.feed.num_samples
+        loss = accuracy = None
+        if isinstance(step, EpochStep):
+            loss = _finite(step.loss_sum.item() / num_samples)
+            accuracy = None if step.task.reconstructs else step.num_right.item() / num_samples
+        self.epochs.append(Epoch(seconds=seconds, num_samples=num_samples, loss=loss, accuracy=accuracy))
+        self.last_result = step.result
+        if len(self.epochs) == NUM_INFER_PASSES:
+            self._keep_output(step)
+
+    def _evaluate(self, step: TestStep, num_samples: int) -> None:
+        """The test set, after an epoch."""
+        seconds = clock.time_pass(step, self.backend.wait)
+        self.evaluation = Evaluation(
+            num_samples=num_samples,
+            seconds=seconds,
+            loss=_finite(step.loss_sum.item() / num_samples),
+            accuracy=None if step.task.reconstructs else step.num_right.item() / num_samples,
+        )
+        self.epochs[-1] = dataclasses.replace(self.epochs[-1], evaluation=self.evaluation)
+
+    def _first_images(self) -> torch.Tensor:
+        """A few samples' images, as the feed gives them."""
+        if isinstance(self.feed, RandomFeed):
+            return self.feed.batches[0][0].cpu()[: agreement.NUM_SAMPLES]
+        return torch.from_numpy(load_split(self.data_folder, "test").images[: agreement.NUM_SAMPLES])
+
+    def _keep_output(self, step: InferStep) -> None:
+        """Keeps a few samples' output, to compare it: after all was measured, and the memory noted."""
+        if (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) or isinstance(step, TrainStep):
+            return
+        self._note_resources()
+        images = self._first_images()
+        # A batch of another size would be compiled anew.
+        num = self.cell.batch_size if self.backend.fixed_shapes else len(images)
+        batch = step.copy_in((images[torch.arange(num) % len(images)],))
+        self.output = step.compute(batch).cpu().double()[: len(images)]
+        if not torch.isfinite(self.output).all():
+            self.defects.append("the output is not finite")
+
+    def _note_resources(self) -> None:
+        """What the measured steps took, before anything else is run."""
+        if self.resources is None:
+            self.resources = Resources(self.backend.compiles(), self.backend.peak_memory_bytes(), high_water_bytes())
+
+    def _collect(self) -> Measurement:
+        """What was seen, as a measurement."""
+        self._note_resources()  # before looking at the result, which may compile too
+        assert self.resources is not None
+        num_compiles, compile_s = self.resources.compiles
+        result = self.last_result.float()
+        finite = bool(torch.isfinite(result).all()) and (self.evaluation is None or self.evaluation.loss is not None)
+        trains = self.cell.mode == Mode.train
+        counts = read_counts(self.data_folder)
+        recompiled = self.timing.compiled_in_steady_state
+        error = None
+        if self.output is not None:
+            error = agreement.output_error(self.output, self.cell, self._first_images(), self.shape, self.num_classes)
+        timing = dataclasses.asdict(self.timing)
+        del timing["compiled_in_steady_state"], timing["typical_s"], timing["blocks"]
+        return Measurement(
+            device=self.backend.ran_on(self.observer.device_type()),
+            device_name=self.backend.device_name() or look(self.cell.device).name,
+            precision=self.observer.precision(),
+            num_devices=1,
+            threads=None if self.backend.torch_type == "xla" else torch.get_num_threads(),
+            num_params=zoo.num_params(self.module.network),
+            num_train_samples=counts.get("train"),
+            num_test_samples=counts.get("test"),
+            build_s=self.build_s,
+            compile_s=compile_s if num_compiles else None,
+            num_compiles=num_compiles if num_compiles else None,
+            blocks=self.timing.blocks,
+            epochs=self.epochs,
+            evaluation=self.evaluation,
+            output_error=error,
+            loss=_finite(result.item()) if trains else None,
+            peak_device_bytes=self.resources.peak_device_bytes,
+            peak_host_bytes=self.resources.peak_host_bytes,
+            warnings=list(self._warnings(recompiled, error)),
+            defects=self.defects or ([] if finite else [f"the {'loss' if trains else 'output'} is not finite"]),
+            **timing,
+        )
+
+    def _warnings(self, recompiled: int, output_error: float | None) -> Iterator[str]:
+        if recompiled:
+            yield f"compiled {recompiled} times in the steady state"
+        if output_error is not None and output_error > agreement.limit(self.cell.precision):
+            yield f"the output differs from fp32's on the CPU by {output_error:.1%}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

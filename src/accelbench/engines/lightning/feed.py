@@ -1,0 +1,252 @@
+"""Batches: gathered from arrays, decoded from pictures, or random; and how Lightning gets them."""
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import cycle
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from accelbench.data.arrays import Arrays, Encoded
+from accelbench.data.decode import decode
+from accelbench.errors import UnsupportedError
+
+# Images (uint8, or floats where they are random) and their labels (int64), or images alone.
+Batch = tuple[Tensor, ...]
+Last = Literal["keep", "drop", "pad"]
+
+# Random batches that are drawn ahead on the host and taken in turn, so that the caches don't hold the next one.
+NUM_RANDOM_BATCHES = 8
+MAX_RANDOM_BYTES = 512 << 20
+
+
+class Order:
+    """Which samples make up each batch, as indices.
+
+    Iterating is one pass, or, if `endless`, as many as are taken. Every pass of a shuffled order is new, drawn from
+    a generator that depends on the seed alone: it is the same on every device, and however batches are made.
+
+    Args:
+        num: samples in the data set.
+        batch_size: samples per batch.
+        shuffle: whether each pass has a new random order.
+        seed: of that order.
+        endless: passes follow each other, each without its short last batch.
+        last: what a pass does with its short last batch: `keep`, `drop` or `pad` (with black images labelled
+            -1, for devices that compile each shape anew).
+
+    Raises:
+        UnsupportedError: not one batch can be filled.
+    """
+
+    def __init__(
+        self, num: int, batch_size: int, *, shuffle: bool = False, seed: int = 0, endless: bool = False, last: Last
+    ) -> None:
+        self.num = num
+        self.batch_size = batch_size
+        self.endless = endless
+        self.last = "drop" if endless else last
+        self.generator = torch.Generator().manual_seed(seed) if shuffle else None
+        if self.last == "drop" and batch_size > num:
+            raise UnsupportedError(f"batch_size={batch_size} exceeds the data set's {num} samples")
+
+    def __len__(self) -> int:
+        if self.endless:
+            raise TypeError("an endless order has no length")
+        full, rest = divmod(self.num, self.batch_size)
+        return full + (rest > 0 and self.last != "drop")
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in one pass, padding not counted; of an endless order, in the data set."""
+        return self.num - self.num % self.batch_size if self.last == "drop" and not self.endless else self.num
+
+    @property
+    def shuffles(self) -> bool:
+        """Whether each pass has a new order."""
+        return self.generator is not None
+
+    def __iter__(self) -> Iterator[Tensor]:
+        yield from self.one_pass()
+        while self.endless:
+            yield from self.one_pass()
+
+    def one_pass(self) -> Iterator[Tensor]:
+        """The batches of one pass."""
+        order = torch.randperm(self.num, generator=self.generator) if self.generator else torch.arange(self.num)
+        end = self.num - (self.batch_size - 1 if self.last == "drop" else 0)
+        for start in range(0, end, self.batch_size):
+            yield order[start : start + self.batch_size]
+
+    def padded(self, batch: Batch) -> Batch:
+        """The batch, filled up with black images labelled -1."""
+        missing = self.batch_size - len(batch[0])
+        if self.last != "pad" or not missing:
+            return batch
+        images = batch[0].new_zeros(missing, *batch[0].shape[1:])
+        labels = [tensor.new_full((missing,), -1) for tensor in batch[1:]]
+        return tuple(torch.cat(pair) for pair in zip(batch, [images, *labels], strict=True))
+
+
+class Feed(Protocol):
+    """Batches, a pass or without end; `num_samples` is the samples of a pass."""
+
+    @property
+    def num_samples(self) -> int:
+        """See the class."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches."""
+
+
+class ArrayFeed:
+    """Batches gathered by index from arrays that stay as they are, mapped or in memory.
+
+    Args:
+        arrays: images (n, ...) and labels (n).
+        order: of the samples.
+        labelled: whether a batch has labels: inference does without.
+    """
+
+    def __init__(self, arrays: Arrays, order: Order, *, labelled: bool = True) -> None:
+        images = torch.from_numpy(arrays.images)
+        self.tensors = (images, torch.from_numpy(arrays.labels).long()) if labelled else (images,)
+        self.order = order
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in one pass."""
+        return self.order.num_samples
+
+    def __iter__(self) -> Iterator[Batch]:
+        if self.order.shuffles:
+            return self._gathered()
+        # In the arrays' own order a batch is views, made once: nothing is copied.
+        runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) for chosen in self.order.one_pass()]
+        views = [self.order.padded(tuple(tensor[run] for tensor in self.tensors)) for run in runs]
+        return cycle(views) if self.order.endless else iter(views)
+
+    def _gathered(self) -> Iterator[Batch]:
+        pads = self.order.last == "pad"
+        for chosen in self.order:
+            batch = tuple([tensor.index_select(0, chosen) for tensor in self.tensors])
+            yield self.order.padded(batch) if pads else batch
+
+
+class JpegFeed:
+    """Batches decoded from pictures in worker processes, each picture anew in each pass: what most loaders do.
+
+    The same samples in the same order as `ArrayFeed` gives, and the same pixels.
+
+    Args:
+        encoded: the pictures as files hold them, and their labels.
+        side: height and width that they are resized to.
+        order: of the samples.
+        labelled: whether a batch has labels.
+        num_workers: processes that decode.
+    """
+
+    def __init__(self, encoded: Encoded, side: int, order: Order, *, labelled: bool, num_workers: int) -> None:
+        self.order = order
+        self.loader = DataLoader(
+            _Pictures(encoded, side, labelled),
+            batch_size=None,
+            sampler=_Lists(order),
+            num_workers=num_workers,
+            generator=torch.Generator(),  # else it draws its workers' seed from the one that dropout uses
+        )
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in one pass."""
+        return self.order.num_samples
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self.loader:
+            yield self.order.padded(tuple(batch))
+
+
+class _Lists:
+    """An order as lists of indices, which go to worker processes."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for chosen in self.order:
+            yield chosen.tolist()
+
+
+class _Pictures(Dataset[Batch]):
+    """Batches by their lists of indices; lives in a worker process."""
+
+    def __init__(self, encoded: Encoded, side: int, labelled: bool) -> None:
+        self.encoded = encoded
+        self.side = side
+        self.labelled = labelled
+
+    def __getitem__(self, chosen: list[int]) -> Batch:
+        images = torch.from_numpy(np.stack([decode(self.encoded[index], self.side) for index in chosen]))
+        return (images, torch.from_numpy(self.encoded.labels[chosen]).long()) if self.labelled else (images,)
+
+
+class RandomFeed:
+    """Normal random images without end, drawn ahead on the host and taken in turn.
+
+    Args:
+        shape: of one image.
+        num_classes: of the random labels.
+        batch_size: images per batch.
+        dtype: of the images.
+        labelled: whether a batch has labels.
+        seed: of all of them.
+        resident: where one batch is kept, to be taken again and again; None for several batches on the host.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        num_classes: int,
+        batch_size: int,
+        dtype: torch.dtype,
+        *,
+        labelled: bool,
+        seed: int,
+        resident: torch.device | None = None,
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        num_bytes = batch_size * math.prod(shape) * dtype.itemsize
+        num = 1 if resident is not None else max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
+        self.num_samples = batch_size
+        self.batches = []
+        for _ in range(num):
+            images = torch.randn(batch_size, *shape, generator=generator).to(dtype)
+            labels = torch.randint(num_classes, (batch_size,), generator=generator)
+            self.batches.append(tuple(t.to(resident) for t in ((images, labels) if labelled else (images,))))
+
+    def __iter__(self) -> Iterator[Batch]:
+        while True:
+            yield from self.batches
+
+
+class Passes:
+    """What Lightning takes for a data loader: its one item is a whole pass of a feed.
+
+    Lightning's own work per item, 3 to 6 us, then falls on the pass, and the step drains it at the cost of a plain
+    loop. (Lightning's `dataloader_iter`, made for such steps, has that cost for each batch.)
+
+    Args:
+        feed: the batches.
+    """
+
+    def __init__(self, feed: Iterable[Batch]) -> None:
+        self.feed = feed
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Iterator[Batch]]:
+        yield iter(self.feed)

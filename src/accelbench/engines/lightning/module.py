@@ -1,0 +1,260 @@
+"""The LightningModule: a network, its task, and steps that drain a whole pass.
+
+Lightning calls `training_step` once per pass, with the pass's batches as its one item (`feed.Passes`), and the clock
+runs inside it: a step costs what it costs in a plain loop, while Trainer, accelerator, strategy and precision stay
+Lightning's. It holds for one device only: on several, gradients would not be synchronised.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim import SGD, Adam, Optimizer
+
+from accelbench.cell import ModelSpec
+from accelbench.engines.lightning.backends import Backend, move
+from accelbench.engines.lightning.feed import Batch
+from accelbench.engines.lightning.precision import step_context
+from accelbench.errors import UnknownChoiceError
+from accelbench.vocab import Augment
+
+# Keras' settings: PyTorch's Adam has eps 1e-8.
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adam": lambda parameters, lr: Adam(parameters, lr=lr, eps=1e-7),
+    "sgd": lambda parameters, lr: SGD(parameters, lr=lr),
+}
+
+
+class Task:
+    """What a network is trained for: its input, target and loss."""
+
+    def __init__(self, dtype: torch.dtype, augment: Augment = Augment.none, *, reconstructs: bool = False) -> None:
+        self.dtype = dtype
+        self.augment = augment
+        self.reconstructs = reconstructs  # the target is the input
+
+    def inputs(self, images: Tensor) -> Tensor:
+        """`images` as the network takes them.
+
+        Args:
+            images: uint8, 0 to 255, (n, height, width) or (n, height, width, channels), or floats as they are.
+
+        Returns:
+            Floats from 0 to 1, with the channels before height and width.
+        """
+        if images.is_floating_point():
+            return images
+        floats = images.to(self.dtype).div_(255)
+        # A view: the memory stays channels-last, which convolutions prefer.
+        return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
+
+    def training_inputs(self, images: Tensor) -> Tensor:
+        """`inputs`, varied as asked."""
+        return self.inputs(images if self.augment == Augment.none else varied(images, self.augment))
+
+    def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+        """Cross-entropy of the logits, binary where there is one alone, or the mean squared error of the images."""
+        if self.reconstructs:
+            return functional.mse_loss(output, inputs, reduction=reduction)
+        if output.shape[1] == 1:
+            target = labels.to(output.dtype)
+            return functional.binary_cross_entropy_with_logits(output[:, 0], target, reduction=reduction)
+        return functional.cross_entropy(output, labels, reduction=reduction)
+
+    def answers(self, output: Tensor) -> Tensor:
+        """The class that each row of logits stands for."""
+        return (output[:, 0] > 0).long() if output.shape[1] == 1 else output.argmax(1)
+
+
+def varied(images: Tensor, augment: Augment) -> Tensor:
+    """Mirrors each image at random and, if asked, moves it by up to an eighth of its side, edges repeated.
+
+    On the images' device, all at once, from torch's global generator.
+
+    Args:
+        images: (n, height, width, ...).
+        augment: `flip` or `flip_shift`.
+    """
+    num, height, width = images.shape[:3]
+    columns = torch.arange(width, device=images.device).expand(num, width)
+    mirrored = torch.rand(num, 1, device=images.device) < 0.5
+    columns = torch.where(mirrored, width - 1 - columns, columns)
+    rows = torch.arange(height, device=images.device).expand(num, height)
+    if augment == Augment.flip_shift:
+        down, right = (
+            torch.randint(-(side // 8), side // 8 + 1, (num, 1), device=images.device) for side in (height, width)
+        )
+        rows, columns = (rows + down).clamp(0, height - 1), (columns + right).clamp(0, width - 1)
+    return images[torch.arange(num, device=images.device)[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+def new_sum(device: torch.device) -> Tensor:
+    """A zero to add up losses in: float64, or float32 on XLA, since a TPU has no float64."""
+    return torch.zeros((), dtype=torch.float32 if device.type == "xla" else torch.float64, device=device)
+
+
+class BenchModule(pl.LightningModule):
+    """A network as Lightning runs it.
+
+    Args:
+        network: maps float images to logits or images.
+        model: its spec: optimiser and learning rate.
+        task: its input and loss.
+        backend: how to wait for the device.
+    """
+
+    def __init__(self, network: nn.Module, model: ModelSpec, task: Task, backend: Backend) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.network = network
+        self.model = model
+        self.task = task
+        self.backend = backend
+        # What is done with a pass, and how it trains: set by the engine before each use of the Trainer.
+        self.conduct: Callable[[Any], None]
+        self.evaluate: Callable[[Any], None]
+        self.train_step: type[TrainStep] = TrainStep
+
+    def configure_optimizers(self) -> Optimizer:
+        """The model's optimiser over its trainable parameters."""
+        if self.model.optimizer not in OPTIMIZERS:
+            raise UnknownChoiceError("model.optimizer", self.model.optimizer, OPTIMIZERS)
+        trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return OPTIMIZERS[self.model.optimizer](trainable, lr=self.model.learning_rate)
+
+    def training_step(self, batches: Iterator[Batch]) -> None:
+        """One pass, or a whole window of steps."""
+        self.conduct(self.train_step(self, batches))
+
+    def validation_step(self, batches: Iterator[Batch]) -> None:
+        """The whole test set, after an epoch."""
+        self.evaluate(TestStep(self, batches))
+
+    def predict_step(self, batches: Iterator[Batch]) -> None:
+        """One pass, or a whole window of steps."""
+        self.conduct(InferStep(self, batches))
+
+
+class InferStep:
+    """A forward pass, in the parts that the clock times."""
+
+    def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:
+        self.batches = batches
+        self.network = module.network
+        self.task = module.task
+        self.device = module.device
+        self.end_step = module.backend.end_step
+        self.context = step_context(module.trainer.precision_plugin)
+        self.forward = self.network if self.context is nullcontext else self._forward_in_context
+        # Whether a batch is where it is computed, since there is but one place or it was put there before.
+        self.on_host = self.device.type == "cpu"
+        self.result: Tensor  # the last step's: the output or the loss
+
+    def fetch(self) -> Batch:
+        """The next batch, on the host."""
+        return next(self.batches)
+
+    def copy_in(self, batch: Batch) -> Batch:
+        """The batch on the device, still uint8."""
+        return batch if self.on_host else move(batch, self.device)
+
+    def compute(self, batch: Batch) -> Tensor:
+        """The output for the batch's images."""
+        self.result = self.forward(self.task.inputs(batch[0]))
+        self.end_step()
+        return self.result
+
+    def _forward_in_context(self, inputs: Tensor) -> Tensor:
+        with self.context():
+            output: Tensor = self.network(inputs)
+        return output
+
+    def copy_out(self, result: Tensor) -> None:
+        """Moves the output to the host."""
+        if not self.on_host:
+            result.cpu()
+
+    def num_samples(self, batch: Batch) -> int:
+        """Samples in the batch."""
+        return len(batch[0])
+
+
+class TrainStep(InferStep):
+    """A forward and a backward pass and the optimiser's step, as a plain loop does them."""
+
+    def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:
+        super().__init__(module, batches)
+        self.optimizer = module.optimizers(use_pl_optimizer=False)
+        # A raw optimiser goes around Lightning's handling of the scaler: fp16_mixed needs it here.
+        self.scaler = getattr(module.trainer.precision_plugin, "scaler", None)
+
+    def compute(self, batch: Batch) -> Tensor:
+        """Updates the weights and returns the loss."""
+        images, labels = batch
+        self.optimizer.zero_grad()
+        with self.context():
+            inputs = self.task.training_inputs(images)
+            output = self.network(inputs)
+            loss = self.task.loss(output, inputs, labels)
+        if self.scaler is None:
+            loss.backward()
+            self.optimizer.step()
+        else:
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.note(output, loss, labels)
+        self.end_step()
+        self.result = loss.detach()
+        return self.result
+
+    def note(self, output: Tensor, loss: Tensor, labels: Tensor) -> None:
+        """Takes note of a step's outcome: nothing, in a window."""
+
+    def copy_out(self, result: Tensor) -> None:
+        """Nothing: a training step's result stays on the device."""
+
+
+class EpochStep(TrainStep):
+    """A training step that also adds up loss and right answers on the device, as Keras' `fit` does."""
+
+    def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:
+        super().__init__(module, batches)
+        self.loss_sum = new_sum(self.device)
+        self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
+
+    def note(self, output: Tensor, loss: Tensor, labels: Tensor) -> None:
+        """Adds the loss, weighted by samples, and the right answers to the epoch's."""
+        self.loss_sum = self.loss_sum + loss.detach().to(self.loss_sum.dtype) * len(labels)
+        if not self.task.reconstructs:
+            self.num_right = self.num_right + (self.task.answers(output.detach()) == labels).sum()
+
+
+class TestStep(InferStep):
+    """A forward pass whose right answers and losses are added up on the device.
+
+    A short last batch is padded where shapes are fixed; padded samples are not counted.
+    """
+
+    def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:
+        super().__init__(module, batches)
+        self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.loss_sum = new_sum(self.device)
+
+    def compute(self, batch: Batch) -> Tensor:
+        """Adds up one batch."""
+        images, labels = batch
+        with self.context():
+            inputs = self.task.inputs(images)
+            output = self.network(inputs)
+        counted = labels >= 0  # padding is labelled -1
+        losses = self.task.loss(output, inputs, labels.clamp(min=0), reduction="none")
+        self.loss_sum = self.loss_sum + (losses.flatten(1).mean(1) if losses.dim() > 1 else losses).mul(counted).sum()
+        if not self.task.reconstructs:
+            self.num_right = self.num_right + ((self.task.answers(output) == labels) & counted).sum()
+        self.end_step()
+        return self.loss_sum

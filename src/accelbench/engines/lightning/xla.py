@@ -1,0 +1,127 @@
+"""torch_xla under Lightning, where Lightning's own parts do not do what they say.
+
+Lightning's XLAPrecision ignores `16-true`, sets a process-wide environment variable for `bf16-true` and
+refuses fp64 and mixed precision; its accelerator does not know PJRT's CPU. torch_xla is imported inside the
+functions, since its import replaces parts of torch.nn: only a cell on XLA may do that.
+"""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.precision.utils import _convert_fp_tensor, _DtypeContextManager
+from lightning_utilities.core.apply_func import apply_to_collection
+from pytorch_lightning.plugins.precision.xla import XLAPrecision
+from torch import Tensor
+from torch.nn import Module
+
+from accelbench.clock import Compiles
+from accelbench.vocab import Device
+
+
+class TrueXLAPrecision(XLAPrecision):
+    """One dtype for weights, inputs and compute, without XLA's process-wide switches.
+
+    Args:
+        dtype: the number format.
+        name: Lightning's word for it, such as `bf16-true`.
+    """
+
+    def __init__(self, dtype: torch.dtype, name: str) -> None:
+        super().__init__("32-true")
+        self.precision = name  # type: ignore[assignment]
+        self._desired_dtype = dtype
+
+    def convert_module(self, module: Module) -> Module:
+        """The module with its weights in the dtype."""
+        return module.to(self._desired_dtype)
+
+    def convert_input(self, data: Any) -> Any:
+        """The batch with its floats in the dtype."""
+        return apply_to_collection(data, Tensor, _convert_fp_tensor, dst_type=self._desired_dtype)
+
+    def tensor_init_context(self) -> AbstractContextManager[Any]:
+        """Where new float tensors get the dtype."""
+        context: AbstractContextManager[Any] = _DtypeContextManager(self._desired_dtype)
+        return context
+
+    module_init_context = forward_context = tensor_init_context
+
+
+def register_accelerator(device: Device) -> None:
+    """Lets `Trainer(accelerator="tpu")` run on PJRT's CPU for `xla_cpu`; a TPU is left as it is."""
+    from lightning_fabric.accelerators import XLAAccelerator as FabricXLA
+
+    if device == Device.tpu:
+        return
+
+    class PJRTCPU(pl.accelerators.XLAAccelerator):
+        @staticmethod
+        def is_available() -> bool:
+            return True
+
+        @staticmethod
+        def auto_device_count() -> int:
+            return 1
+
+        @staticmethod
+        def parse_devices(devices: int | str | list[int]) -> int:
+            return int(devices)  # type: ignore[arg-type]
+
+        @staticmethod
+        def get_parallel_devices(devices: int | list[int]) -> list[torch.device]:
+            return [torch.device("xla", index) for index in range(int(devices))]  # type: ignore[arg-type]
+
+    FabricXLA.is_available = staticmethod(lambda: True)
+    pl.accelerators.AcceleratorRegistry.register("tpu", PJRTCPU, override=True)
+
+
+def launch() -> None:
+    """Compiles, where it is new, and launches what was recorded; returns before it is done."""
+    import torch_xla
+
+    torch_xla.sync()
+
+
+def wait() -> None:
+    """Returns when all launched work is done."""
+    import torch_xla.core.xla_model as xm
+
+    xm.wait_device_ops()
+
+
+def compiles() -> Compiles:
+    """Compilations so far, and their seconds, from torch_xla's metrics (kept in nanoseconds)."""
+    import torch_xla.debug.metrics as met
+
+    data = met.metric_data("CompileTime")
+    return (data[0], data[1] / 1e9) if data else (0, 0.0)
+
+
+def peak_memory_bytes() -> int | None:
+    """The device's peak; None where PJRT keeps none."""
+    import torch_xla.core.xla_model as xm
+
+    try:
+        peak = xm.get_memory_info().get("peak_bytes_used")
+    except RuntimeError:  # PJRT's CPU client has no memory statistics
+        return None
+    return int(peak) if peak else None
+
+
+def multiply_precisely() -> None:
+    """Sets XLA's matrix precision to its highest: on a TPU the default multiplies fp32 in bf16."""
+    import torch_xla.backends
+
+    torch_xla.backends.set_mat_mul_precision("highest")
+
+
+def device_name() -> str | None:
+    """The TPU's name, such as `TPU v4`; None on PJRT's CPU."""
+    import torch_xla
+    import torch_xla.runtime as xr
+
+    if xr.device_type() != "TPU":
+        return None
+    return str(torch_xla._XLAC._xla_device_kind(str(torch_xla.device())))

@@ -1,0 +1,138 @@
+"""A model's spec -> its network: accelbench's own, timm's, torchvision's or the user's."""
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from torch import nn
+
+from accelbench.cell import ModelSpec
+from accelbench.engines.lightning.networks import NETWORKS, Shape, initialise_as_keras
+from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.vocab import Library, Weights
+
+MAX_CHOICES = 8
+
+
+def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    """The network of `model`, its weights drawn from torch's generator or pretrained.
+
+    Args:
+        model: what to build.
+        shape: of an image, (height, width) or (channels, height, width); a class of the user's own is not told.
+        num_classes: of the labels; as `shape`.
+
+    Raises:
+        UserError: there is no such network, it takes no such argument, or its weights can't be had.
+        UnsupportedError: it takes no images of this shape.
+    """
+    try:
+        return BUILDERS[model.library](model, shape, num_classes)
+    except TypeError as error:
+        if model.library == Library.custom:  # its arguments were checked: it is the class's own mistake
+            raise
+        raise UserError(f"model.args: {error}") from error
+
+
+def num_params(network: nn.Module) -> int:
+    """The count of trainable parameters."""
+    return sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
+
+
+def _own(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    if model.definition not in NETWORKS:
+        raise UnknownChoiceError("model", model.definition, NETWORKS)
+    if model.weights != Weights.none:
+        raise UserError(f"model.weights={model.weights}: {model.definition} has none. Choose from: none.")
+    network = NETWORKS[model.definition](shape, num_classes, **model.args)
+    network.apply(initialise_as_keras)
+    return network
+
+
+def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    import timm
+
+    _check_name(model, timm.list_models())
+    args = {"in_chans": _colours(shape), "num_classes": num_classes, **model.args}
+    network = _weighted(model, lambda pretrained: timm.create_model(model.definition, pretrained=pretrained, **args))
+    # Grey images come without an axis for their one colour.
+    return network if len(shape) == 3 else nn.Sequential(nn.Unflatten(1, (1, shape[0])), network)
+
+
+def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    from torchvision import models
+
+    _check_name(model, models.list_models(module=models))  # those that classify images
+    if _colours(shape) != 3:
+        raise UserError(f"model={model.definition}: torchvision's networks take images in colour")
+    return _weighted(
+        model,
+        lambda pretrained: models.get_model(
+            model.definition,
+            weights="DEFAULT" if pretrained else None,
+            # What a pretrained network classifies is fixed, and a count is refused.
+            **({} if pretrained else {"num_classes": num_classes}),
+            **model.args,
+        ),
+    )
+
+
+def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    module, _, name = model.definition.rpartition(".")
+    try:
+        kind = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"model.target={model.definition}: can't be imported ({error})") from error
+    with suppress(ValueError):  # what is no Python function has no signature
+        try:
+            inspect.signature(kind).bind(**model.args)
+        except TypeError as error:
+            raise UserError(f"model.args: {model.definition}: {error}") from error
+    network = kind(**model.args)
+    if not isinstance(network, nn.Module):
+        raise UserError(
+            f"model.target={model.definition}: should make a torch.nn.Module, not a {type(network).__name__}"
+        )
+    return network
+
+
+def _weighted(model: ModelSpec, make: Callable[[bool], nn.Module]) -> nn.Module:
+    """The network with its weights.
+
+    Raises:
+        UserError: the library has none for it, or they can't be downloaded.
+    """
+    if model.weights == Weights.none:
+        return make(False)
+    try:
+        return make(True)
+    except TypeError:
+        raise
+    except Exception as error:  # whatever a hub's client raises without a network, or the library without weights
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(
+            f"model.weights=pretrained: the weights of {model.definition} can't be had ({why}); "
+            "use model.weights=none to measure it without"
+        ) from error
+
+
+def _check_name(model: ModelSpec, known: Sequence[str]) -> None:
+    if model.definition not in known:
+        near = difflib.get_close_matches(model.definition, known, n=MAX_CHOICES) or known[:MAX_CHOICES]
+        raise UserError(
+            f"model.name={model.definition}: {model.library} has no such network. Near it: {', '.join(near)}."
+        )
+
+
+def _colours(shape: Shape) -> int:
+    return shape[0] if len(shape) == 3 else 1
+
+
+BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
+    Library.accelbench: _own,
+    Library.timm: _timm,
+    Library.torchvision: _torchvision,
+    Library.custom: _custom,
+}

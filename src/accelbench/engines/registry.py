@@ -1,0 +1,46 @@
+"""Which module runs which engine, and what its processes need before they start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from accelbench.cell import Cell
+from accelbench.vocab import Device, Engine, Library
+
+MODULES: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.engine"}
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """A process from which cells are forked.
+
+    Attributes:
+        engine: the module whose `run(cell, data_folder)` measures.
+        preload: modules imported once, before any fork. None may start threads or touch a GPU.
+        environment: variables that must be set before those imports.
+    """
+
+    engine: str
+    preload: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Cells of equal keys share a host."""
+        return self.engine, self.preload, *sorted(self.environment.items())
+
+
+def host_spec(cell: Cell) -> HostSpec:
+    """The host that `cell` is forked from."""
+    module = MODULES[cell.engine]
+    preload: tuple[str, ...] = ("accelbench.host", module)
+    if cell.model.library == Library.timm:
+        preload = (*preload, "timm")
+    if cell.device == Device.xla_cpu:
+        # torch_xla may be imported here since none of this host's cells uses plain torch.
+        return HostSpec(module, (*preload, "torch_xla"), {"PJRT_DEVICE": "CPU"})
+    if cell.device == Device.gpu:
+        # As NVML numbers them, so that what is sampled is what computes.
+        return HostSpec(module, preload, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    if cell.device == Device.tpu:
+        return HostSpec(module, preload, {"PJRT_DEVICE": "TPU"})
+    return HostSpec(module, preload)

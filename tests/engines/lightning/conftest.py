@@ -1,0 +1,20 @@
+import numpy as np
+import pytest
+
+from accelbench.data.arrays import Arrays, save_split
+from accelbench.data.obtain import Obtained
+from accelbench.data.prepare import describe
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
+    """A small data set of 28x28 images that a network can learn: ten patterns under noise. 300 train, 90 test."""
+    folder = tmp_path_factory.mktemp("digits")
+    generator = np.random.default_rng(0)
+    patterns = generator.integers(0, 2, (10, 28, 28)) * 160
+    for split, num in (("train", 300), ("test", 90)):
+        labels = np.arange(num) % 10
+        images = patterns[labels] + generator.integers(0, 96, (num, 28, 28))
+        save_split(folder, split, Arrays(images.astype(np.uint8), labels.astype(np.uint8)))
+    describe(Obtained(classes=tuple("0123456789"), source="ten patterns under noise"), "mnist", folder)
+    return folder

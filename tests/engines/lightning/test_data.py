@@ -1,0 +1,120 @@
+"""The engine on colour pictures, decoded before or for each batch, and on random images."""
+
+import math
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from accelbench.cell import DataSpec, ModelSpec
+from accelbench.data.obtain import Obtained
+from accelbench.data.pictures import convert
+from accelbench.data.prepare import describe
+from accelbench.engines.lightning import engine
+from accelbench.errors import UnsupportedError
+from accelbench.isolate import Hosts
+from accelbench.vocab import Augment, Device, Mode, Pipeline, Precision, Protocol, Status
+from fakes import SHORT, make_cell
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
+    "ignore:.*LeafSpec.*:FutureWarning",
+    "ignore:.*multi-threaded, use of fork.*:DeprecationWarning",
+)
+PETS = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
+
+
+class Two:
+    """Pictures of two kinds: red or blue under noise."""
+
+    def names(self):
+        return [f"{kind}.{number}.png" for kind in ("cat", "dog") for number in range(40)]
+
+    def room(self, name):
+        return 10_000
+
+    def read(self, name):
+        kind, number, _ = name.split(".")
+        pixels = np.random.default_rng(int(number)).integers(0, 128, (30, 30, 3), dtype=np.uint8)
+        pixels[..., 0 if kind == "cat" else 2] += 100
+        content = BytesIO()
+        Image.fromarray(pixels).save(content, "PNG")
+        return content.getvalue()
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pets")
+    convert(Two(), ("cat", "dog"), 24, folder, keep_encoded=True)
+    describe(Obtained(classes=("cat", "dog"), source="two colours"), "cats_vs_dogs", folder)
+    return folder
+
+
+def fit(pipeline=Pipeline.array, **changes):
+    data = DataSpec(name="cats_vs_dogs", pipeline=pipeline, **changes)
+    return make_cell(model=PETS, data=data, mode=Mode.train, protocol=Protocol.fit, epochs=3, batch_size=16)
+
+
+def test_a_network_with_one_logit_learns_two_classes_of_colour_pictures(pets):
+    measured = engine.run(fit(), pets)
+    losses = [epoch.loss for epoch in measured.epochs]
+    assert losses[-1] < losses[0]
+    assert measured.evaluation.accuracy is not None
+    assert measured.num_train_samples == 64
+
+
+def test_decoding_for_each_batch_trains_to_the_same_losses(pets):
+    array, jpeg = (engine.run(fit(pipeline), pets) for pipeline in (Pipeline.array, Pipeline.jpeg))
+    assert [e.loss for e in jpeg.epochs] == pytest.approx([e.loss for e in array.epochs], rel=1e-5)
+    assert jpeg.evaluation.accuracy == array.evaluation.accuracy
+
+
+def test_decoding_for_each_batch_is_seen_as_data_wait(pets):
+    cells = [
+        make_cell(model=PETS, data=DataSpec(name="cats_vs_dogs", pipeline=pipeline, num_workers=1), batch_size=8)
+        for pipeline in (Pipeline.array, Pipeline.jpeg)
+    ]
+    array, jpeg = (engine.run(cell, pets) for cell in cells)
+    assert sum(jpeg.data_s) / sum(jpeg.latency_s) > 5 * sum(array.data_s) / sum(array.latency_s)
+
+
+def test_augmented_training_goes_its_own_way(pets):
+    plain, varied = engine.run(fit(), pets), engine.run(fit(augment=Augment.flip_shift), pets)
+    assert [e.loss for e in plain.epochs] != pytest.approx([e.loss for e in varied.epochs], rel=1e-4)
+
+
+def random_cell(pipeline, **changes):
+    return make_cell(**{"model": PETS, "data": DataSpec(name="random", pipeline=pipeline), "batch_size": 4, **changes})
+
+
+@pytest.fixture
+def nothing(tmp_path):
+    describe(Obtained(classes=(), source="random"), "random", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device])
+@pytest.mark.parametrize("mode", Mode)
+def test_random_images_in_the_models_shape_and_the_cells_precision(nothing, pipeline, mode):
+    measured = engine.run(random_cell(pipeline, mode=mode, precision=Precision.bf16), nothing)
+    assert measured.precision == "bf16"
+    assert measured.num_train_samples is None
+    assert measured.blocks[0].num_samples == 4 * measured.blocks[0].num_steps
+    assert mode == Mode.infer or math.isfinite(measured.loss)
+
+
+def test_random_images_have_no_epochs(nothing):
+    with pytest.raises(UnsupportedError, match="random images have no epochs"):
+        engine.run(random_cell(Pipeline.host, protocol=Protocol.fit, mode=Mode.train), nothing)
+
+
+def test_resident_images_are_not_copied_for_each_step_and_those_on_the_host_are(nothing):
+    with Hosts() as hosts:
+        host, device = (
+            hosts.run(random_cell(pipeline, device=Device.xla_cpu, window=SHORT, timeout_s=240), nothing)
+            for pipeline in (Pipeline.host, Pipeline.device)
+        )
+    assert (host.status, device.status) == (Status.ok, Status.ok), host.reason or device.reason
+    assert len(host.measurement.copy_in_s) == len(host.measurement.latency_s)
+    assert device.measurement.copy_in_s == []

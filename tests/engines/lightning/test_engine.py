@@ -1,0 +1,240 @@
+"""The engine against hand-written loops, on the CPU in this process and on XLA through a real host."""
+
+import contextlib
+import dataclasses
+import json
+
+import pytest
+import torch
+from torch.nn import functional
+
+from accelbench.cell import ModelSpec
+from accelbench.data.arrays import load_split
+from accelbench.devices.cpu import usable_cores
+from accelbench.engines.lightning import engine, zoo
+from accelbench.engines.lightning.feed import ArrayFeed, Order
+from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
+from accelbench.isolate import Hosts
+from accelbench.vocab import Device, Mode, Precision, Protocol, Status
+from accelbench.worker import judge
+from fakes import SHORT, make_cell
+
+pytestmark = pytest.mark.filterwarnings(
+    # Lightning's own, on its use of torch.
+    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
+    "ignore:.*LeafSpec.*:FutureWarning",
+)
+SMALL = {"widths": [32, 32], "dropout": 0.0}
+SGD = ModelSpec(name="mlp", args=SMALL, optimizer="sgd", learning_rate=0.05)
+ADAM = ModelSpec(name="mlp", args=SMALL, optimizer="adam", learning_rate=1e-3)
+
+
+def fit_cell(**changes):
+    settings = {"mode": Mode.train, "protocol": Protocol.fit, "model": SGD, "epochs": 3, "batch_size": 32}
+    return make_cell(**{**settings, **changes})
+
+
+def plain_losses(cell, folder):
+    """Each epoch's mean loss, by the loop that anyone would write."""
+    torch.manual_seed(cell.seed)
+    network = zoo.build(cell.model, (28, 28), 10)
+    dtype = DTYPES[cell.precision]
+    if cell.precision not in MIXED:
+        network.to(dtype)
+    trainable = [p for p in network.parameters() if p.requires_grad]
+    if cell.model.optimizer == "adam":
+        optimizer = torch.optim.Adam(trainable, lr=cell.model.learning_rate, eps=1e-7)
+    else:
+        optimizer = torch.optim.SGD(trainable, lr=cell.model.learning_rate)
+    scaler = torch.amp.GradScaler("cpu") if cell.precision == Precision.fp16_mixed else None
+    losses = []
+    arrays = load_split(folder, "train")
+    feed = ArrayFeed(arrays, Order(len(arrays.labels), cell.batch_size, shuffle=True, seed=cell.seed, last="keep"))
+    for _ in range(cell.epochs):
+        total = 0.0
+        for images, labels in feed:
+            inputs = images.to(torch.float32 if cell.precision in MIXED else dtype) / 255
+            context = torch.autocast("cpu", dtype=dtype) if cell.precision in MIXED else contextlib.nullcontext()
+            optimizer.zero_grad()
+            with context:
+                loss = functional.cross_entropy(network(inputs), labels)
+            if scaler:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                loss.backward()
+                optimizer.step()
+            total += loss.item() * len(labels)
+        losses.append(total / 300)
+    return losses
+
+
+@pytest.mark.parametrize("model", [SGD, ADAM], ids=["sgd", "adam"])
+@pytest.mark.parametrize("precision", [p for p in Precision if p != Precision.tf32])
+def test_losses_are_a_plain_loops_in_every_precision(digits, precision, model):
+    if (precision, model) == (Precision.fp16, ADAM):
+        pytest.skip("Adam's epsilon underflows in fp16: such a cell is not run")
+    cell = fit_cell(precision=precision, model=model)
+    measured = engine.run(cell, digits)
+    assert [epoch.loss for epoch in measured.epochs] == pytest.approx(plain_losses(cell, digits), rel=1e-6)
+    assert measured.epochs[-1].loss < measured.epochs[0].loss
+    assert judge(cell, measured) is None
+
+
+@pytest.mark.parametrize("name", ["cnn", "rnn", "lstm", "autoencoder"])
+def test_every_network_trains_and_infers(digits, name):
+    small = {"cnn": {"channels": 8}, "rnn": {"units": 16}, "lstm": {"units": 16}, "autoencoder": {}}[name]
+    for mode in Mode:
+        cell = make_cell(mode=mode, model=ModelSpec(name=name, args=small))
+        measured = engine.run(cell, digits)
+        assert judge(cell, measured) is None
+        assert all(block.num_samples == 32 * block.num_steps for block in measured.blocks)
+        assert len(measured.latency_s) == len(measured.data_s) == len(measured.launch_s) > 0
+        assert measured.warmup_s[0] == measured.first_step_s
+        assert (measured.loss is None) == (mode == Mode.infer)
+
+
+def test_a_fit_is_tested_on_every_test_sample(digits):
+    measured = engine.run(fit_cell(model=ADAM, epochs=8), digits)
+    assert measured.evaluation.num_samples == 90  # 2 batches of 32 and one of 26
+    assert measured.evaluation.accuracy > 0.9
+    assert len(measured.epochs) == 8
+    assert {epoch.num_samples for epoch in measured.epochs} == {300}
+
+
+def test_inference_passes_take_the_whole_test_set(digits):
+    measured = engine.run(fit_cell(mode=Mode.infer), digits)
+    assert [epoch.num_samples for epoch in measured.epochs] == [90] * engine.NUM_INFER_PASSES
+    assert measured.evaluation is None
+
+
+def test_a_loss_that_is_not_finite_makes_the_cell_invalid(digits):
+    cell = fit_cell(model=dataclasses.replace(SGD, learning_rate=1e30))
+    measured = engine.run(cell, digits)
+    assert "not finite" in judge(cell, measured)
+    assert measured.loss is None
+
+
+def test_a_diverged_fit_is_a_record_that_json_can_hold(digits):
+    model = ModelSpec(name="autoencoder", optimizer="sgd", learning_rate=1e8)
+    measured = engine.run(fit_cell(model=model, epochs=1), digits)
+    assert measured.evaluation.loss is None
+    assert measured.defects
+    json.dumps(dataclasses.asdict(measured), allow_nan=False)
+
+
+def test_a_training_batch_may_exceed_the_test_set(digits):
+    cell = make_cell(mode=Mode.train, model=SGD, batch_size=200)
+    assert judge(cell, engine.run(cell, digits)) is None
+
+
+def test_nothing_is_copied_on_the_cpu_so_no_time_is_given(digits):
+    measured = engine.run(make_cell(model=SGD), digits)
+    assert measured.copy_in_s == measured.copy_out_s == []
+    assert len(measured.data_s) == len(measured.latency_s)
+
+
+def test_a_substituted_precision_is_seen(digits, monkeypatch):
+    monkeypatch.setattr(engine, "plugin_for", lambda precision, kind: plugin_for(Precision.bf16_mixed, kind))
+    cell = make_cell(model=SGD, precision=Precision.fp16_mixed, mode=Mode.train)
+    assert judge(cell, engine.run(cell, digits)) == "asked for precision fp16_mixed, but bf16_mixed ran"
+
+
+def test_each_epoch_is_tested_outside_of_its_time(digits):
+    cell = make_cell(mode=Mode.train, protocol=Protocol.fit, epochs=3, model=ADAM)
+    measured = engine.run(cell, digits)
+    tested = [epoch.evaluation for epoch in measured.epochs]
+    assert [each.num_samples for each in tested] == [measured.num_test_samples] * 3
+    assert tested[-1] == measured.evaluation
+    assert tested[0].loss > tested[-1].loss
+    assert all(0 < epoch.accuracy <= 1 for epoch in measured.epochs)
+    assert measured.epochs[-1].accuracy > measured.epochs[0].accuracy
+
+
+def test_a_fixed_number_of_steps(digits):
+    measured = engine.run(make_cell(model=SGD, protocol=Protocol.steps, warmup=3, steps=12), digits)
+    assert (len(measured.warmup_s), len(measured.latency_s)) == (3, 12)
+    assert sum(block.num_steps for block in measured.blocks) == 12
+
+
+@pytest.mark.parametrize(
+    ("precision", "low", "high"),
+    [(Precision.fp64, 1e-9, 1e-5), (Precision.fp16, 1e-5, 1e-2), (Precision.bf16, 1e-4, 0.05)],
+)
+@pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
+def test_the_output_is_compared_with_fp32s(digits, precision, low, high, protocol):
+    measured = engine.run(make_cell(model=SGD, precision=precision, protocol=protocol), digits)
+    assert low < measured.output_error < high
+    assert measured.warnings == []
+
+
+@pytest.mark.parametrize("changes", [{}, {"mode": Mode.train, "precision": Precision.bf16}])
+def test_there_is_nothing_to_compare_fp32_on_the_cpu_or_trained_weights_with(digits, changes):
+    assert engine.run(make_cell(model=SGD, **changes), digits).output_error is None
+
+
+def test_an_output_that_is_more_than_rounded_is_warned_of(digits, monkeypatch):
+    honest = engine.InferStep.compute
+    monkeypatch.setattr(engine.InferStep, "compute", lambda step, batch: honest(step, batch) * 1.5)
+    measured = engine.run(make_cell(model=SGD, precision=Precision.bf16), digits)
+    assert measured.output_error == pytest.approx(0.5, rel=0.05)
+    assert measured.warnings[0].startswith("the output differs from fp32's on the CPU by ")
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_inference_is_in_evaluation_mode_without_gradients(digits, protocol, monkeypatch):
+    seen = set()
+    honest = engine.InferStep.compute
+
+    def compute(step, batch):
+        seen.add((step.network.training, torch.is_grad_enabled()))
+        return honest(step, batch)
+
+    monkeypatch.setattr(engine.InferStep, "compute", compute)
+    engine.run(make_cell(model=SGD, protocol=protocol), digits)
+    assert seen == {(False, False)}
+
+
+def test_threads_are_as_asked(digits):
+    before = torch.get_num_threads()
+    try:
+        assert engine.run(make_cell(model=SGD, threads=1), digits).threads == 1
+        assert engine.run(make_cell(model=SGD), digits).threads == usable_cores()
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    with Hosts() as running:
+        yield running
+
+
+def xla(cell):
+    return dataclasses.replace(cell, device=Device.xla_cpu, timeout_s=240)
+
+
+@pytest.mark.parametrize("precision", [Precision.fp32, Precision.fp64])
+def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision):
+    # A batch size that divides the training set: XLA drops a short last batch.
+    cell = fit_cell(precision=precision, batch_size=50)
+    outcome = hosts.run(xla(cell), digits)
+    assert outcome.status == Status.ok, outcome.error
+    measured, expected = outcome.measurement, engine.run(cell, digits)
+    assert measured.device == "xla_cpu"
+    assert [e.loss for e in measured.epochs] == pytest.approx([e.loss for e in expected.epochs], rel=1e-4)
+    assert measured.evaluation.num_samples == 90
+    assert measured.evaluation.accuracy == pytest.approx(expected.evaluation.accuracy, abs=0.012)
+    assert measured.evaluation.loss == pytest.approx(expected.evaluation.loss, rel=1e-3)
+    assert measured.num_compiles > 0
+    assert measured.compile_s > 0
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("precision", [Precision.bf16, Precision.bf16_mixed])
+def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts, digits, precision, mode):
+    outcome = hosts.run(xla(make_cell(model=SGD, precision=precision, mode=mode, window=SHORT)), digits)
+    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
+    assert outcome.measurement.precision == precision
+    assert outcome.measurement.warnings == []

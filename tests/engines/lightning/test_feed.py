@@ -1,0 +1,134 @@
+import itertools
+from io import BytesIO
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from accelbench.data.arrays import Arrays, Encoded
+from accelbench.engines.lightning.feed import ArrayFeed, JpegFeed, Order, Passes, RandomFeed
+from accelbench.errors import UnsupportedError
+
+
+def numbered(num):
+    """Images whose every pixel is their index."""
+    return Arrays(
+        np.broadcast_to(np.arange(num, dtype=np.uint8)[:, None, None], (num, 2, 2)).copy(), np.zeros(num, np.uint8)
+    )
+
+
+def feed(num, batch_size, *, labelled=True, **of_order):
+    return ArrayFeed(numbered(num), Order(num, batch_size, **{"last": "keep", **of_order}), labelled=labelled)
+
+
+def order(batches):
+    return [int(image[0, 0]) for images, _ in batches for image in images]
+
+
+def test_a_pass_has_every_sample_once_and_each_pass_its_own_order():
+    batches = feed(100, 32, shuffle=True, seed=3)
+    first, second = order(batches), order(batches)
+    assert sorted(first) == sorted(second) == list(range(100))
+    assert first != second
+    assert len(batches.order) == 4
+
+
+def test_the_order_depends_on_the_seed_alone():
+    assert order(feed(50, 8, shuffle=True, seed=1)) == order(feed(50, 8, shuffle=True, seed=1))
+    assert order(feed(50, 8, shuffle=True, seed=1)) != order(feed(50, 8, shuffle=True, seed=2))
+
+
+@pytest.mark.parametrize(("last", "sizes"), [("keep", [4, 4, 2]), ("drop", [4, 4]), ("pad", [4, 4, 4])])
+def test_the_short_last_batch(last, sizes):
+    batches = feed(10, 4, last=last)
+    assert [len(labels) for _, labels in batches] == sizes
+    assert len(batches.order) == len(sizes)
+    assert batches.num_samples == (8 if last == "drop" else 10)
+    assert sum(int((labels >= 0).sum()) for _, labels in batches) == batches.num_samples
+
+
+def test_an_endless_feed_goes_on_with_full_batches():
+    batches = feed(10, 4, endless=True)
+    assert [len(images) for images, _ in itertools.islice(batches, 25)] == [4] * 25
+    assert batches.num_samples == 10
+    with pytest.raises(TypeError):
+        len(batches.order)
+
+
+def test_each_item_of_passes_is_a_whole_pass_in_an_order_of_its_own():
+    passes = Passes(feed(100, 32, shuffle=True))
+    ((first,), (second,)) = [[order(batches) for batches in passes] for _ in range(2)]
+    assert len(passes) == 1
+    assert sorted(first) == sorted(second) == list(range(100))
+    assert first != second
+
+
+def test_batches_in_order_are_views_of_the_arrays():
+    arrays = numbered(8)
+    images, _ = next(iter(ArrayFeed(arrays, Order(8, 4, last="keep"))))
+    arrays.images[0] = 77
+    assert images[0].eq(77).all()
+
+
+def test_a_batch_that_can_never_be_filled_is_refused():
+    with pytest.raises(UnsupportedError, match="batch_size=11"):
+        feed(10, 11, endless=True)
+    assert len(list(itertools.islice(feed(10, 11), 2))) == 1
+
+
+def test_a_feed_for_inference_has_images_alone():
+    batches = list(feed(10, 4, labelled=False, last="pad"))
+    assert [len(batch) for batch in batches] == [1, 1, 1]
+    assert order((images, None) for (images,) in batches) == [*range(10), 0, 0]
+
+
+def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_each_time():
+    def drawn(**changes):
+        settings = {"labelled": True, "seed": 0, **changes}
+        return list(itertools.islice(RandomFeed((3, 8, 8), 5, 64, torch.bfloat16, **settings), 3))
+
+    first, second, _ = drawn()
+    assert first[0].dtype == torch.bfloat16
+    assert first[0].shape == (64, 3, 8, 8)
+    assert abs(float(first[0].float().mean())) < 0.05
+    assert float(first[0].float().std()) == pytest.approx(1, abs=0.05)
+    assert set(first[1].tolist()) == set(range(5))
+    assert not first[0].equal(second[0])
+    assert first[0].equal(drawn()[0][0])
+    assert not first[0].equal(drawn(seed=1)[0][0])
+    assert [len(batch) for batch in drawn(labelled=False)] == [1, 1, 1]
+
+
+def test_a_resident_batch_stays_where_it_is():
+    first, second = itertools.islice(
+        RandomFeed((4, 4), 2, 8, torch.float32, labelled=True, seed=0, resident=torch.device("cpu")), 2
+    )
+    assert first[0] is second[0]
+
+
+def pictures(num, side):
+    """A set's pictures as PNG files hold them, and the same as arrays."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (num, side, side, 3), dtype=np.uint8)
+    files = []
+    for image in images:
+        content = BytesIO()
+        Image.fromarray(image).save(content, "PNG")
+        files.append(content.getvalue())
+    labels = np.arange(num, dtype=np.uint8)
+    ends = np.cumsum([len(file) for file in files])
+    return Encoded(np.frombuffer(b"".join(files), np.uint8), ends, labels), Arrays(images, labels)
+
+
+@pytest.mark.parametrize("settings", [{"shuffle": True, "seed": 3}, {"last": "pad"}, {"shuffle": True, "last": "drop"}])
+def test_decoding_in_workers_gives_the_same_batches_as_the_arrays(settings):
+    encoded, arrays = pictures(10, 6)
+    orders = [Order(10, 4, **{"last": "keep", **settings}) for _ in range(2)]
+    decoded = JpegFeed(encoded, 6, orders[0], labelled=True, num_workers=2)
+    gathered = ArrayFeed(arrays, orders[1])
+    for _ in range(2):
+        for ours, theirs in zip(decoded, gathered, strict=True):
+            assert ours[0].equal(theirs[0])
+            assert ours[1].equal(theirs[1])
+    assert decoded.num_samples == gathered.num_samples
