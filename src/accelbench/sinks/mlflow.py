@@ -1,0 +1,192 @@
+"""Records as MLflow runs. Nothing else imports mlflow."""
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from accelbench.record import Data, Record
+from accelbench.sinks.base import Sink
+from accelbench.sinks.location import artifacts, database, is_own, locked, tracking_uri
+from accelbench.sinks.translation import Point, data_name, translate
+from accelbench.sinks.view import view_tags
+from accelbench.vocab import Status
+
+# MLflow's defaults let one call on a dead server take four minutes, and report its use to its makers.
+for _name, _value in {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+from mlflow import MlflowClient  # noqa: E402
+from mlflow.entities import (  # noqa: E402
+    Dataset,
+    DatasetInput,
+    Experiment,
+    InputTag,
+    LifecycleStage,
+    Metric,
+    Param,
+    RunStatus,
+    ViewType,
+)
+from mlflow.entities import Run as MLflowRun  # noqa: E402
+
+PREFIX = "accelbench/"
+MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics of a batch, characters of a tag
+DIGEST_LENGTH = 12  # MLflow shows it whole beside the name, and takes 36 characters at most
+
+
+class Key(NamedTuple):
+    """What tells one record's run from every other: tags of the run."""
+
+    record: str
+    started_at: str
+
+
+class Store:
+    """The MLflow store of a project: an experiment per suite, a flat run per record.
+
+    Skipped cells are no runs: they measured nothing, and would crowd the table and the charts; the report names
+    them. A run of what failed is there, with its reason.
+
+    Args:
+        root: the project's folder.
+
+    Raises:
+        Exception: the store can't be reached or created; whatever MLflow raises.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._experiments: dict[str, str] = {}
+        with locked(root):
+            self._client = MlflowClient(tracking_uri(root))  # creates or migrates the database
+            self._client.search_experiments(max_results=1)  # asks a server whether it is there
+            if is_own(root):
+                with closing(sqlite3.connect(database(root))) as connection:
+                    connection.execute("PRAGMA journal_mode=WAL")  # readers and a writer at once; it stays
+
+    def deliver(self, record: Record) -> bool:
+        """Makes `record`'s run, unless it is there; one that was begun and not finished is made anew.
+
+        Args:
+            record: not a skipped one.
+
+        Returns:
+            Whether it was missing.
+        """
+        with locked(self._root):
+            experiment_id = self._experiment(record.cell.suite)
+            for run in self._runs(experiment_id, f"tags.record = '{record.name}'"):
+                if _key(run) != (record.name, record.started_at):
+                    continue
+                if RunStatus.is_terminated(RunStatus.from_string(run.info.status)):
+                    return False
+                self._client.delete_run(run.info.run_id)
+            self._log(experiment_id, record)
+        return True
+
+    def delivered(self, suite: str) -> set[Key]:
+        """The records of `suite` that have a whole run."""
+        return {
+            _key(run)
+            for run in self._runs(self._experiment(suite), "tags.record != ''")
+            if RunStatus.is_terminated(RunStatus.from_string(run.info.status))
+        }
+
+    def newest_experiment(self) -> str | None:
+        """The id of the experiment with the newest run; None where there is no run yet."""
+        experiments = self._client.search_experiments(filter_string=f"name LIKE '{PREFIX}%'")
+        ids = [experiment.experiment_id for experiment in experiments]
+        runs = self._client.search_runs(ids, order_by=["attributes.start_time DESC"], max_results=1) if ids else []
+        return str(runs[0].info.experiment_id) if runs else None
+
+    def _experiment(self, suite: str) -> str:
+        """The id of the suite's experiment, which is made, brought back or given its saved view where needed."""
+        if suite not in self._experiments:
+            name = PREFIX + suite
+            experiment = self._client.get_experiment_by_name(name)
+            if experiment is None:
+                location = (artifacts(self._root) / suite).as_uri() if is_own(self._root) else None
+                experiment = self._client.get_experiment(self._client.create_experiment(name, location))
+            elif experiment.lifecycle_stage == LifecycleStage.DELETED:
+                self._client.restore_experiment(experiment.experiment_id)
+            self._save_view(experiment)
+            self._experiments[suite] = experiment.experiment_id
+        return self._experiments[suite]
+
+    def _save_view(self, experiment: Experiment) -> None:
+        for key, value in view_tags(round(time.time() * 1000), experiment.tags).items():
+            self._client.set_experiment_tag(experiment.experiment_id, key, value)
+
+    def _runs(self, experiment_id: str, condition: str) -> Iterator[MLflowRun]:
+        token = None
+        while True:
+            page = self._client.search_runs(
+                [experiment_id], condition, ViewType.ACTIVE_ONLY, max_results=1000, page_token=token
+            )
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _log(self, experiment_id: str, record: Record) -> None:
+        run = translate(record)
+        tags = run.tags | {"mlflow.note.content": run.note}
+        tags = {key: value[:MAX_TAG] for key, value in tags.items()}
+        created = self._client.create_run(experiment_id, run.start_ms, tags, run.name)
+        run_id = created.info.run_id
+        params = [Param(key, value) for key, value in run.params.items()]
+        for start in range(0, len(run.points), MAX_METRICS):
+            self._client.log_batch(run_id, _metrics(run.points[start : start + MAX_METRICS]), params)
+            params = []
+        if record.data is not None:
+            self._client.log_inputs(run_id, [_dataset(record.data, record.cell.mode)])
+        self._client.log_text(run_id, json.dumps(record.to_json(), indent=1), "record.json")
+        self._client.set_terminated(run_id, run.status, run.end_ms)
+
+
+class MLflowSink(Sink):
+    """Delivers each record of a sweep to the MLflow store, but for skipped cells (see `Store`)."""
+
+    name = "MLflow"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+
+    def _open(self) -> None:
+        self._store = Store(self._root)
+
+    def deliver(self, record: Record) -> None:
+        """Delivers `record` unless it is a skipped cell's, or counts it as undelivered."""
+        if record.status != Status.skipped:
+            super().deliver(record)
+
+    def _send(self, record: Record) -> None:
+        self._store.deliver(record)
+
+    def _close(self) -> None:
+        del self._store
+
+
+def _key(run: MLflowRun) -> Key:
+    return Key(run.data.tags["record"], run.data.tags["started_at"])
+
+
+def _metrics(points: list[Point]) -> list[Metric]:
+    return [Metric(point.key, point.value, point.timestamp_ms, point.step) for point in points]
+
+
+def _dataset(data: Data, mode: str) -> DatasetInput:
+    source = json.dumps({"uri": data.source})
+    dataset = Dataset(data_name(data), data.digest[:DIGEST_LENGTH], "local", source)
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", mode)])

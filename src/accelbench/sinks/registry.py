@@ -1,0 +1,27 @@
+"""The sinks that `tracking` can name."""
+
+from pathlib import Path
+
+from accelbench.errors import UnknownChoiceError
+from accelbench.sinks.base import Sink
+
+TRACKING = ("mlflow", "none")
+
+
+def make_sinks(tracking: str, root: Path) -> list[Sink]:
+    """The sinks of one sweep, not opened yet.
+
+    Args:
+        tracking: one of `TRACKING`.
+        root: the project's folder.
+
+    Raises:
+        UnknownChoiceError: `tracking` is none of them.
+    """
+    if tracking not in TRACKING:
+        raise UnknownChoiceError("tracking", tracking, TRACKING)
+    if tracking == "none":
+        return []
+    from accelbench.sinks.mlflow import MLflowSink  # its import takes over a second
+
+    return [MLflowSink(root)]

@@ -1,0 +1,205 @@
+"""A record in a tracker's words: parameters, metrics, tags and a description, as plain values."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from accelbench.record import Data, Measurement, Record, SystemSeries
+from accelbench.summary import Row, summarise
+from accelbench.vocab import Status
+
+# Metric -> column of the row that the report shows as well. The charts' sections are the words before the slash.
+SETTINGS = {"setting/batch_size": "batch_size"}
+OUTCOME = {
+    "time/wall_s": "wall_s",
+    "memory/peak_host_mb": "peak_host_mb",
+}
+MEASURED = {
+    "speed/samples_per_s": "samples_per_s",
+    "speed/samples_per_s_low": "samples_per_s_low",
+    "speed/samples_per_s_high": "samples_per_s_high",
+    "speed/mfu": "mfu",
+    "latency/p50_ms": "latency_p50_ms",
+    "latency/p90_ms": "latency_p90_ms",
+    "latency/p99_ms": "latency_p99_ms",
+    "latency/launch_p50_ms": "launch_p50_ms",
+    "breakdown/data_wait_ms": "data_wait_ms",
+    "breakdown/data_wait_share": "data_wait_share",
+    "breakdown/copy_in_ms": "copy_in_ms",
+    "breakdown/compute_ms": "compute_ms",
+    "breakdown/copy_out_ms": "copy_out_ms",
+    "time/job_s": "time_s",
+    "time/build_s": "build_s",
+    "time/compile_s": "compile_s",
+    "time/num_compiles": "num_compiles",
+    "time/first_step_s": "first_step_s",
+    "memory/peak_device_mb": "peak_device_mb",
+    "memory/mean_host_mb": "mean_host_mb",
+    "memory/mean_gpu_used_mb": "mean_gpu_used_mb",
+    "utilization/cpu_percent": "cpu_utilization_percent",
+    "utilization/other_cpu_percent": "other_cpu_utilization_percent",
+    "utilization/gpu_percent": "gpu_utilization_percent",
+    "energy/gpu_power_w": "gpu_power_w",
+    "energy/j_per_sample": "energy_j_per_sample",
+    "quality/accuracy": "accuracy",
+    "quality/train_accuracy": "train_accuracy",
+    "quality/output_error": "output_error",
+    "quality/loss": "loss",
+    "quality/test_loss": "test_loss",
+    "setting/num_params": "num_params",
+    "setting/batch_size_per_device": "batch_size_per_device",
+}
+PARAMS = ("model", "mode", "device", "precision", "batch_size", "engine", "protocol", "epochs", "seed", "repeat")
+MAX_POINTS = 240  # of one series: a chart shows no more, and the record keeps them all
+
+
+class Point(NamedTuple):
+    """One value of one metric; `step` counts within its series."""
+
+    key: str
+    value: float
+    timestamp_ms: int
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a tracker shows of one record.
+
+    Attributes:
+        start_ms, end_ms: milliseconds since 1970, UTC.
+        status: `FINISHED`, `FAILED` or `KILLED`.
+        points: every metric's values; none for a value that is unknown.
+        note: markdown for people.
+    """
+
+    name: str
+    start_ms: int
+    end_ms: int
+    status: str
+    params: dict[str, str]
+    points: list[Point]
+    tags: dict[str, str]
+    note: str
+
+
+def translate(record: Record) -> Run:
+    """What a tracker shows of `record`.
+
+    What an engine measured is a metric only where the cell is `ok`: no chart should show a number of an
+    `invalid` cell. Its raw samples stay in the record. Wall time, peak memory and the system series are true of
+    every cell, and tell most about those that ended badly.
+    """
+    row = summarise(record)
+    start_ms = round(datetime.fromisoformat(record.started_at).timestamp() * 1000)
+    end_ms = start_ms + round(record.wall_s * 1000)
+    is_ok = record.status == Status.ok
+    points = _values(row, SETTINGS | OUTCOME | (MEASURED if is_ok else {}), end_ms)
+    if record.measurement is not None and is_ok:
+        points += _steps(record.measurement, end_ms)
+    if record.system is not None:
+        points += _system(record.system, start_ms)
+    return Run(
+        name=record.cell.label,
+        start_ms=start_ms,
+        end_ms=end_ms,
+        status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),
+        params=_params(record, row),
+        points=points,
+        tags=_tags(record, row),
+        note=_note(record, row),
+    )
+
+
+def data_name(data: Data) -> str:
+    """The data set's name for people: a stand-in never goes by the bare name of what it stands in for."""
+    return f"{data.name} (stand-in)" if data.stand_in else data.name
+
+
+def _params(record: Record, row: Row) -> dict[str, str]:
+    threads = record.measurement.threads if record.measurement else record.cell.threads
+    params = {key: str(row[key]) for key in PARAMS}
+    params["data"] = data_name(record.data) if record.data else record.cell.data.name
+    return params | ({} if threads is None else {"threads": str(threads)})
+
+
+def _values(row: Row, columns: dict[str, str], timestamp_ms: int) -> list[Point]:
+    values = {key: row[column] for key, column in columns.items()}
+    return [Point(key, float(value), timestamp_ms, 0) for key, value in values.items() if value is not None]
+
+
+def _steps(measured: Measurement, timestamp_ms: int) -> list[Point]:
+    """Series over blocks and epochs. Their moments are not known, so all bear the run's end; steps order them."""
+    rates = [block.num_samples / block.seconds for block in measured.blocks]
+    times = [epoch.seconds for epoch in measured.epochs]
+    losses = [epoch.loss for epoch in measured.epochs]
+    return [
+        *_series("block/samples_per_s", rates, [timestamp_ms] * len(rates)),
+        *_series("epoch/time_s", times, [timestamp_ms] * len(times)),
+        *_series("epoch/loss", losses, [timestamp_ms] * len(losses)),
+    ]
+
+
+def _system(system: SystemSeries, start_ms: int) -> list[Point]:
+    moments = [start_ms + round(1000 * t_s) for t_s in system.t_s]
+    return [point for key, values in system.values.items() for point in _series(f"system/{key}", values, moments)]
+
+
+def _series(key: str, values: Sequence[float | None], timestamps_ms: Sequence[int]) -> Iterator[Point]:
+    """The known ones of every k-th value, with the smallest k that leaves at most `MAX_POINTS`."""
+    for step in range(0, len(values), math.ceil(len(values) / MAX_POINTS) or 1):
+        value = values[step]
+        if value is not None:
+            yield Point(key, value, timestamps_ms[step], step)
+
+
+def _tags(record: Record, row: Row) -> dict[str, str]:
+    git = record.environment.get("git") or {}
+    tags = {
+        "record": record.name,
+        "started_at": record.started_at,
+        "sweep_id": record.sweep_id,
+        "suite": record.cell.suite,
+        "status": record.status.value,
+        "reason": record.reason,
+        "data.source": row["data_source"],
+        "data.stand_in": None if record.data is None else str(record.data.stand_in).lower(),
+        "time_provenance": row["time_provenance"],
+        "device_name": row["device_name"],
+        "mlflow.source.name": "accelbench",
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": git.get("revision"),
+        "mlflow.source.git.branch": git.get("branch"),
+        "mlflow.source.git.dirty": None if git.get("dirty") is None else str(git["dirty"]).lower(),
+    }
+    return {key: str(value) for key, value in tags.items() if value is not None}
+
+
+def _note(record: Record, row: Row) -> str:
+    verdict = [f"**{record.status}**" + (f": {record.reason}" if record.reason else "")]
+    if record.status == Status.ok:
+        verdict += _figures(row)
+    parts = [" · ".join(verdict)]
+    if record.data is not None and record.data.stand_in:
+        parts.insert(0, f"**Not {record.data.name}**, only a stand-in for it: {record.data.source}")
+    if record.measurement is not None:
+        parts += [f"- warning: {warning}" for warning in record.measurement.warnings]
+    if record.error:
+        parts.append(f"```\n{record.error[-4000:]}\n```")
+    return "\n\n".join(parts)
+
+
+def _figures(row: Row) -> list[str]:
+    """The figures in words, as far as they are known."""
+    parts = []
+    if row["samples_per_s"] is not None:
+        low, high = row["samples_per_s_low"], row["samples_per_s_high"]
+        interval = f" ({low:,.4g} to {high:,.4g} within this process)" if low is not None else ""
+        parts.append(f"{row['samples_per_s']:,.4g} samples/s{interval} on {row['device_name']}")
+    if row["time_s"] is not None:
+        parts.append(f"{row['mode']} time {row['time_s']:.4g} s, {row['time_provenance']}")
+    if row["accuracy"] is not None:
+        parts.append(f"test accuracy {row['accuracy']:.2%}")
+    return parts

@@ -1,0 +1,142 @@
+"""MLflow's UI on the project's store, opened where the numbers are."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+from accelbench.errors import UserError
+from accelbench.sinks.location import artifacts, database, is_own, tracking_uri, unreachable
+from accelbench.sinks.view import view_url
+
+HOST = "127.0.0.1"
+DIRECT = build_opener(ProxyHandler({}))  # no proxy that the shell names stands before this machine
+START_TIMEOUT_S = 120.0  # it imports for 5 s on a free machine, 20 s on a busy one
+
+
+def serve(root: Path, port: int = 5000, open_browser: bool = True) -> int:
+    """Runs MLflow's server on the project's store until Ctrl-C, and says and opens the newest sweep's page.
+
+    Where MLFLOW_TRACKING_URI names a server, its page is opened and no server is started.
+
+    Args:
+        root: the project's folder.
+        port: where the server listens, on this machine only.
+        open_browser: whether to open the page, or only to print its address.
+
+    Returns:
+        The exit status: 0.
+
+    Raises:
+        UserError: there is no run yet, the store can't be reached, the port is taken, or the server fails.
+    """
+    uri = tracking_uri(root)
+    if is_own(root) and not database(root).exists():
+        raise UserError(f"no MLflow store at {database(root)} yet: run a sweep first, such as `make repro`")
+    if uri.startswith(("http://", "https://")):
+        _show(view_url(uri, _newest_experiment(root)), open_browser)
+        return 0
+    _check_free(port)
+    experiment_id = _newest_experiment(root)
+    with _until_interrupted(), _server(root, port) as server:
+        _show(view_url(f"http://{HOST}:{port}", experiment_id), open_browser)
+        print("Ctrl-C ends it.", flush=True)
+        status = server.wait()
+        raise UserError(f"MLflow's server ended by itself (exit status {status})")
+    return 0
+
+
+def _newest_experiment(root: Path) -> str:
+    from accelbench.sinks.mlflow import Store  # its import takes over a second
+
+    try:
+        experiment_id = Store(root).newest_experiment()
+    except Exception as error:
+        raise unreachable(root, error) from error
+    if experiment_id is None:
+        raise UserError(f"no run in {tracking_uri(root)} yet: run a sweep first, such as `make repro`")
+    return experiment_id
+
+
+def _check_free(port: int) -> None:
+    if not 0 < port < 2**16:
+        raise UserError(f"--port={port}: should be a number from 1 to {2**16 - 1}")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: what just ended is free
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise UserError(f"--port={port}: can't be used ({error.strerror}); choose another with --port") from error
+
+
+def _show(url: str, open_browser: bool) -> None:
+    print(f"MLflow: {url}", flush=True)
+    if open_browser and not webbrowser.open(url):
+        print("(no browser found here: open that address in yours)")
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[None]:
+    """Ends its block quietly on Ctrl-C and on SIGTERM, which else would leave the server behind."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """MLflow's server, answering; it and its workers are ended at the block's end."""
+    command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", tracking_uri(root), "--artifacts-destination", str(artifacts(root))]
+    # Its job runner serves language models' evaluations: two more processes for nothing.
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    with tempfile.TemporaryFile() as log:
+        server = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=artifacts(root).parent,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is ours to pass on, once
+        )
+        try:
+            _wait_until_it_answers(server, port, log)
+            yield server
+        finally:
+            _end(server)
+
+
+def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: IO[bytes]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with DIRECT.open(f"http://{HOST}:{port}/health", timeout=5):
+                return
+        except (URLError, OSError):
+            time.sleep(0.2)
+    log.seek(0)
+    raise UserError(f"MLflow's server did not start:\n{log.read()[-2000:].decode(errors='replace')}")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(server.pid, number)
+            server.wait(timeout=10)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue

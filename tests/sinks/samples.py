@@ -1,0 +1,129 @@
+"""Records with values such as a sweep on two cores gives."""
+
+import random
+from datetime import UTC, datetime, timedelta
+
+from accelbench.cell import Cell, DataSpec, ModelSpec
+from accelbench.record import Block, Data, Epoch, Evaluation, Measurement, Record, SystemSeries
+from accelbench.vocab import Device, Engine, Mode, Precision, Protocol, Status
+
+MNIST = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)
+STAND_IN = Data(name="mnist", digest="09ab" * 16, source="scikit-learn's digits, enlarged", stand_in=True)
+ENVIRONMENT = {
+    "machine": {"cpu_name": "AMD EPYC", "num_cores": 2},
+    "git": {"revision": "8d93729", "dirty": False, "branch": "main"},
+}
+SAMPLES_PER_S = {"mlp": 21_000.0, "cnn": 1_450.0, "rnn": 3_900.0, "lstm": 610.0, "autoencoder": 2_300.0}
+START = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
+REASONS = {
+    Status.skipped: "no NVIDIA GPU here",
+    Status.failed: "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x784 and 28x512)",
+    Status.oom: "out of memory: killed by the kernel at 15.2 GB",
+    Status.timeout: "no answer within 600 s",
+    Status.killed: "killed by signal 15 (SIGTERM)",
+    Status.invalid: "asked for fp16_mixed, bf16_mixed ran",
+}
+
+
+def cell(
+    model: str = "cnn",
+    *,
+    device: Device = Device.cpu,
+    precision: Precision = Precision.fp32,
+    batch_size: int = 128,
+    mode: Mode = Mode.train,
+    protocol: Protocol = Protocol.window,
+    suite: str = "mnist_networks",
+    seed: int = 0,
+) -> Cell:
+    return Cell(
+        suite=suite,
+        engine=Engine.lightning,
+        device=device,
+        model=ModelSpec(name=model),
+        data=DataSpec(name="mnist"),
+        mode=mode,
+        precision=precision,
+        batch_size=batch_size,
+        protocol=protocol,
+        epochs=5,
+        seed=seed,
+    )
+
+
+def record(
+    of: Cell | None = None,
+    status: Status = Status.ok,
+    *,
+    number: int = 0,
+    data: Data | None = MNIST,
+    measured: Measurement | None = None,
+    with_system: bool = True,
+) -> Record:
+    """A record that started `number` times three seconds after the first."""
+    of = of or cell()
+    has_measurement = status in (Status.ok, Status.invalid)
+    return Record(
+        cell=of,
+        identity=f"{number:08x}" * 8,
+        status=status,
+        started_at=(START + timedelta(seconds=3 * number)).isoformat(),
+        wall_s=2.25,
+        environment=ENVIRONMENT,
+        reason=REASONS.get(status),
+        error="Traceback ...\nRuntimeError: shapes" if status == Status.failed else None,
+        data=data,
+        measurement=(measured or measurement(of)) if has_measurement else None,
+        system=system_series() if with_system and status != Status.skipped else None,
+        sweep_id="sweep-1",
+    )
+
+
+def measurement(of: Cell) -> Measurement:
+    dice = random.Random(of.id)
+    speed = SAMPLES_PER_S[of.model.name] * (3.1 if of.mode == Mode.infer else 1) * (of.batch_size / 128) ** 0.3
+    speed *= {"fp32": 1.0, "bf16": 1.7, "bf16_mixed": 1.4}.get(of.precision, 0.5)
+    speed *= 0.7 if of.device == Device.xla_cpu else 1.0
+    step_s = of.batch_size / speed
+    is_fit = of.protocol == Protocol.fit
+    blocks = [
+        Block(num_steps=9, num_samples=9 * of.batch_size, seconds=9 * step_s * dice.gauss(1, 0.02)) for _ in "x" * 12
+    ]
+    epochs = [Epoch(seconds=60_000 / speed, num_samples=60_000, loss=0.9 / (i + 1)) for i in range(of.epochs)]
+    return Measurement(
+        device=of.device,
+        device_name="AMD EPYC, 2 threads",
+        precision=of.precision,
+        num_devices=1,
+        threads=2,
+        num_params=112_074,
+        num_train_samples=60_000,
+        num_test_samples=10_000,
+        build_s=0.04,
+        compile_s=2.1 if of.device == Device.xla_cpu else None,
+        num_compiles=2 if of.device == Device.xla_cpu else None,
+        first_step_s=0.2,
+        warmup_s=[step_s] * 5,
+        blocks=[] if is_fit else blocks,
+        latency_s=[] if is_fit else [step_s * dice.gauss(1.05, 0.03) for _ in range(80)],
+        launch_s=[] if is_fit else [0.6 * step_s] * 80,
+        data_s=[] if is_fit else [4e-6] * 80,
+        steady_boot_s=(500.25, 500.75),
+        epochs=epochs if is_fit else [],
+        loss=0.21 if of.mode == Mode.train else None,
+        evaluation=Evaluation(num_samples=10_000, seconds=3.0, loss=0.04, accuracy=0.9861) if is_fit else None,
+        warnings=["only 80 latency samples: the 99th percentile is withheld"],
+    )
+
+
+def system_series(num_samples: int = 10) -> SystemSeries:
+    """A sampler's series at ten samples a second."""
+    return SystemSeries(
+        started_boot_s=500.0,
+        t_s=[0.1 * i for i in range(num_samples)],
+        values={
+            "host_memory_mb": [310.0 + 9 * min(i, 6) for i in range(num_samples)],
+            "cpu_utilization_percent": [None] + [180.0 + i % 7 for i in range(1, num_samples)],
+        },
+        peak_host_bytes=392_000_000,
+    )

@@ -1,0 +1,280 @@
+"""MLflow sinks, sync and UI on real stores: one sqlite store is shared, since creating one takes seconds."""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from accelbench import record as records
+from accelbench.errors import UserError
+from accelbench.record import Block
+from accelbench.sinks import view
+from accelbench.sinks.registry import make_sinks
+from accelbench.sinks.sync import sync
+from accelbench.sinks.ui import DIRECT, serve
+from accelbench.vocab import Protocol, Status
+from tests.sinks.samples import REASONS, STAND_IN, cell, record
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),  # MLflow's own models
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
+]
+SCRIPT = "import sys; from pathlib import Path; from accelbench.sinks.{module} import {what}; {call}"
+
+
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory) -> Path:
+    """A root whose store was created by two processes at once."""
+    root = tmp_path_factory.mktemp("created")
+    script = SCRIPT.format(module="mlflow", what="Store", call="Store(Path(sys.argv[1])).delivered('racing')")
+    creators = [subprocess.Popen([sys.executable, "-c", script, root], stderr=subprocess.PIPE) for _ in range(2)]
+    assert [creator.communicate()[1] for creator in creators] == [b"", b""]
+    assert [creator.returncode for creator in creators] == [0, 0]
+    return root
+
+
+@pytest.fixture
+def root(empty_store, tmp_path) -> Path:
+    """A root with a store of its own: a copy of the empty one."""
+    shutil.copytree(empty_store, tmp_path / "project")
+    return tmp_path / "project"
+
+
+def client_of(root):
+    from mlflow import MlflowClient
+
+    return MlflowClient(f"sqlite:///{root}/mlflow.db")
+
+
+def runs_of(root, suite="mnist_networks"):
+    client = client_of(root)
+    experiment = client.get_experiment_by_name(f"accelbench/{suite}")
+    return client.search_runs([experiment.experiment_id]) if experiment else []
+
+
+def deliver(root, *to_deliver):
+    (sink,) = make_sinks("mlflow", root)
+    with sink:
+        for one in to_deliver:
+            sink.deliver(one)
+    return sink
+
+
+def test_two_creators_leave_one_whole_store(empty_store):
+    with closing(sqlite3.connect(empty_store / "mlflow.db")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
+        names = connection.execute("SELECT name FROM experiments WHERE name LIKE 'accelbench/%'").fetchall()
+    assert names == [("accelbench/racing",)]
+
+
+def test_a_run_holds_all_of_its_record(root):
+    of = record(data=STAND_IN)
+    sink = deliver(root, of)
+    assert (sink.undelivered, sink.problem) == (0, None)
+    (run,) = runs_of(root)
+    assert run.info.run_name == "cnn-cpu-fp32-b128-train"
+    assert (run.info.status, run.info.end_time - run.info.start_time) == ("FINISHED", 2250)
+    assert run.data.params["batch_size"] == "128"
+    assert run.data.metrics["setting/batch_size"] == 128
+    assert run.data.tags["sweep_id"] == "sweep-1"
+    assert run.data.tags["mlflow.source.git.commit"] == "8d93729"
+    (dataset,) = run.inputs.dataset_inputs
+    assert (dataset.dataset.name, dataset.dataset.digest) == ("mnist (stand-in)", STAND_IN.digest[:12])
+    file = root / "mlartifacts" / "mnist_networks" / run.info.run_id / "artifacts" / "record.json"
+    assert records.read(file) == of
+
+
+def test_a_run_of_one_second_has_system_series(root):
+    deliver(root, record())
+    (run,) = runs_of(root)
+    history = client_of(root).get_metric_history(run.info.run_id, "system/host_memory_mb")
+    assert [(point.step, point.timestamp - run.info.start_time) for point in history] == [
+        (i, 100 * i) for i in range(10)
+    ]
+
+
+def test_every_status_but_skipped_is_a_run(root):
+    sink = deliver(root, *[record(status=status, number=number) for number, status in enumerate(Status)])
+    assert sink.undelivered == 0
+    assert {run.data.tags["status"]: run.info.status for run in runs_of(root)} == {
+        "ok": "FINISHED",
+        "failed": "FAILED",
+        "oom": "FAILED",
+        "timeout": "FAILED",
+        "killed": "KILLED",
+        "invalid": "FAILED",
+    }
+    reasons = {run.data.tags["status"]: run.data.tags.get("reason") for run in runs_of(root)}
+    assert reasons == {status.value: REASONS.get(status) for status in Status if status != Status.skipped}
+
+
+def test_delivering_twice_makes_one_run(root):
+    deliver(root, record(), record())
+    deliver(root, record(), record(number=1))
+    assert len(runs_of(root)) == 2
+
+
+def test_a_half_delivered_run_is_made_anew(root):
+    deliver(root, record())
+    with closing(sqlite3.connect(root / "mlflow.db")) as connection, connection:
+        connection.execute("UPDATE runs SET status = 'RUNNING', end_time = NULL")
+    deliver(root, record())
+    assert [run.info.status for run in runs_of(root)] == ["FINISHED"]
+
+
+def test_more_points_than_one_batch_takes(root):
+    base = record()
+    for_blocks = [Block(num_steps=1, num_samples=128, seconds=0.1 + i / 1e4) for i in range(3)]
+    values = {f"gpu_{i}_memory_mb": [float(j) for j in range(200)] for i in range(8)}
+    system = records.SystemSeries(t_s=[0.1 * j for j in range(200)], values=values)
+    measured = dataclasses.replace(base.measurement, blocks=for_blocks)
+    sink = deliver(root, dataclasses.replace(base, system=system, measurement=measured))
+    assert sink.problem is None
+    (run,) = runs_of(root)
+    assert len(client_of(root).get_metric_history(run.info.run_id, "system/gpu_7_memory_mb")) == 200
+
+
+def test_the_view_is_saved_once(root):
+    deliver(root, record())
+    experiment = client_of(root).get_experiment_by_name("accelbench/mnist_networks")
+    deliver(root, record(number=1))
+    again = client_of(root).get_experiment_by_name("accelbench/mnist_networks")
+    assert experiment.tags[view.TAG] == again.tags[view.TAG]
+
+
+def test_a_deleted_experiment_comes_back(root):
+    deliver(root, record())
+    client = client_of(root)
+    client.delete_experiment(client.get_experiment_by_name("accelbench/mnist_networks").experiment_id)
+    assert deliver(root, record(number=1)).undelivered == 0
+    assert len(runs_of(root)) == 2
+
+
+def test_queued_experiments_share_the_main_checkouts_store(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_ROOT", str(root))
+    assert deliver(tmp_path, record()).undelivered == 0
+    assert len(runs_of(root)) == 1
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_dead_server_costs_a_sweep_seconds_and_no_record(root, monkeypatch):
+    kept = [record(number=number) for number in range(20)]
+    for one in kept:
+        records.write(one, root / "results" / "mnist_networks")
+    deliver(root, *kept[:3])
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{closed_port()}")
+    start = time.monotonic()
+    sink = deliver(root, *kept)
+    assert time.monotonic() - start < 5
+    assert sink.undelivered == 20
+    assert "127.0.0.1" in sink.problem
+    with pytest.raises(UserError, match="MLFLOW_TRACKING_URI"):
+        sync(root, [root / "results"])
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    result = sync(root, [root / "results", root / "runs"])
+    assert (result.num_delivered, result.num_already_there) == (17, 3)
+    assert len(runs_of(root)) == 20
+    result = sync(root, [root / "results"])
+    assert (result.num_delivered, result.num_already_there) == (0, 20)
+
+
+def test_sync_reads_records_alone_and_fills_a_new_store(root, empty_store, tmp_path):
+    folder = root / "runs" / "2026-11-20"
+    records.write(record(status=Status.skipped), folder)
+    records.write(record(cell(protocol=Protocol.fit, suite="other"), number=1), folder)
+    records.write_json(folder / "plan.json", {"cells": []})
+    records.write_json(folder / "000000000000-01d01d01.json", {"schema_version": 0})
+    result = sync(root, [root / "runs"])
+    assert (result.num_delivered, result.num_already_there) == (1, 0)
+    (unreadable,) = result.unreadable
+    assert "01d01d01.json" in unreadable
+    assert "schema 0" in unreadable
+    assert str(result).startswith("MLflow: 1 runs delivered, 0 already there.\nPassed over: ")
+    (run,) = runs_of(root, "other")
+    assert run.data.tags["sweep_id"] == "sweep-1"
+
+    new = shutil.copytree(empty_store, tmp_path / "new")
+    assert sync(new, [root / "runs"]).num_delivered == 1
+    assert len(runs_of(new, "other")) == 1
+
+
+def test_the_ui_without_a_store_says_what_to_do(tmp_path):
+    with pytest.raises(UserError, match="run a sweep first"):
+        serve(tmp_path)
+
+
+def test_the_ui_without_a_run_says_what_to_do(root):
+    with pytest.raises(UserError, match="run a sweep first"):
+        serve(root, closed_port())
+
+
+def test_a_taken_port_names_the_flag(root):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UserError, match=f"--port={taken.getsockname()[1]}"):
+            serve(root, taken.getsockname()[1])
+
+
+@pytest.mark.parametrize("port", [0, 70_000])
+def test_an_impossible_port_names_the_range(root, port):
+    with pytest.raises(UserError, match=f"--port={port}: should be a number from 1 to 65535"):
+        serve(root, port)
+
+
+def test_the_ui_serves_the_newest_experiment_until_ctrl_c(root, monkeypatch, capsys):
+    deliver(root, record(), record(cell(suite="newer"), number=5))
+    port = closed_port()
+    call = "sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
+    script = SCRIPT.format(module="ui", what="serve", call=call)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, root, str(port)],
+        stdout=subprocess.PIPE,
+        text=True,
+        # A shell has what it starts in the background ignore Ctrl-C, and the tests pass that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        url = process.stdout.readline().removeprefix("MLflow: ").strip()
+        newest = client_of(root).get_experiment_by_name("accelbench/newer").experiment_id
+        assert url == view.view_url(f"http://127.0.0.1:{port}", newest)
+        with DIRECT.open(f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/get?experiment_id={newest}") as answer:
+            assert json.load(answer)["experiment"]["name"] == "accelbench/newer"
+
+        # The same server takes records over HTTP, as a shared one does.
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+        assert deliver(root, record(number=9)).problem is None
+        assert len(runs_of(root)) == 2
+        assert serve(root, open_browser=False) == 0
+        assert f"http://127.0.0.1:{port}/#/experiments/" in capsys.readouterr().out
+    finally:
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=2)

@@ -1,0 +1,52 @@
+import base64
+import json
+import zlib
+
+from accelbench.sinks import translation, view
+
+
+def saved(tags):
+    return json.loads(tags[view.TAG])
+
+
+def decoded(tags):
+    kind, _, data = saved(tags)["state"].partition(";")
+    assert kind == "deflate"
+    return json.loads(zlib.decompress(base64.b64decode(data)))
+
+
+def test_every_metric_of_the_view_exists():
+    state = decoded(view.view_tags(1, {}))
+    keys = {chart["metricKey"] for chart in state["compareRunCharts"] if chart["type"] == "BAR"}
+    for chart in state["compareRunCharts"]:
+        if chart["type"] == "SCATTER":
+            keys |= {chart["xaxis"]["key"], chart["yaxis"]["key"]}
+        if chart["type"] == "PARALLEL":
+            keys |= set(chart["selectedMetrics"])
+            assert set(chart["selectedParams"]) <= set(translation.PARAMS)
+    keys |= {column.split("`")[1] for column in state["selectedColumns"] if column.startswith("metrics.")}
+    assert keys <= set(translation.SETTINGS | translation.OUTCOME | translation.MEASURED)
+
+
+def test_every_chart_has_its_section():
+    state = decoded(view.view_tags(1, {}))
+    sections = {section["uuid"] for section in state["compareRunSections"]}
+    assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == sections
+
+
+def test_the_view_that_is_there_is_left_alone():
+    tags = view.view_tags(1, {})
+    assert view.view_tags(2, tags) == {}
+
+
+def test_an_older_view_is_renewed_and_keeps_its_birthday():
+    older = {view.TAG: json.dumps({"name": "accelbench", "createdAt": 1, "updatedAt": 1, "state": "deflate;"})}
+    renewed = saved(view.view_tags(5, older))
+    assert (renewed["createdAt"], renewed["updatedAt"]) == (1, 5)
+
+
+def test_the_url_opens_the_view():
+    assert view.view_url("http://127.0.0.1:5000/", "7") == (
+        "http://127.0.0.1:5000/#/experiments/7/runs?workflowType=machine_learning"
+        "&viewStateShareKey=accelbench&compareRunsMode=CHART"
+    )
