@@ -1,0 +1,74 @@
+"""Builds the report: results in, a folder of pages, tables and pictures out."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+import pandas as pd
+
+from accelbench.record import write_json
+from accelbench.report import plots, render
+from accelbench.report.page import compose
+from accelbench.report.sweep import Sweep, read_all
+from accelbench.vocab import UNEXPECTED, Mode, Status
+
+
+def build(results: Path, out: Path) -> Path:
+    """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
+
+    All of it is made beside `out` first: a failure leaves the earlier report as it was. What else lies in `out`
+    stays there.
+
+    Raises:
+        UserError: there are no results, or they are not readable.
+    """
+    sweeps = read_all(results)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
+        _write(sweeps, Path(made))
+        _replace(Path(made), out)
+    return out / "index.html"
+
+
+def _write(sweeps: Sequence[Sweep], folder: Path) -> None:
+    (folder / "plots").mkdir()
+    with matplotlib.rc_context({"text.parse_math": False}):  # names come from users: a $ in them is a $
+        page = compose(sweeps)
+        for picture in page.pictures:
+            picture.figure.savefig(folder / picture.path, dpi=plots.DPI)
+    (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
+    (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
+    # As objects, so that whole numbers stay whole beside unknown ones.
+    rows = [planned.row for sweep in sweeps for planned in sweep.cells]
+    pd.DataFrame(rows, dtype=object).to_csv(folder / "cells.csv", index=False)
+    write_json(folder / "metrics.json", headline(sweeps))
+
+
+def headline(sweeps: Sequence[Sweep]) -> dict[str, float]:
+    """The headline figures, under names that any grid shares; a throughput is left out where none is known."""
+    cells = [planned for sweep in sweeps for planned in sweep.cells]
+    statuses = [planned.record.status if planned.record else None for planned in cells]
+    figures: dict[str, float] = {
+        "num_cells_ok": statuses.count(Status.ok),
+        "num_cells_skipped": statuses.count(Status.skipped),
+        "num_cells_unexpected": sum(status in UNEXPECTED for status in statuses),
+        "num_cells_not_run": statuses.count(None),
+    }
+    for mode in Mode:
+        rows = [planned.row for planned in cells if planned.is_ok and planned.cell.mode == mode]
+        rates = [float(row["samples_per_s"]) for row in rows if row["samples_per_s"] is not None]
+        if rates:
+            figures[f"best_{mode}_samples_per_s"] = max(rates)
+    return figures
+
+
+def _replace(made: Path, out: Path) -> None:
+    """Moves what was made to where it belongs, each file or folder in one step."""
+    paths = list(made.iterdir())
+    out.mkdir(exist_ok=True)
+    if (out / "plots").exists():
+        os.replace(out / "plots", made / "earlier_plots")  # a folder replaces none that holds something
+    for path in paths:
+        os.replace(path, out / path.name)

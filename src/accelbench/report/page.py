@@ -1,0 +1,247 @@
+"""What the report's page holds, whatever it is written in."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from matplotlib.figure import Figure
+
+from accelbench.cell import canonical_json
+from accelbench.report import beside, lies, parity, plots, published, scaling, suite_plots, tables
+from accelbench.report.study import compare, gain_over_cpu
+from accelbench.report.sweep import NOT_RUN, Planned, Sweep
+from accelbench.report.table import Table
+from accelbench.vocab import Mode, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture of the report.
+
+    Attributes:
+        path: relative to the report's folder.
+        alt: what it shows, for those who cannot see it.
+    """
+
+    path: str
+    alt: str
+    figure: Figure
+
+    @property
+    def width_inch(self) -> float:
+        """How wide it was drawn, in inches."""
+        return float(self.figure.get_figwidth())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One suite's part.
+
+    Attributes:
+        caveats: what must be known before comparing with the study that it repeats.
+        conclusions: what the numbers say.
+        left_out: why a picture is not there, a sentence for each.
+    """
+
+    sweep: Sweep
+    caveats: list[str]
+    conclusions: list[str]
+    tables: list[Table]
+    pictures: list[Picture]
+    left_out: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """The whole report.
+
+    Attributes:
+        notices: what must be read before any number.
+        counts: number of cells by outcome, those of none left out.
+        when: the first and the last start, UTC; None where nothing has run.
+        places: (what, description) of the machine, the versions and the code.
+        troubles: what is not ok, and why.
+        every_cell: all cells' main figures.
+        lies: what was wrong with the studies, and what becomes of it here.
+    """
+
+    notices: list[str]
+    counts: dict[str, int]
+    when: tuple[str, str] | None
+    places: list[tuple[str, str]]
+    sections: list[Section]
+    troubles: list[Table]
+    every_cell: Table
+    lies: Table
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """Those of all sections."""
+        return [picture for section in self.sections for picture in section.pictures]
+
+
+def compose(sweeps: Sequence[Sweep]) -> Page:
+    """The page on `sweeps`."""
+    outcomes = Counter(planned.outcome for sweep in sweeps for planned in sweep.cells)
+    starts = [record.started_at for sweep in sweeps for record in sweep.records]
+    return Page(
+        notices=list(stand_ins(sweeps)),
+        counts={outcome: outcomes[outcome] for outcome in [*Status, NOT_RUN] if outcomes[outcome]},
+        when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
+        places=list(_places(sweeps)),
+        sections=[_section(sweep) for sweep in sweeps],
+        troubles=[table for table in (tables.troubles(sweeps), tables.failures(sweeps)) if table],
+        every_cell=tables.every_cell(sweeps),
+        lies=lies.table(),
+    )
+
+
+def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
+    """A notice for each data set that only stands in for the one it is named after."""
+    data = [record.data for sweep in sweeps for record in sweep.records if record.data and record.data.stand_in]
+    for (name, source), num in Counter((each.name, each.source) for each in data).items():
+        yield (
+            f"NOT {name.upper()}: a stand-in ({source}) was measured in {num:,} {'cell' if num == 1 else 'cells'}. "
+            f"Their times, accuracies and losses are not {name.upper()}'s and cannot be compared with published ones."
+        )
+
+
+def _section(sweep: Sweep) -> Section:
+    built = [
+        *(tables.times(sweep, mode) for mode in Mode),
+        *(beside.table(sweep, metric) for metric in beside.METRICS),
+        tables.quality(sweep),
+        parity.table(sweep),
+        tables.preparation(sweep),
+        scaling.best_batch(sweep),
+        tables.best(sweep),
+        scaling.devices(sweep),
+    ]
+    pictures, left_out = _pictures(sweep)
+    return Section(
+        sweep=sweep,
+        caveats=published.CAVEATS.get(sweep.study or "", []),
+        conclusions=scaling.conclusions(sweep),
+        tables=[table for table in built if table],
+        pictures=pictures,
+        left_out=left_out,
+    )
+
+
+def _pictures(sweep: Sweep) -> tuple[list[Picture], list[str]]:
+    drawn = {**_common(sweep), **SPECIAL.get(sweep.study or "", _by_batch)(sweep)}
+    left_out = [f"No picture of {what.lower()}: no ok cell has any." for what, figure in drawn.values() if not figure]
+    pictures = [
+        Picture(
+            path=f"plots/{kind}_{sweep.folder}.png",
+            alt=f"{what}, {sweep.suite}; the tables hold its values",
+            figure=figure,
+        )
+        for kind, (what, figure) in drawn.items()
+        if figure
+    ]
+    return pictures, left_out
+
+
+# A picture's file name -> what it shows, and the picture, or None where there is nothing to draw.
+Drawn = dict[str, tuple[str, Figure | None]]
+
+
+def _warning(sweep: Sweep) -> str:
+    return ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]))
+
+
+def _common(sweep: Sweep) -> Drawn:
+    """What is drawn of any suite that has it."""
+    drawn: Drawn = {}
+    comparisons = [comparison for mode in Mode for comparison in compare(sweep, mode)]
+    if comparisons:
+        title = f"Time per network and device, {sweep.suite}"
+        drawn["times"] = ("Training and testing time", plots.times(comparisons, title, _warning(sweep)))
+    what = "Accuracy and loss per epoch"
+    if curves := suite_plots.curves(sweep, (f"{what}, {sweep.suite}", _warning(sweep))):
+        drawn["curves"] = (what, curves)
+    return drawn
+
+
+def _by_batch(sweep: Sweep) -> Drawn:
+    """Throughput and latency against batch size."""
+    rows, warning, name = sweep.ok_rows, _warning(sweep), sweep.suite
+    return {
+        "throughput": (
+            "Throughput against batch size",
+            plots.throughput(rows, f"Throughput, with its spread within a process, {name}", warning),
+        ),
+        "latency": (
+            "Latency against batch size",
+            plots.latency(rows, f"Latency p50, thick to p90, thin to p99, {name}", warning),
+        ),
+    }
+
+
+def _by_family(sweep: Sweep) -> Drawn:
+    """Study 000's bars by family of networks, precision and batch."""
+    pictures: dict[str, tuple[str, str, Callable[[Planned], float | None]]] = {
+        "families": ("Throughput by family", "images/s", lambda planned: planned.number("samples_per_s")),
+        "speedups": (
+            "Speed-up over the CPU, throughput",
+            "x",
+            lambda planned: gain_over_cpu(planned, sweep.cells, "samples_per_s"),
+        ),
+        "communication": ("Copying to the device and back", "% of a step", beside.communication_percent),
+    }
+    return {
+        kind: (
+            what,
+            suite_plots.families(sweep.cells, value, unit, (f"{what}, {sweep.suite}", _warning(sweep))),
+        )
+        for kind, (what, unit, value) in pictures.items()
+    }
+
+
+def _dashboards(sweep: Sweep) -> Drawn:
+    """Study 003's four panels, for each network."""
+    drawn: Drawn = {}
+    for model in dict.fromkeys(planned.cell.model.name for planned in sweep.cells):
+        cells = [planned for planned in sweep.cells if planned.cell.model.name == model]
+        figure = suite_plots.dashboard(cells, (f"{model}: inference by batch, {sweep.suite}", _warning(sweep)))
+        drawn[f"dashboard_{len(drawn)}"] = (f"Latency, throughput and speed-up of {model}", figure)
+    return drawn
+
+
+def _nothing(sweep: Sweep) -> Drawn:
+    return {}
+
+
+# What a study's suite is drawn with instead of throughput and latency against batch.
+SPECIAL: Mapping[str, Callable[[Sweep], Drawn]] = {
+    "000": _by_family,
+    "002": _nothing,  # one batch size
+    "003": _dashboards,
+    "004": _nothing,  # one batch size
+}
+
+
+def _places(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
+    """Each distinct machine, set of versions, code and git state, with the number of its cells if there are several."""
+    environments = [record.environment for sweep in sweeps for record in sweep.records]
+    for what in dict.fromkeys(key for environment in environments for key in environment):
+        values = [environment[what] for environment in environments if what in environment]
+        nums = Counter(canonical_json(value) for value in values)
+        for text, num in nums.items():
+            value = next(value for value in values if canonical_json(value) == text)
+            yield what + (f" ({num} cells)" if len(nums) > 1 else ""), _flat(value)
+
+
+def _minute(started_at: str) -> str:
+    return f"{datetime.fromisoformat(started_at):%Y-%m-%d %H:%M}"
+
+
+def _flat(value: object) -> str:
+    if isinstance(value, dict):
+        known = {key.replace("_", " "): each for key, each in value.items() if each not in (None, [], {})}
+        return ", ".join(f"{key} {_flat(each)}" for key, each in known.items()) or "none set"
+    if isinstance(value, list):
+        return "; ".join(_flat(each) for each in value)
+    return str(value)

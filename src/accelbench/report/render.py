@@ -1,0 +1,40 @@
+"""A page as HTML and as markdown."""
+
+import base64
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from accelbench.report.page import Page
+
+_BASE = Environment(
+    loader=PackageLoader("accelbench.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def html(page: Page, folder: Path) -> str:
+    """One HTML file that needs no other: the pictures, already saved in `folder`, are embedded."""
+    pictures = {
+        picture.path: "data:image/png;base64," + base64.b64encode((folder / picture.path).read_bytes()).decode()
+        for picture in page.pictures
+    }
+    return _BASE.get_template("index.html").render(page=page, pictures=pictures)
+
+
+def markdown(page: Page) -> str:
+    """The same in markdown, the pictures as relative links."""
+    environment = _BASE.overlay(autoescape=False, finalize=_escape)  # escapes whatever a template prints
+    links = {picture.path: quote(picture.path) for picture in page.pictures}
+    return environment.get_template("report.md").render(page=page, links=links)
+
+
+def _escape(value: object) -> str:
+    """Text that markdown shows as it is, in a table's cell too."""
+    text = str(value).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", " ".join(text.split()))

@@ -1,0 +1,141 @@
+"""What a sweep planned and what became of it, read from its folder."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from accelbench import record
+from accelbench.cell import Cell
+from accelbench.errors import UserError
+from accelbench.record import Record
+from accelbench.summary import MEASURED, Row, summarise
+from accelbench.vocab import Status
+
+PLAN = "plan.json"
+PLAN_VERSION = 3
+NOT_RUN = "not run yet"
+FACTS = ("device_name", "warnings")  # of what a measurement holds, what is no number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A cell of the plan, with its record once there is one.
+
+    Attributes:
+        name: the record's, `<cell_id>-<identity8>`.
+        label: the cell's short name for people.
+    """
+
+    cell: Cell
+    name: str
+    label: str
+    record: Record | None
+
+    @property
+    def outcome(self) -> str:
+        """The record's status word, or that there is none yet."""
+        return self.record.status.value if self.record else NOT_RUN
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether its numbers may be published."""
+        return self.record is not None and self.record.status == Status.ok
+
+    def number(self, column: str) -> float | None:
+        """The row's number in `column` of `cells.csv`; None where it is unknown."""
+        value = self.row[column]
+        return None if value is None else float(value)
+
+    @cached_property
+    def all_but_device(self) -> dict[str, object]:
+        """What two cells must share for their numbers to be compared between devices."""
+        data = self.record.data.digest if self.record and self.record.data else None
+        return self.cell.settings() | {"device": None, "data": data}
+
+    @cached_property
+    def row(self) -> Row:
+        """The row of `cells.csv`: of a cell that has not run, its settings alone; of an invalid one, no numbers."""
+        if self.record is not None:
+            row = summarise(self.record)
+            invalid = self.record.status == Status.invalid
+            return row | {column: None for column in MEASURED if column not in FACTS} if invalid else row
+        # Summarising an empty record keeps the columns in one place; what only a run can tell is then emptied.
+        identity = self.name.rpartition("-")[2]
+        empty = Record(
+            cell=self.cell, identity=identity, status=Status.skipped, started_at="", wall_s=0.0, environment={}
+        )
+        return summarise(empty) | {"status": None, "reason": NOT_RUN, "started_at": None, "wall_s": None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """One suite's plan and its records.
+
+    Attributes:
+        folder: the folder's name, unique among the sweeps of a report.
+        study: the published study that it repeats, such as `001`; None where it repeats none.
+        profile: which of params.yaml's profiles it was planned with.
+        cells: in the plan's order.
+    """
+
+    folder: str
+    suite: str
+    title: str
+    study: str | None
+    profile: str
+    cells: list[Planned]
+
+    @property
+    def ok_rows(self) -> list[Row]:
+        """The rows whose numbers may be published."""
+        return [planned.row for planned in self.cells if planned.is_ok]
+
+    @property
+    def records(self) -> list[Record]:
+        """The records that there are."""
+        return [planned.record for planned in self.cells if planned.record is not None]
+
+
+def read_all(results: Path) -> list[Sweep]:
+    """The sweeps under `results` (`<suite>/plan.json`), by study and name; or the one that `results` itself holds.
+
+    Raises:
+        UserError: there is none, or a plan or record is not readable.
+    """
+    folders = [results] if (results / PLAN).exists() else sorted(path.parent for path in results.glob(f"*/{PLAN}"))
+    if not folders:
+        raise UserError(f"{results}: no results (no <suite>/{PLAN}); run the sweep first")
+    return sorted((read(folder) for folder in folders), key=lambda sweep: (sweep.study or "none", sweep.folder))
+
+
+def read(folder: Path) -> Sweep:
+    """The sweep in `folder`.
+
+    Raises:
+        UserError: its plan or one of the records that it names is not readable.
+    """
+    path = folder / PLAN
+    records = {found.name: found for found in record.read_planned(folder)}
+    try:
+        plan = json.loads(path.read_text())
+        if plan["schema_version"] != PLAN_VERSION:
+            raise UserError(f"schema {plan['schema_version']}; this accelbench reads schema {PLAN_VERSION}")
+        return Sweep(
+            folder=folder.resolve().name,
+            suite=plan["suite"],
+            title=plan["title"],
+            study=plan["study"],
+            profile=plan["profile"],
+            cells=[
+                Planned(
+                    cell=Cell.from_json(entry["cell"]),
+                    name=entry["record"],
+                    label=entry["label"],
+                    record=records.get(entry["record"]),
+                )
+                for entry in plan["cells"]
+            ],
+        )
+    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+        raise UserError(f"{path}: not a readable plan ({error}); run the sweep again") from error

@@ -1,0 +1,154 @@
+"""Sweeps written through `accelbench.record`, as a runner would leave them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accelbench import record
+from accelbench.cell import Cell, DataSpec, ModelSpec
+from accelbench.record import Block, Data, Epoch, Evaluation, Measurement, Record, SystemSeries
+from accelbench.report import build
+from accelbench.vocab import Device, Engine, Mode, Precision, Protocol, Status
+
+MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
+STAND_IN = Data(name="mnist", digest="e" * 64, source="scikit-learn's digits, enlarged", stand_in=True)
+ENVIRONMENT = {
+    "machine": {
+        "cpu_name": "Example CPU @ 2.0 GHz",
+        "num_cores": 2,
+        "num_threads": 4,
+        "memory_gb": 8.3,
+        "gpus": [],
+        "platform": "Linux-6.1-x86_64",
+    },
+    "versions": {"python": "3.12.1", "torch": "2.9.0"},
+    "code": "abc123",
+    "git": {"commit": "0123456", "dirty": False},
+}
+
+
+class Maker:
+    """Makes cells, records and suites with as little said as a test needs."""
+
+    stand_in = STAND_IN
+
+    def cell(self, model: str = "mlp", device: str = "cpu", precision: str = "fp32", **changes: Any) -> Cell:
+        values = {"suite": "nets", "mode": Mode.train, "batch_size": 128, "protocol": Protocol.window, "epochs": 5}
+        values["data"] = DataSpec(name="mnist")
+        return Cell(
+            engine=Engine.lightning,
+            device=Device(device),
+            model=ModelSpec(name=model),
+            precision=Precision(precision),
+            **values | changes,
+        )
+
+    def measurement(self, cell: Cell, rate: float, **changes: Any) -> Measurement:
+        seconds = cell.batch_size * 10 / rate
+        step = cell.batch_size / rate
+        values = {
+            "blocks": [Block(num_steps=10, num_samples=cell.batch_size * 10, seconds=seconds * k) for k in SPREAD],
+            "latency_s": [step * (1 + i / 1000) for i in range(700)],
+        }
+        if cell.protocol == Protocol.fit:
+            values = {
+                "epochs": [Epoch(seconds=60_000 / rate, num_samples=60_000) for _ in range(cell.epochs)],
+                "evaluation": Evaluation(num_samples=10_000, seconds=1.0, loss=0.0812, accuracy=0.9765),
+            }
+        return Measurement(
+            device=cell.device,
+            device_name="Example CPU",
+            precision=cell.precision,
+            num_devices=1,
+            threads=2,
+            num_params=1_195_018,
+            num_train_samples=60_000,
+            num_test_samples=10_000,
+            build_s=0.1,
+            **values | changes,
+        )
+
+    def ok(self, cell: Cell, rate: float, data: Data = MNIST, **changes: Any) -> Record:
+        return self.record(cell, Status.ok, measurement=self.measurement(cell, rate, **changes), data=data)
+
+    def record(self, cell: Cell, status: Status, **changes: Any) -> Record:
+        values = {
+            "identity": cell.id * 5,
+            "started_at": "2026-11-20T18:00:00+00:00",
+            "wall_s": 2.5,
+            "environment": ENVIRONMENT,
+            "system": SystemSeries(t_s=[0.0], values={"host_memory_mb": [812.0]}, peak_host_bytes=900_000_000),
+        }
+        return Record(cell=cell, status=status, **values | changes)
+
+    def suite(self, results: Path, records: list[Record], waiting: list[Cell] = (), study: str | None = "001") -> Path:
+        """Writes records and a plan that names them and `waiting`; returns the suite's folder."""
+        name = (records[0].cell if records else waiting[0]).suite
+        entries = [(each.cell, record.write(each, results / name).stem) for each in records]
+        entries += [(cell, f"{cell.id}-{'9' * 8}") for cell in waiting]
+        plan = {
+            "schema_version": 3,
+            "suite": name,
+            "title": "Five networks on MNIST",
+            "study": study,
+            "profile": "quick",
+            "cells": [
+                {"cell_id": cell.id, "label": cell.label, "record": path, "cell": cell.to_json()}
+                for cell, path in entries
+            ],
+        }
+        record.write_json(results / name / "plan.json", plan)
+        return results / name
+
+    def everything(self) -> tuple[list[Record], list[Cell]]:
+        """Several models, devices, precisions and batches, all statuses, stand-in data, two cells not run."""
+        records = []
+        for mode, gain in ((Mode.train, 1), (Mode.infer, 3)):
+            for model, rate in (("mlp", 20_000), ("cnn", 1_500)):
+                for device, speed in (("cpu", 1), ("xla_cpu", 0.8)):
+                    for precision, ease in (("fp32", 1), ("bf16_mixed", 0.7)):
+                        for batch_size, fill in ((32, 0.6), (128, 1)):
+                            cell = self.cell(model, device, precision, mode=mode, batch_size=batch_size)
+                            records.append(self.ok(cell, rate * gain * speed * ease * fill, data=STAND_IN))
+        fit = self.cell("mlp", protocol=Protocol.fit, batch_size=256)
+        records.append(self.ok(fit, 21_000, data=STAND_IN, warnings=["the loader waited"]))
+        gpu = "no NVIDIA GPU: libnvidia-ml.so.1 not found"
+        for model in ("mlp", "cnn"):
+            for mode in Mode:
+                records.append(self.record(self.cell(model, "gpu", mode=mode), Status.skipped, reason=gpu))
+        lstm = {
+            Status.failed: {"reason": BAD_REASON, "error": "Traceback ...\nValueError: <b>shape</b> | mismatch\n"},
+            Status.oom: {"reason": "out of memory", "error": "killed by the kernel"},
+            Status.timeout: {"reason": "no end after 600 s", "error": "step 12"},
+            Status.killed: {"reason": "signal 9", "error": "Killed"},
+            Status.invalid: {"reason": "asked for fp16, ran bf16"},
+        }
+        for i, (status, why) in enumerate(lstm.items()):
+            cell = self.cell("lstm", batch_size=2**i)
+            measurement = self.measurement(cell, 1e9) if status == Status.invalid else None
+            records.append(self.record(cell, status, measurement=measurement, **why))
+        return records, [self.cell("rnn"), self.cell("rnn", batch_size=32)]
+
+
+BAD_REASON = '<script>alert("x")</script> | a *bad* reason'
+SPREAD = (0.97, 0.98, 0.99, 1.0, 1.01, 1.02, 1.03)
+
+
+@pytest.fixture(scope="session")
+def maker() -> Maker:
+    return Maker()
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory, maker: Maker) -> Path:
+    """A results folder with everything in it."""
+    folder = tmp_path_factory.mktemp("project") / "results"
+    maker.suite(folder, *maker.everything())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def report(results: Path) -> Path:
+    """The report on it."""
+    return build.build(results, results.parent / "report").parent

@@ -1,0 +1,132 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from accelbench.errors import UserError
+from accelbench.report import build
+from accelbench.summary import summarise
+from accelbench.vocab import Status
+
+SCRIPT = Path(__file__).parents[2] / "pipelines" / "build_report.py"
+# What design.md promises to users and scripts.
+PROMISED = [
+    *("suite", "mode", "engine", "model", "data", "device", "precision", "batch_size", "status", "reason"),
+    *("samples_per_s", "samples_per_s_low", "samples_per_s_high", "num_params", "threads", "batch_size_per_device"),
+    *("latency_p50_ms", "latency_p99_ms", "compile_s", "peak_device_mb", "peak_host_mb", "energy_j_per_sample"),
+    *("mfu", "accuracy"),
+]
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def cells(report: Path) -> pd.DataFrame:
+    return pd.read_csv(report / "cells.csv")
+
+
+def test_cells_csv_has_a_row_per_planned_cell_and_the_summary_s_columns(cells: pd.DataFrame, maker) -> None:
+    records, waiting = maker.everything()
+    assert list(cells["cell_id"]) == [record.cell.id for record in records] + [cell.id for cell in waiting]
+    assert list(cells.columns) == list(summarise(records[0]))
+    assert set(PROMISED) <= set(cells.columns)
+
+
+def test_unknown_values_are_empty_never_a_number(report: Path, cells: pd.DataFrame) -> None:
+    text = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)
+    not_ok = text[text["status"] != "ok"]
+    assert len(not_ok) == 11
+    for column in ("samples_per_s", "latency_p50_ms", "time_s", "num_params", "accuracy"):
+        assert set(not_ok[column]) == {""}
+    assert set(text["mfu"]) == set(text["peak_device_mb"]) == {""}
+    assert cells.loc[cells["reason"] == "not run yet", "status"].isna().all()
+
+
+def test_values_are_kept_whole(report: Path) -> None:
+    row = pd.read_csv(report / "cells.csv", dtype=str).iloc[0]
+    assert (row["num_params"], row["batch_size"], row["stand_in"]) == ("1195018", "32", "True")
+    assert float(row["samples_per_s"]) == pytest.approx(12_000)
+
+
+def test_metrics_are_flat_numbers(report: Path) -> None:
+    assert json.loads((report / "metrics.json").read_text()) == {
+        "num_cells_ok": 33,
+        "num_cells_skipped": 4,
+        "num_cells_unexpected": 5,
+        "num_cells_not_run": 2,
+        "best_train_samples_per_s": pytest.approx(21_000),
+        "best_infer_samples_per_s": pytest.approx(60_000),
+    }
+
+
+def test_a_throughput_that_is_unknown_is_no_metric(tmp_path: Path, maker) -> None:
+    maker.suite(tmp_path / "results", [maker.record(maker.cell(), Status.skipped, reason="no")])
+    page = build.build(tmp_path / "results", tmp_path / "report")
+    assert set(json.loads((page.parent / "metrics.json").read_text())) == {
+        *("num_cells_ok", "num_cells_skipped", "num_cells_unexpected", "num_cells_not_run")
+    }
+
+
+def test_building_changes_no_result_and_again_gives_the_same(results: Path, report: Path, tmp_path: Path) -> None:
+    before = content(results)
+    again = build.build(results, tmp_path / "again").parent
+    assert content(results) == before
+    assert content(again) == content(report)
+
+
+def test_a_failure_leaves_the_earlier_report(tmp_path: Path, maker) -> None:
+    folder = maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
+    out = build.build(tmp_path / "results", tmp_path / "report").parent
+    before = content(out)
+    record = next(path for path in folder.iterdir() if path.name != "plan.json")
+    record.write_text("{")
+    with pytest.raises(UserError, match="not a readable record"):
+        build.build(tmp_path / "results", out)
+    assert content(out) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "results"]
+
+
+def test_a_new_report_takes_away_the_old_pictures_and_nothing_else(tmp_path: Path, maker) -> None:
+    maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
+    out = build.build(tmp_path / "results", tmp_path / "report").parent
+    (out / "notes.txt").write_text("mine")
+    maker.suite(tmp_path / "results", [maker.record(maker.cell("cnn"), Status.skipped, reason="no")], study=None)
+    build.build(tmp_path / "results", out)
+    assert list((out / "plots").iterdir()) == []
+    assert (out / "notes.txt").read_text() == "mine"
+
+
+def test_a_suite_may_have_any_name_that_a_folder_may(tmp_path: Path, maker) -> None:
+    maker.suite(tmp_path, [maker.ok(maker.cell(suite="50 % of $x$ & <i>"), 1000)])
+    out = build.build(tmp_path, tmp_path / "report").parent
+    assert (out / "plots" / "throughput_50 % of $x$ & <i>.png").is_file()
+    assert "plots/throughput_50%20%25%20of%20%24x%24%20%26%20%3Ci%3E.png" in (out / "report.md").read_text()
+
+
+class TestScript:
+    @pytest.fixture
+    def project(self, tmp_path: Path) -> Path:
+        (tmp_path / "conf").mkdir()
+        (tmp_path / "conf" / "config.yaml").touch()
+        (tmp_path / "params.yaml").touch()
+        return tmp_path
+
+    def run(self, project: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, SCRIPT], cwd=project, capture_output=True, text=True, check=False)
+
+    def test_says_in_one_line_where_the_report_is(self, project: Path, maker) -> None:
+        maker.suite(project / "results", [maker.ok(maker.cell(), 1000)])
+        done = self.run(project)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"report: {project}/report/index.html\n", "")
+
+    def test_without_results_exits_2_with_one_message(self, project: Path) -> None:
+        done = self.run(project)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: ")
+        assert "no results" in done.stderr
+        assert "Traceback" not in done.stderr

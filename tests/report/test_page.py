@@ -1,0 +1,53 @@
+from pathlib import Path
+
+from accelbench.report import page, sweep
+from accelbench.report.page import Page
+from accelbench.vocab import Status
+
+
+def compose(folder: Path) -> Page:
+    return page.compose(sweep.read_all(folder))
+
+
+def test_a_stand_in_is_announced_before_any_number(results: Path) -> None:
+    (notice,) = compose(results).notices
+    assert notice.startswith("NOT MNIST: a stand-in (scikit-learn's digits, enlarged) was measured in 33 cells.")
+
+
+def test_real_data_needs_no_notice(tmp_path: Path, maker) -> None:
+    maker.suite(tmp_path, [maker.ok(maker.cell(), 1)])
+    assert compose(tmp_path).notices == []
+
+
+def test_counts_by_outcome_in_the_vocabulary_s_order(results: Path) -> None:
+    assert list(compose(results).counts.items()) == [
+        *(("ok", 33), ("skipped", 4), ("failed", 1), ("oom", 1), ("timeout", 1), ("killed", 1), ("invalid", 1)),
+        ("not run yet", 2),
+    ]
+
+
+def test_a_picture_with_nothing_to_show_is_left_out_and_the_page_says_why(tmp_path: Path, maker) -> None:
+    maker.suite(tmp_path, [maker.record(maker.cell(), Status.skipped, reason="no")], study=None)
+    (section,) = compose(tmp_path).sections
+    assert section.pictures == []
+    assert len(section.left_out) == 3
+    assert section.left_out[-1] == "No picture of latency against batch size: no ok cell has any."
+
+
+def test_each_machine_is_named_with_its_cells(tmp_path: Path, maker) -> None:
+    records = [maker.ok(maker.cell(batch_size=size), 1) for size in (1, 2, 4)]
+    other = {"machine": {"cpu_name": "Other", "gpus": [{"name": "Example GPU", "memory_gb": 8}]}, "code": "abc123"}
+    records[0] = maker.record(records[0].cell, Status.skipped, reason="no", environment=other)
+    maker.suite(tmp_path, records)
+    places = compose(tmp_path).places
+    assert places[0] == ("machine (1 cells)", "cpu name Other, gpus name Example GPU, memory gb 8")
+    assert places[1][0] == "machine (2 cells)"
+    assert "num cores 2" in places[1][1]
+    assert ("code", "abc123") in places
+
+
+def test_when_nothing_has_run_the_page_says_no_time(tmp_path: Path, maker) -> None:
+    maker.suite(tmp_path, [], [maker.cell()])
+    composed = compose(tmp_path)
+    assert composed.when is None
+    assert composed.counts == {"not run yet": 1}

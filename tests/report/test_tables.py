@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+
+from accelbench.report import sweep, tables
+from accelbench.report.sweep import Sweep
+from accelbench.report.table import Table
+from accelbench.vocab import Mode, Protocol, Status
+
+
+@pytest.fixture
+def read(tmp_path: Path, maker):
+    """From records to the sweep that holds them."""
+
+    def read(records, waiting=(), **plan) -> Sweep:
+        return sweep.read(maker.suite(tmp_path, records, waiting, **plan))
+
+    return read
+
+
+def texts(table: Table, *first: str) -> list[dict[str, str]]:
+    """The rows that begin with `first`, by heading."""
+    rows = [dict(zip(table.headings, (entry.text for entry in row), strict=True)) for row in table.rows]
+    return [row for row in rows if tuple(row.values())[: len(first)] == first]
+
+
+def test_times_stand_beside_the_published_with_the_settings_of_ours(read, maker) -> None:
+    fit = maker.ok(maker.cell(protocol=Protocol.fit), 20_000)
+    window = maker.ok(maker.cell("cnn", device="xla_cpu", batch_size=64, epochs=10), 2000)
+    table = tables.times(read([fit, window]), Mode.train)
+    assert texts(table, "mlp", "cpu") == [
+        {
+            "network": "mlp",
+            "device": "cpu",
+            "ours (s)": "15.0",
+            "ours: speed-up (x)": "1.00",
+            "ours: cell": "fp32, batch 128, 5 x 60,000 samples, fit",
+            "published (s)": "71.622",
+            "published: speed-up (x)": "1.00",
+            "published: speed-up as the study prints it (%)": "0",
+        }
+    ]
+    (row,) = texts(table, "cnn", "xla_cpu")
+    assert row["ours (s)"] == "~300"
+    assert row["ours: cell"] == "fp32, batch 64, 10 x 60,000 samples, window"
+    assert (row["ours: speed-up (x)"], row["published (s)"]) == ("–", "–")
+    (gpu,) = texts(table, "cnn", "gpu")
+    assert gpu["ours: cell"] == "not planned"
+    assert gpu["published: speed-up as the study prints it (%)"] == "3,332"
+    assert "(CPU time / device time - 1) x 100 %" in " ".join(table.notes)
+
+
+def test_times_without_a_study_have_no_published_columns(read, maker) -> None:
+    table = tables.times(read([maker.ok(maker.cell(), 1000)], study=None), Mode.train)
+    assert table.headings[-1] == "ours: cell"
+    assert tables.times(read([maker.ok(maker.cell(), 1000)], study=None), Mode.infer) is None
+
+
+def test_accuracy_is_of_a_cell_that_ran_whole_epochs(read, maker) -> None:
+    window = maker.ok(maker.cell(), 1000)
+    fit = maker.ok(maker.cell(batch_size=256, protocol=Protocol.fit), 1000)
+    table = tables.quality(read([window, fit]))
+    ours, theirs = texts(table, "mlp")
+    assert (ours["whose"], ours["test accuracy (%)"], ours["test loss"]) == ("ours", "97.7", "0.0812")
+    assert ours["cell or source"].startswith("fp32, batch 256")
+    assert (theirs["whose"], theirs["test accuracy (%)"], theirs["device"]) == ("published", "97.6", "not stated")
+
+
+def test_the_fastest_cell_per_model_and_mode(read, maker) -> None:
+    rates = {32: 100, 64: 300, 128: 200}
+    records = [maker.ok(maker.cell(batch_size=size), rate) for size, rate in rates.items()]
+    records.append(maker.ok(maker.cell("cnn", mode=Mode.infer), 5))
+    table = tables.best(read(records))
+    assert [(row["network"], row["mode"], row["batch"], row["samples/s"]) for row in texts(table)] == [
+        ("mlp", "train", "64", "300"),
+        ("cnn", "infer", "128", "5.00"),
+    ]
+    assert tables.best(read([maker.record(maker.cell(), Status.skipped, reason="no")])) is None
+
+
+def test_troubles_are_grouped_by_reason_and_failures_listed_with_their_last_line(read, maker) -> None:
+    skipped = [maker.record(maker.cell(batch_size=2**i), Status.skipped, reason="no GPU") for i in range(6)]
+    error = "Traceback\n  File ...\nValueError: shapes\n\n"
+    failed = maker.record(maker.cell("cnn"), Status.failed, reason="raised", error=error)
+    found = [read([maker.ok(maker.cell("lstm"), 1), failed, *skipped], [maker.cell("rnn")])]
+    rows = texts(tables.troubles(found))
+    assert [(row["status"], row["cells"], row["reason"]) for row in rows] == [
+        ("skipped", "6", "no GPU"),
+        ("failed", "1", "raised"),
+        ("not run yet", "1", "–"),
+    ]
+    assert rows[0]["which"].endswith("and 2 more")
+    (row,) = texts(tables.failures(found))
+    assert (row["cell"], row["last line of the error"]) == ("cnn-cpu-fp32-b128-train", "ValueError: shapes")
+
+
+def test_where_all_is_well_there_are_no_troubles(read, maker) -> None:
+    found = [read([maker.ok(maker.cell(), 1)])]
+    assert tables.troubles(found) is None
+    assert tables.failures(found) is None
+
+
+def test_every_cell_is_there_and_columns_that_nobody_fills_are_not(read, maker) -> None:
+    table = tables.every_cell([read([maker.ok(maker.cell(), 1000, compile_s=1.5)], [maker.cell("rnn")])])
+    ok, waiting = texts(table)
+    assert (ok["compile (s)"], ok["time (s)"], ok["samples/s"]) == ("1.50", "~300", "1,000")
+    assert (waiting["status"], waiting["model"], waiting["samples/s"]) == ("not run yet", "rnn", "–")
+    assert "peak device (MB)" not in table.headings
