@@ -1,0 +1,196 @@
+"""A cell: one point of the grid, frozen, with a stable id."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from accelbench.vocab import Augment, Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Weights
+
+
+def canonical_json(value: object) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text on every machine."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest(value: object) -> str:
+    """The sha256 of `value`'s canonical JSON, as 64 hexadecimal digits."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """Which network, and how it is trained.
+
+    Attributes:
+        name: what people call it.
+        library: where it comes from.
+        network: what it is called there, for `custom` the class's dotted path; None where that is its name.
+        weights: what it starts from.
+        args: the network's own arguments, such as its dropout.
+        optimizer: `adam` or `sgd`.
+        learning_rate: the optimiser's step size.
+        input_shape, num_classes: what random images are made like; other data has its own.
+    """
+
+    name: str
+    library: Library = Library.accelbench
+    network: str | None = None
+    weights: Weights = Weights.none
+    args: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    input_shape: tuple[int, ...] = (28, 28)
+    num_classes: int = 10
+
+    @property
+    def definition(self) -> str:
+        """What its library calls it."""
+        return self.network or self.name
+
+    def is_own(self, definition: str) -> bool:
+        """Whether it is accelbench's network of that name."""
+        return (self.library, self.definition) == (Library.accelbench, definition)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "ModelSpec":
+        """The spec that `dataclasses.asdict` wrote."""
+        return cls(
+            **{
+                **values,
+                "library": Library(values["library"]),
+                "weights": Weights(values["weights"]),
+                "input_shape": tuple(values["input_shape"]),
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSpec:
+    """Which data set, and how its batches come to be.
+
+    Attributes:
+        name: a prepared data set.
+        pipeline: see `vocab.Pipeline`.
+        num_workers: processes that decode, for `jpeg`.
+        augment: see `vocab.Augment`.
+    """
+
+    name: str
+    pipeline: Pipeline = Pipeline.array
+    num_workers: int = 2
+    augment: Augment = Augment.none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The bounds of the `window` protocol.
+
+    Attributes:
+        warmup_steps: steps waited for one by one and left out, at least.
+        warmup_s: seconds of warm-up, at least; compilation is not counted in.
+        measure_s: seconds of free-running blocks, at least.
+        block_s: seconds of one block, at least: each is waited for at its end only.
+        latency_s: seconds of steps waited for one by one, at most.
+        latency_steps: steps waited for one by one, at most.
+    """
+
+    warmup_steps: int = 5
+    warmup_s: float = 0.3
+    measure_s: float = 1.0
+    block_s: float = 0.1
+    latency_s: float = 0.7
+    latency_steps: int = 700
+
+
+# The attributes of a cell that one protocol alone goes by.
+BOUNDS = {Protocol.window: ["window"], Protocol.steps: ["warmup", "steps"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One point of the grid: everything that decides what is measured, and nothing else.
+
+    Attributes:
+        suite: the sweep that asked for it; a label, no part of the id.
+        batch_size: samples per step over all devices.
+        epochs: passes over the training set; where none is run, those that the time is estimated for.
+        warmup, steps: for the protocol `steps`: how many are left out, and how many are measured.
+        threads: CPU threads of the framework; None lets it use every core.
+        seed: of the weights, the data's order and dropout.
+        repeat: counts fresh processes that measure the same settings.
+        timeout_s: seconds after which the cell's process is killed; no part of the id.
+    """
+
+    suite: str
+    engine: Engine
+    device: Device
+    model: ModelSpec
+    data: DataSpec
+    mode: Mode
+    precision: Precision
+    batch_size: int
+    protocol: Protocol
+    epochs: int
+    warmup: int = 10
+    steps: int = 50
+    threads: int | None = None
+    seed: int = 0
+    repeat: int = 0
+    window: Window = Window()
+    timeout_s: float = 600.0
+
+    def settings(self) -> dict[str, Any]:
+        """What the id is made of: all but the label and the time limit, as plain JSON values.
+
+        What another protocol goes by is left out, so that changing it measures none of them again.
+        """
+        values = dataclasses.asdict(self)
+        others = [protocol for protocol in BOUNDS if protocol != self.protocol]
+        for key in ["suite", "timeout_s", *(key for other in others for key in BOUNDS[other])]:
+            del values[key]
+        return values
+
+    @property
+    def id(self) -> str:
+        """12 hexadecimal digits that name the settings, seed and repeat included."""
+        return digest(self.settings())[:12]
+
+    @property
+    def label(self) -> str:
+        """A short name for people, such as `cnn-cpu-bf16-b128-train`."""
+        parts = [self.model.name, self.device, self.precision, f"b{self.batch_size}", self.mode]
+        if self.data.pipeline != Pipeline.array:
+            parts.append(self.data.pipeline)
+        if self.data.augment != Augment.none:
+            parts.append(self.data.augment)
+        if self.protocol != Protocol.window:
+            parts.append(f"{self.steps}steps" if self.protocol == Protocol.steps else self.protocol)
+        parts += [f"s{self.seed}"] if self.seed else []
+        return "-".join(parts + ([f"r{self.repeat}"] if self.repeat else []))
+
+    def to_json(self) -> dict[str, Any]:
+        """All attributes as plain JSON values; `from_json` reads them back."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Cell":
+        """The cell that `to_json` wrote."""
+        data = values["data"]
+        return cls(
+            **{
+                **values,
+                "engine": Engine(values["engine"]),
+                "device": Device(values["device"]),
+                "mode": Mode(values["mode"]),
+                "precision": Precision(values["precision"]),
+                "protocol": Protocol(values["protocol"]),
+                "model": ModelSpec.from_json(values["model"]),
+                "data": DataSpec(
+                    **{**data, "pipeline": Pipeline(data["pipeline"]), "augment": Augment(data["augment"])}
+                ),
+                "window": Window(**values["window"]),
+            }
+        )

@@ -1,0 +1,228 @@
+"""The command line: parse, plan, run, record; the one place that turns a user's mistake into exit code 2."""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from omegaconf import DictConfig
+from rich.console import Console
+
+from accelbench import axes, config, params, sweep
+from accelbench.cell import Cell
+from accelbench.complaints import as_user_error
+from accelbench.errors import UserError
+from accelbench.plan import Planned
+from accelbench.progress import duration
+
+USAGE = """\
+accelbench measures how fast a model trains and infers on each device, precision and batch size.
+
+usage: accelbench [run] [-m] [name=value ...]   measure one cell, or with -m every combination of lists
+       accelbench plan [name=value ...]         show the cells of such a sweep and how long they take
+       accelbench doctor                        show what this machine has, and what would be skipped
+       accelbench report [folder]               build the report of results/, or of a folder under runs/
+       accelbench sync                          deliver the records that MLflow missed
+       accelbench ui [--port N] [--no-browser]  open MLflow on the saved view
+
+settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
+  model=mlp|cnn|rnn|lstm|autoencoder|pets_cnn  model.args.NAME, model.optimizer, model.learning_rate
+        mlp_cifar10|mlp_fashion_mnist_1|mlp_fashion_mnist_5|scaling_cnn_small|scaling_cnn_medium|scaling_cnn_large
+  model=timm|torchvision model.name=resnet50   any network of theirs; model.weights=none|pretrained
+  model=custom model.target=my_package.nets.MyNet +model.args.width=64 model.input_shape=[3,32,32]
+  device=cpu|gpu|tpu|xla_cpu                   mode=train|infer
+  precision=fp16|bf16|fp32|tf32|fp64|fp16_mixed|bf16_mixed
+  batch_size=N (the study's by default)        threads=N (all cores by default)
+  protocol=window|steps|fit                    warmup=N steps=N (of steps), epochs=N (the study's by default)
+  suite=mnist_networks profile=quick|full      the axes of params.yaml; what you name wins
+  data=mnist|fashion_mnist|cifar10|cats_vs_dogs|random
+  data.pipeline=array|jpeg|host|device         data.num_workers=N  data.augment=none|flip|flip_shift
+  seed=N  repeat=N  timeout_s=S  out=FOLDER  retry=none|failed  tracking=mlflow|none
+  window.measure_s=S ...                       --cfg job prints all of them
+
+examples:
+  accelbench model=cnn device=cpu precision=bf16 batch_size=256 mode=infer
+  accelbench -m model=mlp,cnn batch_size=32,128
+  accelbench plan suite=mnist_networks
+"""
+
+COMMANDS = ("run", "plan", "doctor", "report", "sync", "ui")
+
+
+def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int:
+    """Runs one command and returns its exit status.
+
+    Args:
+        arguments: the words after the program's name; None for this process's.
+        out: the folder for a sweep's records, which the pipeline alone chooses.
+
+    Returns:
+        0: done. 1: done, but a cell ended as nobody asked for. 2: the user can mend it, and was told how.
+        130: interrupted.
+    """
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a log shows each cell at once
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    console = Console(highlight=False)
+    try:
+        return _dispatch(words, console, out)
+    except sweep.UnexpectedOutcomeError:
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; every finished cell has its record.", file=sys.stderr)
+        return 130
+    except Exception as error:
+        mended = as_user_error(error)
+        if mended is None:
+            raise
+        print(f"accelbench: {mended}", file=sys.stderr)
+        return 2
+
+
+def _dispatch(words: list[str], console: Console, out: Path | None) -> int:
+    if words and words[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0
+    command, rest = (words[0], words[1:]) if words and words[0] in COMMANDS else ("run", words)
+    if command in ("run", "plan") and rest and "=" not in rest[0] and not rest[0].startswith("-"):
+        raise UserError(f"{rest[0]}: unknown command. Choose from: {', '.join(COMMANDS)}; or give name=value.")
+    if "-h" in rest or "--help" in rest:
+        print(USAGE, end="")
+        return 0
+    if command == "run":
+        return _run(rest, console, out)
+    return {"plan": _plan, "doctor": _doctor, "report": _report, "sync": _sync, "ui": _ui}[command](rest, console)
+
+
+def _run(words: list[str], console: Console, out: Path | None) -> int:
+    def measure(configs: list[DictConfig]) -> None:
+        cells, options = _cells(configs)
+        result = sweep.run(cells, options, console, out)
+        if result.num_unexpected:
+            raise sweep.UnexpectedOutcomeError
+
+    _compose(words, measure)
+    return 0
+
+
+def _plan(words: list[str], console: Console) -> int:
+    def show(configs: list[DictConfig]) -> None:
+        cells, _ = _cells(configs)
+        ready = sweep.prepare(cells)
+        for item, seconds in zip(ready.planned, ready.estimates, strict=True):
+            console.print(f"{item.cell.label:<42}", _expectation(item, seconds), markup=False, soft_wrap=True)
+        known = [seconds for seconds in ready.estimates if seconds is not None]
+        num_run = sum(item.skip_reason is None for item in ready.planned)
+        num_unknown = len(ready.planned) - len(known)
+        unknown = f", and {num_unknown} of unknown length" if num_unknown else ""
+        console.print(
+            f"\n{len(ready.planned)} cells: {num_run} to run in about {duration(sum(known))}{unknown}; "
+            f"{len(ready.planned) - num_run} to skip."
+        )
+
+    _compose(words if {"-m", "--multirun"} & set(words) else ["-m", *words], show)
+    return 0
+
+
+def _expectation(item: Planned, seconds: float | None) -> str:
+    if item.skip_reason is not None:
+        return f"skip: {item.skip_reason}"
+    return "whole epochs" if seconds is None else f"about {duration(seconds)}"
+
+
+def _cells(configs: list[DictConfig]) -> tuple[list[Cell], config.SweepOptions]:
+    pairs = [config.split(one) for one in configs]
+    cells, options = [cell for cell, _ in pairs], pairs[0][1]
+    if any(other != options for _, other in pairs):
+        raise UserError("suite, tracking, profile, out and retry hold for a whole sweep: give each one value")
+    return cells, options
+
+
+def _compose(words: list[str], task: Callable[[list[DictConfig]], None]) -> None:
+    """Lets Hydra compose the configurations that `words` ask for and hands them to `task` in one call."""
+    root = params.project_root()
+    config.register()
+    # Errors come up to `main`, not out of Hydra's own hands.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    parsed = _Parser(parents=[get_args_parser()], add_help=False).parse_intermixed_args(words)
+    if parsed.multirun and parsed.cfg:
+        raise UserError("--cfg shows the settings of one run: leave out -m, and plan")
+    flags = [word for word in words if word not in parsed.overrides]
+    settings = params.load(root)
+    sys.argv[1:] = axes.with_suite([*flags, *parsed.overrides], settings)
+    excluded = axes.exclusions(parsed.overrides, settings) if parsed.multirun else []
+    raised: list[Exception] = []
+
+    def guarded(composed: DictConfig | list[DictConfig]) -> None:
+        try:
+            configs = composed if isinstance(composed, list) else [composed]
+            kept = [one for one in configs if not axes.is_excluded(one, excluded)]
+            if not kept:
+                raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
+            task(kept)
+        except Exception as error:  # Hydra would print its own line about it first
+            raised.append(error)
+
+    with tempfile.TemporaryDirectory(prefix="accelbench-") as scratch:
+        os.environ["ACCELBENCH_SCRATCH"] = scratch  # for the multirun.yaml that Hydra's sweeper writes
+        hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(guarded)()
+    if raised:
+        raise raised[0]
+
+
+def _doctor(words: list[str], console: Console) -> int:
+    _parser("doctor").parse_args(words)
+    from accelbench.doctor import show
+
+    show(params.project_root(), console)
+    return 0
+
+
+def _report(words: list[str], console: Console) -> int:
+    parser = _parser("report")
+    parser.add_argument("folder", nargs="?", default="results", help="records: results, or a folder under runs/")
+    folder = Path(parser.parse_args(words).folder)
+    from accelbench.report.build import build  # pandas and the plot library take a second
+
+    root = params.project_root()
+    out = root / "report" if folder == Path("results") else folder / "report"
+    console.print(f"Report: {build(root / folder, out)}", soft_wrap=True)
+    return 0
+
+
+def _sync(words: list[str], console: Console) -> int:
+    _parser("sync").parse_args(words)
+    from accelbench.sinks.sync import sync
+
+    root = params.project_root()
+    console.print(str(sync(root, [root / "results", root / "runs"])))
+    return 0
+
+
+def _ui(words: list[str], console: Console) -> int:
+    parser = _parser("ui")
+    parser.add_argument("--port", type=int, default=5000)
+    parser.add_argument("--no-browser", action="store_true", help="print the address only")
+    chosen = parser.parse_args(words)
+    from accelbench.sinks.ui import serve
+
+    return serve(params.project_root(), chosen.port, open_browser=not chosen.no_browser)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are `main`'s to tell."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; `accelbench --help` shows what there is")
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    return _Parser(prog=f"accelbench {command}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

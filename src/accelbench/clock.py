@@ -1,0 +1,254 @@
+"""The one clock: warm-up, free-running blocks, then steps waited for one by one.
+
+Throughput runs free: a block's steps are launched without waiting and waited for once, at its end, as a
+training loop would. Latency waits: each step's parts are waited for on their own. Both are kept raw.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Protocol
+
+from accelbench.cell import Window
+from accelbench.record import Block
+
+Now = Callable[[], float]
+Compiles = tuple[int, float]  # how many compilations so far, and their seconds
+
+# An engine that compiles in step after step is measured all the same, and said to.
+MAX_COMPILING_STEPS = 20
+# Warm-up steps whose times are kept: tiny models take thousands.
+MAX_WARMUP_KEPT = 100
+# The fewest blocks and steps from which an interval or a median is published (see `stats`); a slow step gets up
+# to three times its seconds for them.
+MIN_SAMPLES = 6
+# Blocks are planned this much longer than asked for, so that a faster spell still fills one.
+BLOCK_MARGIN = 1.2
+# Blocks of a fixed number of steps: enough for an interval of their median.
+NUM_PARTS = 10
+# How often longer blocks are tried: on a machine that is disturbed in bursts, some blocks stay short.
+MAX_RESTARTS = 12
+
+
+class Step(Protocol):
+    """One step of a workload, in the parts that are timed. Batches are the engine's own."""
+
+    def fetch(self) -> Any:
+        """Gets the next batch on the host."""
+
+    def copy_in(self, batch: Any) -> Any:
+        """Moves it to the device; may return before that is done."""
+
+    def compute(self, batch: Any) -> Any:
+        """Launches the computation and returns its result; may return before that is done."""
+
+    def copy_out(self, result: Any) -> None:
+        """Moves the result to the host, and returns when it is there."""
+
+    def num_samples(self, batch: Any) -> int:
+        """How many samples the batch holds."""
+
+
+@dataclass
+class Timing:
+    """Raw seconds, a value per step or block, in order; see `record.Measurement`.
+
+    `warmup_total_s` is all of the warm-up, of which `warmup_s` keeps the first `MAX_WARMUP_KEPT` steps,
+    `typical_s` is the median of the last warm-up steps, from which the blocks' length is chosen;
+    `steady_boot_s` is when the steady state began and ended (`boot_s`).
+    """
+
+    first_step_s: float | None = None
+    warmup_s: list[float] = field(default_factory=list)
+    warmup_total_s: float = 0.0
+    blocks: list[Block] = field(default_factory=list)
+    latency_s: list[float] = field(default_factory=list)
+    launch_s: list[float] = field(default_factory=list)
+    data_s: list[float] = field(default_factory=list)
+    copy_in_s: list[float] = field(default_factory=list)
+    copy_out_s: list[float] = field(default_factory=list)
+    typical_s: float = 0.0
+    steady_boot_s: tuple[float, float] | None = None
+    compiled_in_steady_state: int = 0
+
+
+def no_compiles() -> Compiles:
+    """For engines that compile nothing."""
+    return 0, 0.0
+
+
+def boot_s() -> float:
+    """Seconds since the machine started: the same for every process, so that the sampler's series fit."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def measure(
+    step: Step,
+    wait: Callable[[], None],
+    window: Window,
+    compiles: Callable[[], Compiles] = no_compiles,
+    now: Now = time.perf_counter,
+) -> Timing:
+    """Measures `step` within the bounds of `window`.
+
+    Args:
+        step: the workload; its steps must be alike, their batches of one size.
+        wait: returns when everything launched on the device is done.
+        window: the bounds.
+        compiles: the engine's count of compilations so far.
+        now: a clock in seconds.
+    """
+    timing = Timing()
+    _warm_up(timing, step, wait, window, compiles, now)
+    before, _ = compiles()
+    began_s = boot_s()
+    _run_blocks(timing, step, wait, window, now)
+    _run_steps(timing, step, wait, window, now)
+    timing.steady_boot_s = (began_s, boot_s())
+    timing.compiled_in_steady_state = compiles()[0] - before
+    return timing
+
+
+def measure_steps(
+    step: Step,
+    wait: Callable[[], None],
+    warmup: int,
+    steps: int,
+    compiles: Callable[[], Compiles] = no_compiles,
+    now: Now = time.perf_counter,
+) -> Timing:
+    """Measures a fixed number of steps, running freely in up to `NUM_PARTS` blocks, then as many one by one.
+
+    Args:
+        step: the workload, as for `measure`.
+        wait: returns when everything launched on the device is done.
+        warmup: steps waited for one by one and left out.
+        steps: how many are measured, in each of the two ways.
+        compiles: the engine's count of compilations so far.
+        now: a clock in seconds.
+    """
+    timing = Timing()
+    timed = [_step_s(step, wait, now) for _ in range(warmup)]
+    _note_warmup(timing, timed)
+    before, _ = compiles()
+    began_s = boot_s()
+    num_parts = min(NUM_PARTS, steps)
+    for part in range(num_parts):
+        num_steps = steps * (part + 1) // num_parts - steps * part // num_parts
+        timing.blocks.append(_run_block(step, wait, num_steps, now))
+    for _ in range(steps):
+        _run_step(timing, step, wait, now)
+    timing.steady_boot_s = (began_s, boot_s())
+    timing.compiled_in_steady_state = compiles()[0] - before
+    return timing
+
+
+def _step_s(step: Step, wait: Callable[[], None], now: Now) -> float:
+    start = now()
+    step.compute(step.copy_in(step.fetch()))
+    wait()
+    return now() - start
+
+
+def _note_warmup(timing: Timing, steps: list[float]) -> None:
+    timing.first_step_s = steps[0]
+    timing.warmup_s = steps[:MAX_WARMUP_KEPT]
+    timing.warmup_total_s = sum(steps)
+
+
+def _warm_up(
+    timing: Timing, step: Step, wait: Callable[[], None], window: Window, compiles: Callable[[], Compiles], now: Now
+) -> None:
+    """Steps until enough of them in a row, and enough seconds, went by without compiling anything."""
+    steps: list[float] = []
+    settled = 0  # index of the first step since the last compilation
+    while True:
+        compiled, _ = compiles()
+        steps.append(_step_s(step, wait, now))
+        if compiles()[0] != compiled and len(steps) < MAX_COMPILING_STEPS:
+            settled = len(steps)
+        elif len(steps) - settled >= window.warmup_steps and sum(steps[settled:]) >= window.warmup_s:
+            break
+    _note_warmup(timing, steps)
+    timing.typical_s = median(steps[-window.warmup_steps :])
+
+
+def _run_blocks(timing: Timing, step: Step, wait: Callable[[], None], window: Window, now: Now) -> None:
+    """Blocks of equal step counts, of at least `block_s` each.
+
+    One that comes out shorter, since the warm-up's steps were waited for or something slowed them down, starts
+    the measurement again with longer blocks. To drop the short one alone would favour the slow.
+    """
+    num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(timing.typical_s, 1e-9)))
+    for attempt in range(MAX_RESTARTS + 1):
+        timing.blocks, elapsed = [], 0.0
+        while _wants_more(len(timing.blocks), elapsed, window.measure_s):
+            block = _run_block(step, wait, num_steps, now)
+            if block.seconds < window.block_s and attempt < MAX_RESTARTS:
+                num_steps = math.ceil(num_steps * max(1.1, BLOCK_MARGIN * window.block_s / max(block.seconds, 1e-9)))
+                break
+            timing.blocks.append(block)
+            elapsed += block.seconds
+        else:
+            return
+
+
+def _run_block(step: Step, wait: Callable[[], None], num_steps: int, now: Now) -> Block:
+    fetch, copy_in, compute = step.fetch, step.copy_in, step.compute
+    start = now()
+    for _ in range(num_steps):
+        batch = fetch()
+        compute(copy_in(batch))
+    wait()
+    seconds = now() - start
+    # All batches are of one size. Asking each for it would take 2 % of a small model's step.
+    return Block(num_steps=num_steps, num_samples=num_steps * step.num_samples(batch), seconds=seconds)
+
+
+def _run_steps(timing: Timing, step: Step, wait: Callable[[], None], window: Window, now: Now) -> None:
+    elapsed = 0.0
+    while len(timing.latency_s) < window.latency_steps and _wants_more(
+        len(timing.latency_s), elapsed, window.latency_s
+    ):
+        elapsed += _run_step(timing, step, wait, now)
+
+
+def _run_step(timing: Timing, step: Step, wait: Callable[[], None], now: Now) -> float:
+    """One step, each of its parts waited for; its seconds."""
+    start = now()
+    batch = step.fetch()
+    fetched = now()
+    batch = step.copy_in(batch)
+    wait()
+    copied = now()
+    result = step.compute(batch)
+    launched = now()
+    wait()
+    computed = now()
+    step.copy_out(result)
+    end = now()
+    timing.latency_s.append(end - start)
+    timing.launch_s.append(launched - copied)
+    timing.data_s.append(fetched - start)
+    timing.copy_in_s.append(copied - fetched)
+    timing.copy_out_s.append(end - computed)
+    return end - start
+
+
+def _wants_more(num_samples: int, elapsed: float, seconds: float) -> bool:
+    return elapsed < seconds or (num_samples < MIN_SAMPLES and elapsed < 3 * seconds)
+
+
+def time_pass(step: Step, wait: Callable[[], None], now: Now = time.perf_counter) -> float:
+    """Seconds of one whole pass: steps until `step.fetch` raises StopIteration, waited for at the end."""
+    start = now()
+    while True:
+        try:
+            batch = step.fetch()
+        except StopIteration:
+            break
+        step.compute(step.copy_in(batch))
+    wait()
+    return now() - start

@@ -1,0 +1,303 @@
+"""The configuration's schema, and the one step from it to frozen cells."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from accelbench.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.devices.cpu import usable_cores
+from accelbench.errors import UserError
+from accelbench.vocab import RANDOM, Augment, Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Weights
+
+
+class Optimizer(StrEnum):
+    """How a model is trained."""
+
+    adam = "adam"
+    sgd = "sgd"
+
+
+class Retry(StrEnum):
+    """Which cells that have a record are run again."""
+
+    none = "none"
+    failed = "failed"
+
+
+@dataclass
+class EngineConfig:
+    """conf/engine."""
+
+    name: Engine = MISSING
+
+
+@dataclass
+class DeviceConfig:
+    """conf/device."""
+
+    name: Device = MISSING
+
+
+@dataclass
+class ModelConfig:
+    """conf/model: a network and the study's way to train it.
+
+    `target` is the dotted path of a class of the user's own, for the library `custom`; see `cell.ModelSpec` for the
+    others.
+    """
+
+    name: str = MISSING
+    library: Library = Library.accelbench
+    network: str | None = None
+    target: str | None = None
+    weights: Weights = Weights.none
+    optimizer: Optimizer = Optimizer.adam
+    learning_rate: float = 1e-3
+    batch_size: int = 128
+    epochs: int = 1
+    input_shape: list[int] = field(default_factory=lambda: list(ModelSpec.input_shape))
+    num_classes: int = ModelSpec.num_classes
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class DataConfig:
+    """conf/data; see `cell.DataSpec`."""
+
+    name: str = MISSING
+    pipeline: Pipeline = Pipeline.array
+    num_workers: int = DataSpec.num_workers
+    augment: Augment = Augment.none
+
+
+@dataclass
+class SuiteConfig:
+    """conf/suite: a sweep's name; its axes are in params.yaml."""
+
+    name: str = MISSING
+    title: str = ""
+    study: str | None = None
+
+
+@dataclass
+class TrackingConfig:
+    """conf/tracking."""
+
+    name: str = MISSING
+
+
+@dataclass
+class WindowConfig:
+    """The bounds of the window protocol; see `cell.Window`, which is frozen as Hydra's schema can't be."""
+
+    warmup_steps: int = Window.warmup_steps
+    warmup_s: float = Window.warmup_s
+    measure_s: float = Window.measure_s
+    block_s: float = Window.block_s
+    latency_s: float = Window.latency_s
+    latency_steps: int = Window.latency_steps
+
+
+@dataclass
+class RunConfig:
+    """One run; see `cell.Cell` for the settings that make a cell.
+
+    Attributes:
+        profile: which values of params.yaml's `{quick: ..., full: ...}` are run; None for its own `profile`.
+        out: the folder for the records; None for a new one under runs/.
+        retry: whether failed, timeout and killed cells of `out` are run again.
+    """
+
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    device: DeviceConfig = field(default_factory=DeviceConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    suite: SuiteConfig = field(default_factory=SuiteConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    mode: Mode = MISSING
+    precision: Precision = MISSING
+    batch_size: int = MISSING
+    protocol: Protocol = MISSING
+    epochs: int = MISSING
+    warmup: int = Cell.warmup
+    steps: int = Cell.steps
+    threads: int | None = None
+    seed: int = 0
+    repeat: int = 0
+    timeout_s: float = 600.0
+    window: WindowConfig = field(default_factory=WindowConfig)
+    profile: str | None = None
+    out: str | None = None
+    retry: Retry = Retry.none
+
+
+# The pipelines that are for random images alone.
+RANDOM_PIPELINES = (Pipeline.host, Pipeline.device)
+
+# The settings that are chosen by the name of a file in conf/.
+GROUPS = ("engine", "device", "model", "data", "suite", "tracking")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """What holds for a whole sweep, not for one cell."""
+
+    suite: str
+    title: str
+    study: str | None
+    profile: str | None
+    tracking: str
+    out: str | None
+    retry: Retry
+
+
+def register() -> None:
+    """Makes the schema known to Hydra, as `schema`, which conf/config.yaml starts from."""
+    ConfigStore.instance().store(name="schema", node=RunConfig)
+
+
+def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
+    """The frozen cell, and the sweep's options, of a composed configuration.
+
+    Raises:
+        UserError: a value is out of its range; the message names the flag.
+    """
+    run = OmegaConf.to_object(config)
+    assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
+    _check(run)
+    _name_custom(run)
+    _drop_idle(run)
+    cell = Cell(
+        suite=run.suite.name,
+        engine=run.engine.name,
+        device=run.device.name,
+        model=ModelSpec(
+            name=run.model.name,
+            library=run.model.library,
+            network=None if run.model.network == run.model.name else run.model.network,
+            weights=run.model.weights,
+            args=run.model.args,
+            optimizer=run.model.optimizer.value,
+            learning_rate=run.model.learning_rate,
+            input_shape=tuple(run.model.input_shape),
+            num_classes=run.model.num_classes,
+        ),
+        data=DataSpec(**asdict(run.data)),
+        mode=run.mode,
+        precision=run.precision,
+        batch_size=run.batch_size,
+        protocol=run.protocol,
+        epochs=run.epochs,
+        warmup=run.warmup,
+        steps=run.steps,
+        threads=run.threads,
+        seed=run.seed,
+        repeat=run.repeat,
+        window=Window(**asdict(run.window)),
+        timeout_s=run.timeout_s,
+    )
+    options = SweepOptions(
+        suite=run.suite.name,
+        title=run.suite.title,
+        study=run.suite.study,
+        profile=run.profile,
+        tracking=run.tracking.name,
+        out=run.out,
+        retry=run.retry,
+    )
+    return cell, options
+
+
+def _name_custom(run: RunConfig) -> None:
+    """Has a network of the user's own be known by its class, unless it was given another name.
+
+    Raises:
+        UserError: it is not said which class, or it is for another model.
+    """
+    model = run.model
+    if model.library != Library.custom:
+        if model.target is not None:
+            raise UserError(f"model.target={model.target}: goes with model=custom, and not with model={model.name}")
+        return
+    if not model.target or not all(part.isidentifier() for part in model.target.split(".")) or "." not in model.target:
+        given = "is missing" if not model.target else f"{model.target} is none"
+        raise UserError(
+            f"model.target: should be the dotted path of a class, such as my_package.nets.MyNet; it {given}"
+        )
+    if model.weights != Weights.none:
+        raise UserError(f"model.weights={model.weights}: a network of your own loads its own. Choose from: none.")
+    model.network = model.target
+    if model.name == Library.custom:
+        model.name = model.target.rpartition(".")[2]
+
+
+def _drop_idle(run: RunConfig) -> None:
+    """Puts settings that do nothing in this cell back to their defaults: a cell's id is of what decides its numbers."""
+    if run.mode == Mode.infer:
+        run.data.augment = Augment.none
+    if run.data.pipeline != Pipeline.jpeg:
+        run.data.num_workers = DataSpec.num_workers
+    if run.data.name != RANDOM:
+        run.model.input_shape, run.model.num_classes = list(ModelSpec.input_shape), ModelSpec.num_classes
+
+
+def _check(run: RunConfig) -> None:
+    fitting = RANDOM_PIPELINES if run.data.name == RANDOM else [p for p in Pipeline if p not in RANDOM_PIPELINES]
+    if run.data.pipeline not in fitting:
+        raise UserError(
+            f"data.pipeline={run.data.pipeline}: not for data={run.data.name}. Choose from: {', '.join(fitting)}."
+        )
+    if run.data.name == RANDOM and run.data.augment != Augment.none:
+        raise UserError(f"data.augment={run.data.augment}: random images are not varied. Choose from: none.")
+    for flag, number in _floats(asdict(run)):
+        if not math.isfinite(number):
+            raise UserError(f"{flag}={number}: should be a finite number")
+    at_least: Mapping[str, tuple[float | None, float]] = {
+        "batch_size": (run.batch_size, 1),
+        "epochs": (run.epochs, 1),
+        "warmup": (run.warmup, 1),
+        "steps": (run.steps, 1),
+        "threads": (run.threads, 1),
+        "data.num_workers": (run.data.num_workers, 1),
+        "model.num_classes": (run.model.num_classes, 1),
+        "model.input_shape": (min(run.model.input_shape, default=0), 1),
+        "seed": (run.seed, 0),
+        "repeat": (run.repeat, 0),
+        "window.warmup_steps": (run.window.warmup_steps, 1),
+        "window.warmup_s": (run.window.warmup_s, 0),
+        "window.latency_s": (run.window.latency_s, 0),
+        "window.latency_steps": (run.window.latency_steps, 1),
+    }
+    for flag, (value, least) in at_least.items():
+        if value is not None and value < least:
+            raise UserError(f"{flag}={value}: should be at least {least}")
+    at_most: Mapping[str, tuple[int | None, int]] = {
+        "seed": (run.seed, 2**32 - 1),
+        "threads": (run.threads, usable_cores()),
+    }
+    for flag, (count, most) in at_most.items():
+        if count is not None and count > most:
+            raise UserError(f"{flag}={count}: should be at most {most}")
+    above_zero = {
+        "timeout_s": run.timeout_s,
+        "window.measure_s": run.window.measure_s,
+        "window.block_s": run.window.block_s,
+        "model.learning_rate": run.model.learning_rate,
+    }
+    for flag, value in above_zero.items():
+        if value <= 0:
+            raise UserError(f"{flag}={value:g}: should be above 0")
+
+
+def _floats(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Every setting that is a float, under its dotted name."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _floats(value, f"{prefix}{name}.")
+        elif isinstance(value, float):
+            yield prefix + name, value

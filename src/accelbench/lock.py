@@ -1,0 +1,53 @@
+"""One measurement at a time on a machine: two would disturb each other."""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from accelbench.errors import BusyError
+
+
+def measuring_lock() -> Path:
+    """The lock of all sweeps on this machine."""
+    return Path(tempfile.gettempdir()) / "accelbench-measuring.lock"
+
+
+def _open(path: Path) -> IO[str]:
+    """The file, made if need be, that every user of the machine may lock."""
+    # Not O_CREAT alone: Linux refuses it on another user's file in a shared temporary folder.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
+        path.chmod(0o666)  # whatever the umask
+    return path.open("r+")
+
+
+@contextlib.contextmanager
+def hold(path: Path, what: str, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Holds the lock `path`; it is free again when the process ends, however that happens.
+
+    Args:
+        path: a file; holds the holder's process id.
+        what: what the holder does, for messages.
+        waiting: told once, in words, that this one has to wait; None not to wait.
+
+    Raises:
+        BusyError: another process holds it, and `waiting` is None.
+    """
+    with _open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = f"{what} (process {file.read().strip() or 'unknown'})"
+            if waiting is None:
+                raise BusyError(f"{holder} is under way: wait for it to end, or stop it") from None
+            waiting(f"Waiting for {holder} to end: two at once would disturb each other.")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -1,0 +1,72 @@
+"""params.yaml: the one place for what `dvc repro` runs."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from accelbench.errors import UnknownChoiceError, UserError
+
+FILE = "params.yaml"
+PROFILES = ("quick", "full")
+KEYS = ("profile", "retry", "data", "suites")
+
+
+def project_root() -> Path:
+    """The project's folder: the nearest one, from the current folder up, that holds params.yaml and conf/.
+
+    Raises:
+        UserError: there is none.
+    """
+    here = Path.cwd()
+    for folder in [here, *here.parents]:
+        if (folder / FILE).exists() and (folder / "conf" / "config.yaml").exists():
+            return folder
+    raise UserError(f"no {FILE} beside a conf/ folder here or above {here}: run accelbench inside its project")
+
+
+def load(root: Path) -> DictConfig:
+    """Reads `root`/params.yaml.
+
+    Raises:
+        UserError: it is missing, or no YAML mapping.
+    """
+    path = root / FILE
+    try:
+        params = OmegaConf.load(path)
+        OmegaConf.resolve(params)
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+        raise UserError(f"{FILE}: not readable ({' '.join(str(error).split())})") from error
+    if not isinstance(params, DictConfig):
+        raise UserError(f"{FILE}: should be a mapping with profile, data and suites")
+    unknown = set(params) - set(KEYS)
+    if unknown:
+        raise UserError(f"{FILE}: unknown {', '.join(sorted(map(str, unknown)))}. Choose from: {', '.join(KEYS)}.")
+    return params
+
+
+def data_settings(root: Path, name: str) -> dict[str, Any]:
+    """The settings of data set `name`, such as its `source`.
+
+    Raises:
+        UserError: params.yaml has no such data set.
+    """
+    sets = _section(root, "data")
+    if name not in sets:
+        raise UnknownChoiceError("data", name, sets)
+    return sets[name]
+
+
+def _section(root: Path, key: str) -> dict[str, dict[str, Any]]:
+    section = OmegaConf.to_container(load(root).get(key) or OmegaConf.create({}), resolve=True)
+    if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
+        raise UserError(f"{FILE}: {key} should map names to settings")
+    return {str(name): {str(k): v for k, v in value.items()} for name, value in section.items()}
+
+
+def store_root(root: Path) -> Path:
+    """Where what outlives an experiment belongs: DVC's main checkout in its queued experiments, else `root`."""
+    return Path(os.environ.get("DVC_ROOT") or root)

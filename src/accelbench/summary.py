@@ -1,0 +1,198 @@
+"""One record -> one flat row of published numbers. The report and the trackers both show this row."""
+
+from collections.abc import Sequence
+
+from accelbench import stats
+from accelbench.record import Measurement, Record, SystemSeries
+from accelbench.vocab import RANDOM, Mode, Pipeline, Protocol, Provenance
+
+Value = str | float | int | bool | None
+Row = dict[str, Value]
+
+MB = 1e6  # bytes
+# Beyond this much of one core, other processes are said to have disturbed the measurement; the sampler and the
+# kernel's own threads stay well below.
+MAX_OTHERS_PERCENT = 10.0
+
+# Columns that are means of the sampler's series over the steady state. A GPU's are of the whole card.
+SERIES = {
+    "mean_host_mb": "host_memory_mb",
+    "mean_gpu_used_mb": "gpu_0_memory_mb",
+    "cpu_utilization_percent": "cpu_utilization_percent",
+    "other_cpu_utilization_percent": "other_cpu_utilization_percent",
+    "gpu_utilization_percent": "gpu_0_utilization_percent",
+    "gpu_power_w": "gpu_0_power_w",
+}
+
+
+def summarise(record: Record) -> Row:
+    """The row of `cells.csv` for `record`: keys are the file's columns, in order; None where unknown."""
+    row = {**_settings(record), **dict.fromkeys(MEASURED)}
+    if record.measurement is not None:
+        row |= _rates(record, record.measurement)
+        row |= _latencies(record.measurement)
+        row |= _facts(record.measurement)
+    if record.system is not None:
+        peak = record.system.peak_host_bytes
+        row["peak_host_mb"] = peak / MB if peak is not None else None
+        for column, name in SERIES.items():
+            row[column] = _steady_mean(record.system, name, record.measurement)
+    if record.measurement is not None:
+        row["warnings"] = "; ".join([*record.measurement.warnings, *_doubts(record, row)]) or None
+    return row
+
+
+def _steady_mean(system: SystemSeries, name: str, measured: Measurement | None) -> float | None:
+    """The mean of a series over the steady state; None where there is none or no sample fell into it."""
+    steady = measured.steady_boot_s if measured else None
+    if steady is None or system.started_boot_s is None:
+        return None
+    low, high = (time_s - system.started_boot_s for time_s in steady)
+    values = zip(system.t_s, system.values.get(name, []), strict=False)
+    return _mean([value for t_s, value in values if low <= t_s <= high])
+
+
+def _doubts(record: Record, row: Row) -> list[str]:
+    """What a reader of the row should know, as far as the record shows it."""
+    assert record.measurement is not None
+    doubts = []
+    blocks, window = record.measurement.blocks, record.cell.window
+    if 0 < len(blocks) < stats.NUM_SAMPLES_FOR[50]:
+        doubts.append(f"only {len(blocks)} blocks were measured")
+    short = sum(block.seconds < window.block_s for block in blocks) * (record.cell.protocol == Protocol.window)
+    if short:
+        doubts.append(f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady")
+    if len(record.measurement.epochs) == 1 and record.cell.mode == Mode.train:
+        doubts.append("one epoch alone: its rate holds the first steps, and what was compiled in them")
+    others = row["other_cpu_utilization_percent"]
+    if isinstance(others, float) and others > MAX_OTHERS_PERCENT:
+        doubts.append(f"other processes used {others:.0f} % of a core meanwhile")
+    return doubts
+
+
+MEASURED = """
+samples_per_s samples_per_s_low samples_per_s_high num_params threads batch_size_per_device
+latency_p50_ms latency_p90_ms latency_p99_ms launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms
+data_wait_share
+compile_s num_compiles first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
+cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
+energy_j_per_sample mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name warnings
+""".split()  # noqa: SIM905
+
+
+def _settings(record: Record) -> Row:
+    cell, data = record.cell, record.data
+    return {
+        "suite": cell.suite,
+        "mode": cell.mode.value,
+        "engine": cell.engine.value,
+        "model": cell.model.name,
+        "library": cell.model.library.value,
+        "weights": cell.model.weights.value,
+        "data": cell.data.name,
+        "pipeline": cell.data.pipeline.value,
+        "num_workers": cell.data.num_workers if cell.data.pipeline == Pipeline.jpeg else None,
+        "augment": cell.data.augment.value,
+        "input_shape": "x".join(map(str, cell.model.input_shape)) if cell.data.name == RANDOM else None,
+        "device": cell.device.value,
+        "precision": cell.precision.value,
+        "batch_size": cell.batch_size,
+        "protocol": cell.protocol.value,
+        "epochs": cell.epochs,
+        "steps": cell.steps if cell.protocol == Protocol.steps else None,
+        "seed": cell.seed,
+        "repeat": cell.repeat,
+        "status": record.status.value,
+        "reason": record.reason,
+        "cell_id": cell.id,
+        "identity": record.identity[:8],
+        "started_at": record.started_at,
+        "wall_s": record.wall_s,
+        "data_source": data.source if data else None,
+        "stand_in": data.stand_in if data else None,
+    }
+
+
+def _rates(record: Record, measured: Measurement) -> Row:
+    """Throughput, and the time of the whole job: measured over whole epochs, else estimated from it."""
+    if measured.epochs:
+        # The first epoch holds warm-up and compilation: it is left out of the rate where there are others.
+        steady = measured.epochs[1:] or measured.epochs
+        rates = [epoch.num_samples / epoch.seconds for epoch in steady]
+        # Training takes all its epochs; inference takes one pass, measured several times.
+        trains = record.cell.mode == Mode.train
+        seconds = [epoch.seconds for epoch in (measured.epochs if trains else steady)]
+        time_s: float | None = sum(seconds) if trains else stats.median(seconds)
+        provenance = Provenance.measured
+    else:
+        rates = [block.num_samples / block.seconds for block in measured.blocks]
+        time_s, provenance = None, Provenance.estimated
+    if not rates:
+        return {}
+    rate = stats.median(rates)
+    low, high = stats.median_interval(rates) or (None, None)
+    if record.cell.protocol != Protocol.fit:
+        trains = record.cell.mode == Mode.train
+        num = measured.num_train_samples if trains else measured.num_test_samples
+        time_s = None if num is None else num * (record.cell.epochs if trains else 1) / rate
+    return {
+        "samples_per_s": rate,
+        "samples_per_s_low": low,
+        "samples_per_s_high": high,
+        "time_s": time_s,
+        "time_provenance": None if time_s is None else provenance.value,
+        "batch_size_per_device": record.cell.batch_size // measured.num_devices,
+    }
+
+
+def _latencies(measured: Measurement) -> Row:
+    row: Row = {}
+    for percent in (50, 90, 99):
+        row[f"latency_p{percent}_ms"] = _ms(stats.supported_percentile(measured.latency_s, percent))
+    for column, values in {
+        "launch_p50_ms": measured.launch_s,
+        "data_wait_ms": measured.data_s,
+        "copy_in_ms": measured.copy_in_s,
+        "compute_ms": _compute_s(measured),
+        "copy_out_ms": measured.copy_out_s,
+    }.items():
+        row[column] = _ms(stats.median(values)) if values else None
+    if measured.data_s and measured.latency_s:
+        row["data_wait_share"] = sum(measured.data_s) / sum(measured.latency_s)
+    return row
+
+
+def _compute_s(measured: Measurement) -> list[float]:
+    """Of each step that was waited for one by one, what is left of it: launched and done."""
+    parts = (measured.data_s, measured.copy_in_s, measured.copy_out_s)
+    known = [part for part in parts if len(part) == len(measured.latency_s)]  # empty where nothing is moved
+    return [whole - sum(part[step] for part in known) for step, whole in enumerate(measured.latency_s)]
+
+
+def _facts(measured: Measurement) -> Row:
+    peak, evaluation = measured.peak_device_bytes, measured.evaluation
+    return {
+        "num_params": measured.num_params,
+        "threads": measured.threads,
+        "compile_s": measured.compile_s,
+        "num_compiles": measured.num_compiles,
+        "first_step_s": measured.first_step_s,
+        "build_s": measured.build_s,
+        "peak_device_mb": peak / MB if peak is not None else None,
+        "accuracy": evaluation.accuracy if evaluation else None,
+        # A window's last batch says how far it came, not how well the model learns.
+        "loss": measured.epochs[-1].loss if measured.epochs else None,
+        "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,
+        "output_error": measured.output_error,
+        "test_loss": evaluation.loss if evaluation else None,
+        "device_name": measured.device_name,
+    }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * seconds
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

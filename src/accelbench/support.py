@@ -1,0 +1,83 @@
+"""(engine, device, precision, mode, model) -> supported, or why not."""
+
+from accelbench.cell import Cell
+from accelbench.devices.base import DeviceReport
+from accelbench.vocab import Device, Mode, Precision
+
+XLA = frozenset({Device.tpu, Device.xla_cpu})
+FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
+BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
+AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
+
+
+def why_not(cell: Cell, report: DeviceReport) -> str | None:
+    """Why `cell` can't run, or gives no true number, on the device that `report` describes.
+
+    Args:
+        cell: the cell, of the same device as the report.
+        report: what this machine has of the cell's device.
+
+    Returns:
+        One line that names what to use instead where there is something; None where the cell is supported.
+    """
+    if not report.present:
+        return report.reason
+    rules = (_on_xla, _on_gpu, _on_cpu, _fp16_adam)
+    return next((reason for rule in rules if (reason := rule(cell, report))), None)
+
+
+def _on_xla(cell: Cell, report: DeviceReport) -> str | None:
+    if cell.device not in XLA:
+        return None
+    if cell.precision == Precision.tf32:
+        return _no_tf32(cell.device)
+    if cell.precision in FP16:
+        instead = "bf16" if cell.precision == Precision.fp16 else "bf16_mixed"
+        return f"XLA gives wrong numbers in fp16 (seen in BatchNorm on the CPU): use {instead}"
+    return None
+
+
+def _on_gpu(cell: Cell, report: DeviceReport) -> str | None:
+    needs_ampere = cell.precision in BF16 or cell.precision == Precision.tf32
+    if cell.device != Device.gpu or not needs_ampere or _capability(report) >= AMPERE:
+        return None
+    found = report.details.get("compute_capability", "an unknown one")
+    instead = {Precision.tf32: "fp32", Precision.bf16: "fp32", Precision.bf16_mixed: "fp16_mixed"}[cell.precision]
+    return f"{cell.precision} needs compute capability 8.0, {report.name} has {found}: use {instead}"
+
+
+def _on_cpu(cell: Cell, report: DeviceReport) -> str | None:
+    if cell.device != Device.cpu:
+        return None
+    if cell.precision == Precision.tf32:
+        return _no_tf32(cell.device)
+    if cell.precision == Precision.fp16_mixed and cell.model.is_own("lstm") and not _runs_fp16_lstm(cell, report):
+        return f"oneDNN has no fp16 LSTM to {cell.mode} with on this CPU: use bf16_mixed"
+    return None
+
+
+def _fp16_adam(cell: Cell, report: DeviceReport) -> str | None:
+    """The default epsilon of torch, 1e-8, is below fp16's smallest number, 6e-8; the squared gradients are too."""
+    if (cell.precision, cell.mode, cell.model.optimizer) != (Precision.fp16, Mode.train, "adam"):
+        return None
+    lstm_on_cpu = cell.device == Device.cpu and cell.model.is_own("lstm")
+    instead = "bf16_mixed" if lstm_on_cpu else "fp16_mixed"
+    return f"Adam's epsilon underflows in fp16 and the weights turn non-finite: use {instead}"
+
+
+def _runs_fp16_lstm(cell: Cell, report: DeviceReport) -> bool:
+    """Autocast to fp16 takes oneDNN's LSTM, which knows fp16 forwards only, and only with AVX512-FP16.
+
+    Measured with torch 2.9.0 and ONEDNN_MAX_CPU_ISA at AVX2, AVX512_CORE_BF16 and AVX512_CORE_FP16.
+    """
+    return cell.mode == Mode.infer and "avx512_fp16" in report.details.get("instruction_sets", "").split()
+
+
+def _no_tf32(device: Device) -> str:
+    return f"tf32 is a mode of NVIDIA GPUs, {device} has none: use fp32"
+
+
+def _capability(report: DeviceReport) -> tuple[int, int]:
+    """The GPU's compute capability; (0, 0) where its driver doesn't tell, since what is unknown isn't there."""
+    major, _, minor = report.details.get("compute_capability", "0.0").partition(".")
+    return int(major), int(minor)

@@ -1,0 +1,201 @@
+"""The sweep: cells -> records, one after another, whatever happens to each."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from accelbench import lock, record
+from accelbench.cell import Cell
+from accelbench.config import Retry, SweepOptions
+from accelbench.data.arrays import how_to_prepare
+from accelbench.data.manifest import check_arrays, read_manifest
+from accelbench.environment import fingerprint, git_state
+from accelbench.errors import UserError
+from accelbench.isolate import Hosts
+from accelbench.params import project_root
+from accelbench.plan import Planned, estimate_s, known_walls, plan, write_plan
+from accelbench.progress import SweepProgress, duration, outcome
+from accelbench.record import Data, Record
+from accelbench.run import run_cell
+from accelbench.sinks.base import Sink
+from accelbench.sinks.registry import make_sinks
+from accelbench.vocab import RETRIED, UNEXPECTED, Status
+
+CHANGED = "the data set was prepared anew while it was measured: run the sweep again"
+
+
+@dataclass
+class SweepResult:
+    """How a sweep ended: its folder, and each planned cell's record, those of earlier runs included."""
+
+    folder: Path
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def num_unexpected(self) -> int:
+        """Cells that ended as nobody asked for."""
+        return sum(record.status in UNEXPECTED for record in self.records)
+
+
+class UnexpectedOutcomeError(Exception):
+    """A sweep ended, every cell has its record, and some failed."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep that is ready to run."""
+
+    root: Path
+    data: Data
+    data_folder: Path
+    environment: dict[str, Any]
+    planned: list[Planned]
+    estimates: list[float | None]
+
+
+def data_of(cells: Sequence[Cell]) -> tuple[Data, Path]:
+    """The one data set that `cells` use, and its folder.
+
+    Raises:
+        UserError: they use several, or theirs is not prepared.
+    """
+    names = sorted({cell.data.name for cell in cells})
+    if len(names) != 1:
+        raise UserError(f"data={','.join(names)}: a sweep has one data set; run one sweep for each")
+    folder = project_root() / "data" / names[0]
+    data = read_manifest(folder)
+    if data.name != names[0]:
+        raise UserError(f"data={names[0]}: {folder} holds {data.name}; {how_to_prepare(folder)}")
+    return data, folder
+
+
+def prepare(cells: Sequence[Cell]) -> Prepared:
+    """Plans `cells` on this machine's data and environment.
+
+    Raises:
+        UserError: the cells use more than one data set, or theirs is not prepared.
+    """
+    root = project_root()
+    data, folder = data_of(cells)
+    check_arrays(folder)
+    current = fingerprint()
+    planned = plan(cells, data, current)
+    walls = known_walls([root / "runs", root / "results"])
+    return Prepared(
+        root=root,
+        data=data,
+        data_folder=folder,
+        environment={**current, "git": git_state(root)},
+        planned=planned,
+        estimates=[estimate_s(item, walls) for item in planned],
+    )
+
+
+def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Path | None = None) -> SweepResult:
+    """Runs every cell that has no record yet; each gets one, at once and whatever happens.
+
+    Args:
+        cells: the grid.
+        options: what holds for all of it.
+        console: where progress is shown.
+        out: the folder for the records; None for the user's `out=`, or a new one under runs/.
+
+    Raises:
+        UserError: nothing could be started, for a reason that the user can mend.
+    """
+    sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
+    folder = out or _own_folder(project_root(), options.out or f"runs/{sweep_id}")
+    result = SweepResult(folder)
+    data_of(cells)  # a mistake is told at once, not after a wait
+    with ExitStack() as stack:
+        stack.enter_context(lock.hold(lock.measuring_lock(), "another measurement", console.print))
+        ready = prepare(cells)  # the data may have changed in the wait
+        if ready.data.stand_in:
+            console.print(
+                f"[bold yellow]Not {ready.data.name}:[/] {ready.data.source}",
+                highlight=False,
+                soft_wrap=not console.is_terminal,
+            )
+        try:
+            write_plan(ready.planned, options, folder)
+        except OSError as error:
+            raise UserError(f"out={_shown(folder)}: not writable ({error.strerror})") from error
+        todo = []
+        for item, estimate in zip(ready.planned, ready.estimates, strict=True):
+            existing = _existing(folder, item, options.retry)
+            if existing is None:
+                todo.append((item, estimate))
+            else:
+                result.records.append(existing)
+        if result.records:
+            console.print(f"{len(result.records)} of {len(ready.planned)} cells have their record already.")
+        if todo:
+            sinks = [stack.enter_context(s) for s in make_sinks(options.tracking, ready.root)]
+            hosts = stack.enter_context(Hosts())
+            show = stack.enter_context(SweepProgress(console, *map(list, zip(*todo, strict=True))))
+            for item, _ in todo:
+                show.start(item)
+                done = run_cell(item, hosts, ready.data, ready.data_folder, ready.environment, sweep_id)
+                if read_manifest(ready.data_folder) != ready.data:
+                    done = dataclasses.replace(done, status=Status.invalid, reason=CHANGED)
+                record.write(done, folder)
+                show.finish(done)
+                for sink in sinks:
+                    sink.deliver(done)
+                result.records.append(done)
+    conclude(result, sinks if todo else [], console)
+    return result
+
+
+def _own_folder(root: Path, out: str) -> Path:
+    folder = (root / out).resolve()
+    if (root / "runs").resolve() not in folder.parents:
+        raise UserError(f"out={out}: should be a folder under runs/, such as runs/mine")
+    return folder
+
+
+def _existing(folder: Path, item: Planned, retry: Retry) -> Record | None:
+    """The cell's record from an earlier run, unless there is none or it is to be tried again."""
+    path = folder / f"{item.record_name}.json"
+    if not path.exists():
+        return None
+    try:
+        existing = record.read(path)
+    except UserError:  # of an older schema: measured again
+        return None
+    was_skipped, is_skipped = existing.status == Status.skipped, item.skip_reason is not None
+    if was_skipped != is_skipped:  # what is supported has changed, though nothing that a number depends on
+        return None
+    return None if retry == Retry.failed and existing.status in RETRIED else existing
+
+
+def conclude(result: SweepResult, sinks: Sequence[Sink], console: Console) -> None:
+    """Says how the sweep ended, what was skipped and why, and where everything is."""
+    counts = Counter(record.status for record in result.records)
+    console.print(", ".join(f"{num} {status}" for status, num in counts.most_common()), highlight=False)
+    reasons = Counter(r.reason for r in result.records if r.status == Status.skipped)
+    for reason, num in reasons.most_common():
+        console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
+    for bad in [r for r in result.records if r.status in UNEXPECTED]:
+        console.print(f"  {bad.cell.label}: {bad.status}: {outcome(bad)}", style="red", highlight=False, markup=False)
+    for sink in sinks:
+        if sink.undelivered:
+            console.print(
+                f"{sink.undelivered} runs did not reach {sink.name} ({sink.problem}): `accelbench sync` delivers them.",
+                style="yellow",
+                markup=False,
+            )
+    took = sum(record.wall_s for record in result.records)
+    console.print(f"Records: {_shown(result.folder)} ({duration(took)} of measuring)", highlight=False, soft_wrap=True)
+
+
+def _shown(folder: Path) -> str:
+    """`folder`, from the current one where it is below it."""
+    return str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)

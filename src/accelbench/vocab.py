@@ -1,0 +1,114 @@
+"""The words of the field. A member's name is the word that the command line and the records use."""
+
+from enum import StrEnum
+
+
+class Device(StrEnum):
+    """Where a cell computes. `xla_cpu` is the TPU's software path on the CPU, never called a TPU."""
+
+    cpu = "cpu"
+    gpu = "gpu"
+    tpu = "tpu"
+    xla_cpu = "xla_cpu"
+
+
+class Library(StrEnum):
+    """Where a network comes from: accelbench's own definitions, another library's, or the user's own class."""
+
+    accelbench = "accelbench"
+    timm = "timm"
+    torchvision = "torchvision"
+    custom = "custom"
+
+
+class Weights(StrEnum):
+    """`none` are drawn from the cell's seed; `pretrained` are the library's own, downloaded."""
+
+    none = "none"
+    pretrained = "pretrained"
+
+
+class Engine(StrEnum):
+    """The framework that runs a cell."""
+
+    lightning = "lightning"
+
+
+class Precision(StrEnum):
+    """Number formats: `fp16` to `fp64` hold for weights and compute; `*_mixed` keeps fp32 weights."""
+
+    fp16 = "fp16"
+    bf16 = "bf16"
+    fp32 = "fp32"
+    tf32 = "tf32"
+    fp64 = "fp64"
+    fp16_mixed = "fp16_mixed"
+    bf16_mixed = "bf16_mixed"
+
+
+class Mode(StrEnum):
+    """What a cell does with its model."""
+
+    train = "train"
+    infer = "infer"
+
+
+class Protocol(StrEnum):
+    """How long is measured.
+
+    `window` takes as many steps as its bounds in seconds allow, `steps` a fixed number of them, as most studies did,
+    and `fit` runs whole epochs.
+    """
+
+    window = "window"
+    steps = "steps"
+    fit = "fit"
+
+
+class Pipeline(StrEnum):
+    """How batches come to be.
+
+    `array` gathers them from decoded arrays, `jpeg` decodes pictures for each batch in worker processes; random
+    images lie ready on the `host`, and are copied for each step, or on the `device`.
+    """
+
+    array = "array"
+    jpeg = "jpeg"
+    host = "host"
+    device = "device"
+
+
+RANDOM = "random"  # the data set without files
+
+
+class Augment(StrEnum):
+    """How training images are varied, on the device: mirrored at random; and moved by up to an eighth too."""
+
+    none = "none"
+    flip = "flip"
+    flip_shift = "flip_shift"
+
+
+class Status(StrEnum):
+    """How a cell ended. Every cell ends in exactly one of these, with a reason unless `ok`."""
+
+    ok = "ok"
+    skipped = "skipped"
+    failed = "failed"
+    oom = "oom"
+    timeout = "timeout"
+    killed = "killed"
+    invalid = "invalid"
+
+
+# Statuses that nobody asked for: a sweep that holds one exits 1, and `retry=failed` tries some again.
+UNEXPECTED = frozenset({Status.failed, Status.oom, Status.timeout, Status.killed, Status.invalid})
+RETRIED = frozenset({Status.failed, Status.timeout, Status.killed})
+
+
+class Provenance(StrEnum):
+    """What a published number is. An `unavailable` number is empty, never 0."""
+
+    measured = "measured"
+    estimated = "estimated"
+    unavailable = "unavailable"

@@ -1,0 +1,96 @@
+"""Inside a cell's own process: cell -> measurement, or how it failed."""
+
+import dataclasses
+import importlib
+import json
+import os
+import re
+import signal
+import sys
+import traceback
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+from accelbench.cell import Cell
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.lifeline import end_with_starter
+from accelbench.record import Measurement
+from accelbench.sample import high_water_bytes
+from accelbench.vocab import Status
+
+# What the frameworks say when memory ran out: torch's CPU allocator and XLA raise plain RuntimeErrors.
+OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "RESOURCE_EXHAUSTED", "ALLOC_FAILED")
+
+
+# What torch says of an operation that a device has not in a number format: no fault of the cell's. Of other formats,
+# such as whole numbers, it says the same, and there it is one.
+NOT_IMPLEMENTED = re.compile(
+    r"not implemented for '(Half|BFloat16|Double)'|unsupported dtype (Half|BFloat16)|low precision dtypes not sup",
+    re.IGNORECASE,
+)
+
+
+def main(request: dict[str, Any], answer: "connection.Connection[Any, Any]") -> None:
+    """The cell process's entry.
+
+    Args:
+        request: `cell` (its JSON), `engine` (the module to run), `data_folder` and `log` (paths).
+        answer: gets one JSON text: `status`, `reason`, `error`, `measurement`, `peak_host_bytes` and `until_boot_s`,
+            when measuring ended.
+    """
+    os.setsid()  # a group of its own, so that one signal ends it with its data workers
+    end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
+    with open(request["log"], "ab") as log:
+        os.dup2(log.fileno(), sys.stdout.fileno())
+        os.dup2(log.fileno(), sys.stderr.fileno())
+    try:
+        outcome = _measure(request)
+    except UnsupportedError as error:
+        outcome = {"status": Status.skipped, "reason": str(error)}
+    except BaseException as error:  # whatever it is, it is this cell's outcome
+        outcome = _failure(error)
+    answer.send_bytes(json.dumps({"peak_host_bytes": high_water_bytes(), **outcome}).encode())
+    answer.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # frameworks' exit handlers may hang, and there is nothing left to save
+
+
+def judge(cell: Cell, measurement: Measurement) -> str | None:
+    """Why the numbers are not those of `cell`; None where they are."""
+    for word in ("device", "precision"):
+        asked, ran = getattr(cell, word), getattr(measurement, word)
+        if asked != ran:
+            return f"asked for {word} {asked}, but {ran} ran"
+    return "; ".join(measurement.defects) or None
+
+
+def _measure(request: dict[str, Any]) -> dict[str, Any]:
+    cell = Cell.from_json(request["cell"])
+    engine = importlib.import_module(request["engine"])
+    measurement: Measurement = engine.run(cell, Path(request["data_folder"]))
+    defect = judge(cell, measurement)
+    return {
+        "status": Status.invalid if defect else Status.ok,
+        "reason": defect,
+        "measurement": dataclasses.asdict(measurement),
+        **({"peak_host_bytes": measurement.peak_host_bytes} if measurement.peak_host_bytes is not None else {}),
+        "until_boot_s": measurement.steady_boot_s[1] if measurement.steady_boot_s else None,
+    }
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    text = str(error)
+    if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is one
+        return {"status": Status.skipped, "reason": text.strip().splitlines()[0]}
+    out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    out_of_memory = out_of_memory or any(words in text for words in OUT_OF_MEMORY)
+    status = Status.oom if out_of_memory else Status.failed
+    kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+    reason = (kind + text).strip().splitlines()
+    return {
+        "status": status,
+        "reason": reason[0] if reason else type(error).__name__,
+        "error": "".join(traceback.format_exception(error))[-4000:],
+    }

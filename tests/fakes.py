@@ -1,0 +1,119 @@
+"""Engines that fail in known ways, cells to run them, and records that they would leave."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from accelbench.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.engines.registry import HostSpec
+from accelbench.record import Block, Measurement
+from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
+
+TESTS = Path(__file__).parent
+SHORT = Window(warmup_steps=2, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.05, latency_steps=20)
+
+
+def make_cell(fault: str = "none", **changes) -> Cell:
+    """A small CPU cell; `fault` is what the faulty engine does with it."""
+    settings = {
+        "suite": "test",
+        "engine": Engine.lightning,
+        "device": Device.cpu,
+        "model": ModelSpec(name="mlp", args={"fault": fault} if fault != "none" else {}),
+        "data": DataSpec(name="mnist"),
+        "mode": Mode.infer,
+        "precision": Precision.fp32,
+        "batch_size": 32,
+        "protocol": Protocol.window,
+        "epochs": 1,
+        "window": SHORT,
+        "timeout_s": 60.0,
+    }
+    return Cell(**{**settings, **changes})
+
+
+def make_measurement(**changes) -> Measurement:
+    """What a healthy CPU cell leaves."""
+    values = {
+        "device": "cpu",
+        "device_name": "a CPU",
+        "precision": "fp32",
+        "num_devices": 1,
+        "threads": 2,
+        "num_params": 10,
+        "num_train_samples": 100,
+        "num_test_samples": 50,
+        "build_s": 0.1,
+        "blocks": [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8,
+        "latency_s": [0.01] * 64,
+    }
+    return Measurement(**{**values, **changes})
+
+
+def faulty_host(cell: Cell) -> HostSpec:
+    """A host whose engine is this module."""
+    return HostSpec("fakes", ("fakes",))
+
+
+def run(cell: Cell, data_folder: Path) -> Measurement:
+    """The faulty engine: does what the cell's fault says."""
+    fault = cell.model.args.get("fault", "none")
+    if fault == "raise":
+        raise ValueError("a bad layer\nwith a second line")
+    if fault == "tell pid":
+        with Path(data_folder, "pids").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+    if fault == "half":
+        import torch
+
+        torch.linalg.cholesky(torch.eye(2, dtype=torch.float16))
+    if fault == "memory":
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried")
+    if fault == "exit":
+        print("last words", flush=True)
+        os._exit(3)
+    if fault == "signal":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if fault == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "hang":
+        # With a child, as a data worker would be: it must go too.
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        Path(data_folder, "child.pid").write_text(str(child.pid))
+        time.sleep(600)
+    if fault == "tell environment":
+        Path(data_folder, "environment.json").write_text(json.dumps(list(os.environ)))
+    if fault == "other device":
+        return make_measurement(device="xla_cpu")
+    if fault == "allocate":
+        block = bytearray(256_000_000)
+        block[::4096] = b"x" * len(block[::4096])
+        time.sleep(0.3)
+    return make_measurement()
+
+
+def make_project(root: Path) -> Path:
+    """A project in `root`: the repository's conf/ and params.yaml, and 160 random images that pass for MNIST."""
+    # Here, since cells are forked from a process that has loaded this module, and need none of them.
+    import shutil
+
+    import numpy as np
+
+    from accelbench.data.arrays import Arrays, save_split
+    from accelbench.data.obtain import Obtained
+    from accelbench.data.prepare import describe
+
+    shutil.copytree(TESTS.parent / "conf", root / "conf")
+    shutil.copy(TESTS.parent / "params.yaml", root)
+    images = np.random.default_rng(0).integers(0, 256, (160, 28, 28), dtype=np.uint8)
+    labels = (np.arange(160) % 10).astype(np.uint8)
+    folder = root / "data" / "mnist"
+    folder.mkdir(parents=True)
+    save_split(folder, "train", Arrays(images[:96], labels[:96]))
+    save_split(folder, "test", Arrays(images[96:], labels[96:]))
+    describe(Obtained(classes=tuple("0123456789"), source="random pixels"), "mnist", folder)
+    return root

@@ -1,0 +1,286 @@
+"""Most cases call `main` in this process, since that is fast; what depends on a process of its own starts one."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from accelbench import lock, plan, record, sweep
+from accelbench.cli import COMMANDS, main
+from accelbench.engines.registry import HostSpec
+from accelbench.isolate import Hosts
+from accelbench.vocab import Status
+from fakes import make_project
+
+ROOT = Path(__file__).resolve().parents[1]
+PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A project that no test changes."""
+    return make_project(tmp_path_factory.mktemp("project"))
+
+
+def enter(project, monkeypatch):
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(sys, "argv", ["accelbench"])
+    monkeypatch.setattr(lock, "measuring_lock", lambda: project / "measuring.lock")
+    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `main`: to be put back
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    plan.report_on.cache_clear()
+    return project
+
+
+@pytest.fixture
+def project(shared, monkeypatch):
+    return enter(shared, monkeypatch)
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A project to change."""
+    return enter(make_project(tmp_path), monkeypatch)
+
+
+def complaint(words, capsys, project):
+    """What `main` says about a mistake: one line, exit code 2, nothing written."""
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert line.startswith("accelbench: ")
+    assert captured.out == ""
+    assert not (project / "runs").exists()
+    assert not (project / "results").exists()
+    return line.removeprefix("accelbench: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "model=resnet",
+            "model=resnet: unknown model. Choose from: autoencoder, cnn, custom, lstm, mlp, mlp_cifar10, mlp_",
+        ),
+        ("device=tpux", "device=tpux: unknown device. Choose from: cpu, gpu, tpu, xla_cpu."),
+        ("precision=fp8", f"precision=fp8: unknown precision. Choose from: {PRECISIONS}."),
+        ("-m precision=fp32,fp8", f"precision=fp8: unknown precision. Choose from: {PRECISIONS}."),
+        ("mode=fit", "mode=fit: unknown mode. Choose from: train, infer."),
+        ("protocol=epochs", "protocol=epochs: unknown protocol. Choose from: window, steps, fit."),
+        ("engine=jax", "engine=jax: unknown engine. Choose from: lightning."),
+        ("data=cifar", "data=cifar: unknown data. Choose from: cats_vs_dogs, cifar10, fashion_mnist, mnist, random."),
+        ("tracking=wandb", "tracking=wandb: unknown tracking. Choose from: mlflow, none."),
+        ("retry=all", "retry=all: unknown retry. Choose from: none, failed."),
+        ("suite=nope", "suite=nope: unknown suite. Choose from: imagenet_inference, mnist_networks,"),
+        ("profile=fast", "profile=fast: unknown profile. Choose from: quick, full."),
+        ("model.optimizer=adamw", "model.optimizer=adamw: unknown model.optimizer. Choose from: adam, sgd."),
+        ("batchsize=3", "batchsize: unknown setting. Did you mean batch_size?"),
+        ("xyz=3", "xyz: unknown setting. Choose from: engine, device, model, data, suite, tracking, mode, precision,"),
+        ("model.args.widht=3", "model.args.widht: unknown setting. `accelbench --cfg job` prints all settings."),
+        ("window.measure=3", "window.measure: unknown setting. `accelbench --cfg job` prints all settings."),
+        ("+widht=3", "+widht=3: settings are neither added nor taken away"),
+        ("data.pipeline=host", "data.pipeline=host: not for data=mnist. Choose from: array, jpeg."),
+        ("data=random data.pipeline=jpeg", "data.pipeline=jpeg: not for data=random. Choose from: host, device."),
+        ("data.pipeline=png", "data.pipeline=png: unknown data.pipeline. Choose from: array, jpeg, host, device."),
+        ("data.num_workers=0", "data.num_workers=0: should be at least 1"),
+        ("model.input_shape=[3,0,8]", "model.input_shape=0: should be at least 1"),
+        ("batch_size=0", "batch_size=0: should be at least 1"),
+        ("-m batch_size=32,0", "batch_size=0: should be at least 1"),
+        ("batch_size=many", "batch_size=many: should be a whole number"),
+        ("batch_size=", "batch_size=: should be a whole number"),
+        ("timeout_s=soon", "timeout_s=soon: should be a number"),
+        ("window.measure_s=0", "window.measure_s=0: should be above 0"),
+        ("window.measure_s=nan", "window.measure_s=nan: should be a finite number"),
+        ("model=null", "model=null: should be the name of a file in conf/model/"),
+        ("model=mlp cnn", "'cnn'"),
+        ("batch_size=[1", "batch_size=[1: "),
+        ("bogus", f"bogus: unknown command. Choose from: {', '.join(COMMANDS)}; or give name=value."),
+        ("run bogus", "bogus: unknown command."),
+        ("--bogus", "unrecognized arguments: --bogus; `accelbench --help`"),
+        ("-m --cfg job", "--cfg shows the settings of one run"),
+        ("doctor now", "unrecognized arguments: now"),
+        ("ui --port x", "argument --port: invalid int value: 'x'"),
+        ("report runs/nothing", "runs/nothing"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_flag_and_the_choices(words, told, capsys, project):
+    assert told in complaint(words.split(), capsys, project)
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_both_commands_find_the_same_mistakes(command, capsys, project):
+    assert complaint([command, "model=resnet"], capsys, project).startswith("model=resnet: unknown model")
+
+
+def test_outside_a_project_it_says_so(capsys, project, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "run accelbench inside its project" in complaint(["model=mlp"], capsys, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"suites": {"mnist_networks": {"data": "mnist", "modle": "mlp"}}}, "suites.mnist_networks.modle: unknown"),
+        ({"suites": {"mnist_networks": {"data": "mnist", "model": ["mpl"]}}}, "model=mpl: unknown model. Choose from:"),
+        ({"suites": {"mnist_networks": {"data": "mnist", "batch_size": [0]}}}, "batch_size=0: should be at least 1"),
+        ({"profil": "quick"}, "params.yaml: unknown profil. Choose from: profile, retry, data, suites."),
+        ({"profile": "fast"}, "profile=fast: unknown profile. Choose from: quick, full."),
+        ({"suites": "${nope}"}, "params.yaml: not readable"),
+    ],
+)
+def test_a_typo_in_params_is_named(change, told, capsys, own):
+    settings = yaml.safe_load((own / "params.yaml").read_text())
+    (own / "params.yaml").write_text(yaml.safe_dump(settings | change))
+    assert told in complaint(["-m", "suite=mnist_networks"], capsys, own)
+
+
+def no_manifest(folder):
+    (folder / "manifest.json").unlink()
+
+
+def no_images(folder):
+    (folder / "test_images.npy").unlink()
+
+
+def half_the_images(folder):
+    path = folder / "train_images.npy"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def altered(folder):
+    path = folder / "manifest.json"
+    path.write_text(path.read_text().replace("mnist", "mnest"))
+
+
+@pytest.mark.parametrize("spoil", [no_manifest, no_images, half_the_images, altered])
+def test_data_that_is_not_whole_is_named_with_what_mends_it(spoil, capsys, own):
+    spoil(own / "data" / "mnist")
+    assert "prepare it with: dvc repro data@mnist" in complaint(["model=mlp"], capsys, own)
+
+
+def test_a_folder_that_cannot_be_written_is_named(capsys, own):
+    (own / "file").touch()
+    assert complaint(["out=file/x", "tracking=none"], capsys, own).startswith("out=file/x: ")
+
+
+@pytest.mark.parametrize("words", ["--help", "-h", "help", "run --help", "plan -h"])
+def test_help_teaches(words, capsys, project):
+    assert main(words.split()) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    for taught in (*COMMANDS, "batch_size", "precision", "examples:", "suite=mnist_networks", "out=FOLDER"):
+        assert taught in captured.out
+
+
+def planned(words, capsys):
+    assert main(["plan", *words.split()]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out.splitlines()
+
+
+def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
+    lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=3", capsys)
+    assert [line.split()[0] for line in lines[:4]] == [
+        f"mlp-cpu-{p}-b{n}-infer" for n in (8, 16) for p in ("fp32", "tf32")
+    ]
+    assert lines[0].endswith("about 5 s")
+    assert "skip: tf32 is a mode of NVIDIA GPUs, cpu has none: use fp32" in lines[1]
+    assert lines[-1] == "4 cells: 2 to run in about 9 s; 2 to skip."
+    assert not (project / "runs").exists()
+
+
+def test_plan_says_where_the_time_is_unknown(capsys, project):
+    lines = planned("protocol=fit model=mlp,cnn", capsys)
+    assert lines[0].endswith("whole epochs")
+    assert lines[-1] == "2 cells: 2 to run in about 0 s, and 2 of unknown length; 0 to skip."
+
+
+def test_a_device_that_is_not_there_is_a_skip_with_its_reason(capsys, project):
+    (line, *_) = planned("device=gpu", capsys)
+    assert "skip: " in line
+
+
+def test_plan_sweeps_the_suites_axes_and_the_command_line_wins(capsys, project):
+    lines = planned("suite=mnist_networks model=mlp device=cpu", capsys)
+    settings = yaml.safe_load((project / "params.yaml").read_text())["suites"]["mnist_networks"]
+    num = len(settings["mode"]) * len(settings["precision"]["quick"]) * len(settings["batch_size"]["quick"])
+    assert lines[-1].startswith(f"{num} cells: ")
+    assert all(line.startswith("mlp-cpu-") for line in lines[:num])
+
+
+def test_flags_may_stand_anywhere(capsys, project):
+    assert planned("batch_size=8 -m seed=0,1", capsys)[-1].startswith("2 cells: ")
+
+
+def test_all_settings_are_printed(capsys, project):
+    assert main(["--cfg", "job", "batch_size=8"]) == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed["batch_size"] == 8
+    assert printed["window"]["measure_s"] == 1.0
+
+
+@pytest.fixture
+def failing(own, monkeypatch):
+    """A project whose cells all fail: there is no such engine."""
+    monkeypatch.setattr(sweep, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
+    return own
+
+
+def test_a_cell_that_fails_is_told_at_once_and_by_the_exit_status(failing, capsys):
+    assert main(["tracking=none", "out=runs/a"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "[1/1] mlp-cpu-fp32-b128-train" in captured.out
+    assert "ModuleNotFoundError: No module named 'no_such_engine'" in captured.out
+    (found,) = record.read_planned(failing / "runs/a")
+    assert found.status == Status.failed
+
+
+def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatch, capsys):
+    path = ROOT / "pipelines" / "run_suite.py"
+    spec = importlib.util.spec_from_file_location("run_suite", path)
+    stage = importlib.util.module_from_spec(spec)
+    monkeypatch.setattr(sys, "path", sys.path[:])  # the stage puts its checkout's src first
+    spec.loader.exec_module(stage)
+    monkeypatch.setattr(stage, "end_with_parent", lambda: None)
+    words = ["tracking=none", "model=mlp", "mode=infer", "device=cpu", "batch_size=1,2"]
+    monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks", *words])
+    assert stage.main() == 0
+    statuses = [found.status for found in record.read_planned(failing / "results/mnist_networks")]
+    assert statuses == [Status.failed] * 4
+    monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks", "model=resnet"])
+    assert stage.main() == 2
+    assert capsys.readouterr().err.startswith("accelbench: model=resnet: unknown model.")
+
+
+def test_an_interruption_is_no_traceback(capsys, project, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("accelbench.sweep.prepare", interrupted)
+    assert main(["tracking=none"]) == 130
+    assert capsys.readouterr().err == "\nInterrupted; every finished cell has its record.\n"
+
+
+def test_what_is_no_users_mistake_keeps_its_traceback(project, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr("accelbench.sweep.prepare", broken)
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        main(["tracking=none"])
+
+
+def test_the_console_script_exits_2_with_one_line(project):
+    script = os.path.join(os.path.dirname(sys.executable), "accelbench")
+    done = subprocess.run([script, "precision=fp8"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == f"accelbench: precision=fp8: unknown precision. Choose from: {PRECISIONS}.\n"
+    assert done.stdout == ""

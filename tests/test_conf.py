@@ -1,0 +1,120 @@
+import inspect
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from accelbench import config, params
+from accelbench.data import registry
+from accelbench.engines.lightning.module import OPTIMIZERS
+from accelbench.engines.lightning.networks import NETWORKS
+from accelbench.sinks.registry import TRACKING
+from accelbench.vocab import RANDOM, Device, Engine, Library
+
+ROOT = Path(__file__).resolve().parents[1]
+LIBRARIES = set(Library) - {Library.accelbench}  # a file each, for any network of theirs
+FILES = sorted((ROOT / "conf").glob("*/*.yaml"))
+
+
+def names(group):
+    return {path.stem for path in FILES if path.parent.name == group}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hydra():
+    config.register()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        yield
+
+
+def composed(*overrides):
+    return config.split(compose("config", list(overrides)))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}={path.stem}")
+def test_every_file_of_every_group_composes_to_what_it_is_called(path):
+    group, name = path.parent.name, path.stem
+    cell, options = composed(f"{group}={name}", *(["model.target=my.Net"] if name == "custom" else []))
+    found = options if group in ("suite", "tracking") else cell
+    chosen = getattr(found, group)
+    if name in LIBRARIES:
+        assert chosen.library == name
+        assert cell.data.name == RANDOM
+        return
+    assert (chosen.name if group in ("model", "data") else chosen) == name
+
+
+def test_every_group_is_one_that_the_schema_knows():
+    assert {path.parent.name for path in FILES} == set(config.GROUPS)
+    assert not [path for path in FILES if len(path.read_text().splitlines()) > 15]
+
+
+def test_what_can_be_chosen_is_what_there_is():
+    assert names("device") == set(Device)
+    assert names("engine") == set(Engine)
+    assert {composed(f"model={name}")[0].model.definition for name in names("model") - LIBRARIES} == set(NETWORKS)
+    assert names("model") >= LIBRARIES
+    assert names("tracking") == set(TRACKING)
+    assert set(config.Optimizer) == set(OPTIMIZERS)
+    assert names("data") == set(registry.names())
+
+
+@pytest.mark.parametrize("name", sorted(names("model") - LIBRARIES))
+def test_a_models_arguments_are_all_of_the_networks_and_its_defaults_where_it_has_its_name(name):
+    cell, _ = composed(f"model={name}")
+    parameters = inspect.signature(NETWORKS[cell.model.definition]).parameters.values()
+    defaults = {one.name: one.default for one in parameters if one.kind == one.KEYWORD_ONLY}
+    assert cell.model.args.keys() == defaults.keys()
+    if cell.model.network is None:
+        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
+        assert cell.model.args == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "batch_size", "epochs", "optimizer", "learning_rate"),
+    [
+        ("mlp", 128, 5, "adam", 1e-3),
+        ("cnn", 128, 10, "adam", 1e-3),
+        ("rnn", 128, 1, "sgd", 1e-2),
+        ("lstm", 128, 1, "sgd", 1e-2),
+        ("autoencoder", 32, 1, "adam", 1e-3),
+        ("pets_cnn", 32, 10, "adam", 1e-3),
+        ("mlp_cifar10", 32, 10, "sgd", 1e-2),
+        ("mlp_fashion_mnist_1", 32, 5, "adam", 1e-3),
+        ("mlp_fashion_mnist_5", 32, 5, "adam", 1e-3),
+    ],
+)
+def test_a_model_is_trained_as_in_its_study(name, batch_size, epochs, optimizer, learning_rate):
+    cell, _ = composed(f"model={name}")
+    assert (cell.batch_size, cell.epochs) == (batch_size, epochs)
+    assert (cell.model.optimizer, cell.model.learning_rate) == (optimizer, learning_rate)
+
+
+def test_every_suite_has_its_axes_in_params_and_the_other_way_round():
+    assert names("suite") - {"adhoc"} == set(params.load(ROOT).suites)
+    assert all(composed(f"suite={name}")[1].title for name in names("suite"))
+
+
+def test_every_data_set_has_its_source_in_params():
+    assert names("data") == set(params.load(ROOT).data)
+
+
+def test_the_fields_have_the_frozen_cells_defaults():
+    window = OmegaConf.to_container(OmegaConf.structured(config.WindowConfig))
+    assert composed()[0].window == config.Window(**window)
+
+
+def test_everything_can_be_overridden():
+    cell, options = composed(
+        "model=cnn",
+        "model.args.channels=8",
+        "batch_size=3",
+        "threads=1",
+        "window.measure_s=0.5",
+        "out=a",
+        "retry=failed",
+    )
+    assert cell.model.args == {"channels": 8, "dropout": 0.2}
+    assert (cell.batch_size, cell.threads, cell.window.measure_s) == (3, 1, 0.5)
+    assert (options.out, options.retry) == ("a", config.Retry.failed)

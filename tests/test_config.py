@@ -1,0 +1,118 @@
+import dataclasses
+
+import pytest
+from omegaconf import OmegaConf
+
+from accelbench.cell import Cell, DataSpec, Window
+from accelbench.config import GROUPS, Retry, RunConfig, WindowConfig, split
+from accelbench.errors import UserError
+from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
+
+SETTINGS = {
+    "engine": {"name": "lightning"},
+    "device": {"name": "cpu"},
+    "model": {"name": "mlp", "args": {"width": 8}},
+    "data": {"name": "mnist"},
+    "suite": {"name": "nets", "title": "Nets", "study": "001"},
+    "tracking": {"name": "none"},
+    "mode": "train",
+    "precision": "bf16",
+    "batch_size": 32,
+    "protocol": "window",
+    "epochs": 2,
+}
+
+
+def merged(*dotted):
+    schema = OmegaConf.structured(RunConfig)
+    return OmegaConf.merge(schema, SETTINGS, OmegaConf.from_dotlist(list(dotted)))
+
+
+def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
+    cell, options = split(merged("out=there", "retry=failed", "profile=full", "threads=2", "seed=4", "repeat=1"))
+    assert cell == Cell(
+        suite="nets",
+        engine=Engine.lightning,
+        device=Device.cpu,
+        model=cell.model,
+        data=DataSpec(name="mnist"),
+        mode=Mode.train,
+        precision=Precision.bf16,
+        batch_size=32,
+        protocol=Protocol.window,
+        epochs=2,
+        threads=2,
+        seed=4,
+        repeat=1,
+    )
+    assert dataclasses.asdict(cell.model) == {
+        "name": "mlp",
+        "library": "accelbench",
+        "network": None,
+        "weights": "none",
+        "args": {"width": 8},
+        "optimizer": "adam",
+        "learning_rate": 1e-3,
+        "input_shape": (28, 28),
+        "num_classes": 10,
+    }
+    assert dataclasses.asdict(options) == {
+        "suite": "nets",
+        "title": "Nets",
+        "study": "001",
+        "profile": "full",
+        "tracking": "none",
+        "out": "there",
+        "retry": Retry.failed,
+    }
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        cell.batch_size = 1
+
+
+def test_every_setting_of_a_cell_is_one_of_the_schema():
+    schema = {field.name for field in dataclasses.fields(RunConfig)}
+    assert {field.name for field in dataclasses.fields(Cell)} <= schema
+    assert set(GROUPS) <= schema
+    assert dataclasses.asdict(WindowConfig()) == dataclasses.asdict(Window())
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "batch_size=0",
+        "batch_size=-1",
+        "epochs=0",
+        "threads=0",
+        "seed=-1",
+        "repeat=-1",
+        "window.warmup_steps=0",
+        "window.warmup_s=-1.0",
+        "window.latency_s=-0.5",
+        "window.latency_steps=0",
+        "timeout_s=0.0",
+        "window.measure_s=0.0",
+        "window.block_s=-1.0",
+        "model.learning_rate=0.0",
+        *[
+            f"{name}={value}"
+            for name in ("timeout_s", "window.measure_s", "window.warmup_s")
+            for value in ("nan", "inf")
+        ],
+        "model.learning_rate=nan",
+        "model.args.dropout=.nan",
+    ],
+)
+def test_what_is_out_of_range_is_named(setting):
+    name, _, value = setting.partition("=")
+    with pytest.raises(UserError) as raised:
+        split(merged(setting))
+    assert str(raised.value).startswith(
+        (f"{name}={value.lstrip('.')}: should be ", f"{name}={value.removesuffix('.0')}: should be ")
+    )
+
+
+@pytest.mark.parametrize(
+    "setting", ["batch_size=1", "threads=1", "seed=0", "window.warmup_s=0.0", "window.latency_s=0.0", "timeout_s=0.1"]
+)
+def test_the_smallest_that_makes_sense_is_taken(setting):
+    split(merged(setting))

@@ -1,0 +1,43 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+PARENT = """
+import subprocess, sys, time
+from accelbench.lifeline import end_with_parent
+preexec = end_with_parent if sys.argv[1] == "tied" else None
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], preexec_fn=preexec)
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def ends(process, within_s):
+    try:
+        psutil.wait_procs([process], timeout=within_s)
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+@pytest.mark.parametrize("tie", ["tied", "free"])
+def test_a_child_ends_when_its_parent_is_killed_only_where_it_is_tied(tie):
+    with subprocess.Popen([sys.executable, "-c", PARENT, tie], stdout=subprocess.PIPE, text=True) as parent:
+        child = psutil.Process(int(parent.stdout.readline()))
+        os.kill(parent.pid, signal.SIGKILL)
+    assert ends(child, within_s=10 if tie == "tied" else 0.3) == (tie == "tied")
+    if tie == "free":
+        child.kill()
+
+
+def test_a_process_whose_parent_lives_goes_on():
+    code = "import time; from accelbench.lifeline import end_with_parent; end_with_parent(); time.sleep(0.1); print(1)"
+    start = time.monotonic()
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"1\n"
+    assert time.monotonic() - start >= 0.1
