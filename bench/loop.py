@@ -1,0 +1,164 @@
+"""Our samples/s, through Lightning's Trainer, against a loop written by hand over the same tensors.
+
+Rounds of a tenth of a second each, ours and the plain loop in turn, with the same steps and threads: each block of
+our clock, inside the Trainer, is followed or preceded by as many steps of the plain loop. What is compared is the
+ratio within a round. Several runs with fresh networks, since where a network lies in memory changes its speed. The
+first round of a run warms the plain loop up; no other is dropped and nothing is run again.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from accelbench import clock
+from accelbench.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.data.arrays import Arrays, load_split
+from accelbench.engines.lightning import engine, zoo
+from accelbench.params import project_root
+from accelbench.record import Block
+from accelbench.stats import median, median_interval
+from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
+
+NUM_RUNS = 6
+BOUNDS = (0.95, 1.05)
+# Twenty rounds or so a run.
+WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, block_s=0.1, latency_s=0.0, latency_steps=1)
+run_block = clock._run_block
+
+
+@dataclass(frozen=True)
+class Case:
+    """One network at one batch size."""
+
+    name: str
+    model: str
+    batch_size: int
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = [
+    Case("784-128-10 b32", "mlp", 32, {"widths": [128], "dropout": 0.0}),
+    Case("mlp b32", "mlp", 32),
+    Case("mlp b128", "mlp", 128),
+    Case("mlp b1024", "mlp", 1024),
+    Case("cnn b64", "cnn", 64),
+]
+
+
+def main() -> None:
+    """Prints the median ratio and its 95 % interval for each case, training and inference."""
+    folder = project_root() / "data" / "mnist"
+    print(f"{'case':<16} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
+    for case in CASES:
+        for mode in Mode:
+            ratios, rates = compare(case, mode, folder)
+            low, high = median_interval(ratios) or (float("nan"),) * 2
+            verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
+            print(
+                f"{case.name:<16} {mode:<6} {median(rates):>10,.0f} {median(ratios):>6.3f}"
+                f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
+                flush=True,
+            )
+
+
+def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[float]]:
+    """Ratios of ours to the plain loop, and the plain loop's samples/s, a value per round."""
+    cell = Cell(
+        suite="bench",
+        engine=Engine.lightning,
+        device=Device.cpu,
+        model=ModelSpec(name=case.model, args=case.args),
+        data=DataSpec(name="mnist"),
+        mode=mode,
+        precision=Precision.fp32,
+        batch_size=case.batch_size,
+        protocol=Protocol.window,
+        epochs=1,
+        window=WINDOW,
+    )
+    arrays = load_split(folder, "train" if mode == Mode.train else "test")
+    rounds: list[tuple[float, float]] = []
+    for _ in range(NUM_RUNS):
+        step = plain_training(cell, arrays) if mode == Mode.train else plain_inference(cell, arrays)
+        mine: list[tuple[float, float]] = []
+        with patch.object(clock, "_run_block", partial(run_both, step, mine)):
+            engine.run(cell, folder)
+        rounds += mine[1:]
+    rates = [cell.batch_size / plain_s for _, plain_s in rounds]
+    return [plain_s / ours_s for ours_s, plain_s in rounds], rates
+
+
+def run_both(
+    plain: Callable[[], object],
+    rounds: list[tuple[float, float]],
+    step: clock.Step,
+    wait: Callable[[], None],
+    num_steps: int,
+    now: clock.Now,
+) -> Block:
+    """One round in the place of a block of our clock: ours, and as many steps of the plain loop, in turn first."""
+    if len(rounds) % 2:
+        plain_s = timed(plain, num_steps)
+        block = run_block(step, wait, num_steps, now)
+    else:
+        block = run_block(step, wait, num_steps, now)
+        plain_s = timed(plain, num_steps)
+    rounds.append((block.seconds / num_steps, plain_s))
+    return block
+
+
+def plain_training(cell: Cell, arrays: Arrays) -> Callable[[], object]:
+    """A step of the training loop that anyone would write."""
+    torch.manual_seed(cell.seed)
+    network = zoo.build(cell.model, (28, 28), 10).train()
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
+    images, labels = torch.from_numpy(arrays.images), torch.from_numpy(arrays.labels).long()
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        while True:
+            order = torch.randperm(len(labels))
+            for start in range(0, len(labels) - cell.batch_size + 1, cell.batch_size):
+                chosen = order[start : start + cell.batch_size]
+                yield images.index_select(0, chosen), labels.index_select(0, chosen)
+
+    source = batches()
+
+    def step() -> None:
+        batch, target = next(source)
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(network(batch.to(torch.float32).div_(255)), target)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def plain_inference(cell: Cell, arrays: Arrays) -> Callable[[], object]:
+    """A step of the inference loop that anyone would write, in inference mode as our blocks are."""
+    torch.manual_seed(cell.seed)
+    network = zoo.build(cell.model, (28, 28), 10).eval()
+    images = torch.from_numpy(arrays.images)
+
+    def batches() -> Iterator[Tensor]:
+        while True:
+            for start in range(0, len(images) - cell.batch_size + 1, cell.batch_size):
+                yield images[start : start + cell.batch_size]
+
+    source = batches()
+    return lambda: network(next(source).to(torch.float32).div_(255))
+
+
+def timed(step: Callable[[], object], num_steps: int) -> float:
+    """Seconds per step."""
+    start = time.perf_counter()
+    for _ in range(num_steps):
+        step()
+    return (time.perf_counter() - start) / num_steps

@@ -1,0 +1,26 @@
+"""The DVC stage `report`: builds report/ from results/."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from accelbench.errors import UserError
+from accelbench.params import project_root
+from accelbench.report.build import build
+
+
+def main() -> int:
+    """Builds the report and says where it is; returns the exit status."""
+    try:
+        root = project_root()
+        page = build(root / "results", root / "report")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"report: {page}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

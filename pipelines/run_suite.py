@@ -1,0 +1,33 @@
+"""The DVC stage `sweep@<suite>`: measures every cell of the suite that has no record in results/<suite>/.
+
+Exits 0 once every cell has a record, whatever the records say: a failing stage would keep the report from
+being built. Exits 2 where nothing could be started.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from accelbench import cli, params
+from accelbench.errors import UserError
+from accelbench.lifeline import end_with_parent
+
+
+def main() -> int:
+    """Runs the suite named on the command line as a Hydra multirun; returns the exit status."""
+    end_with_parent()
+    suite, *overrides = sys.argv[1:]
+    try:
+        root = params.project_root()
+        retry = params.load(root).get("retry") or "none"
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    words = ["run", "-m", f"suite={suite}", f"retry={retry}", *overrides]
+    status = cli.main(words, out=root / "results" / suite)
+    return 0 if status == 1 else status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

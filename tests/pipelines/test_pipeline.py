@@ -1,0 +1,187 @@
+"""The main job as a user runs it: real DVC, real MLflow, real cells, in a copy of the project."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from accelbench.lock import hold
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = """\
+profile: quick
+retry: none
+data: {mnist: {source: auto}}
+suites:
+  mnist_networks:
+    data: mnist
+    model: mlp
+    mode: infer
+    device: [cpu, gpu]
+    batch_size: [8, 16]
+    threads: 1
+    timeout_s: 100
+    window.warmup_s: 0.02
+    window.measure_s: 0.1
+    window.block_s: 0.01
+    window.latency_s: 0.05
+"""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class Project:
+    """A copy of the project in a git repository of its own."""
+
+    def __init__(self, root, temp):
+        self.root = root
+        bin_folder = Path(sys.executable).parent
+        # A lock of its own: no run on this machine makes the test wait.
+        # DVC runs stages in $SHELL, and in /bin/sh where there is none, as in many containers.
+        self.env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "TMPDIR": str(temp), "SHELL": "/bin/sh"}
+        self.env.pop("MLFLOW_TRACKING_URI", None)
+
+    def set(self, old, new):
+        path = self.root / "params.yaml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def start(self):
+        command = [sys.executable, "pipelines/repro.py"]
+        return subprocess.Popen(command, cwd=self.root, env=self.env, stdout=-1, stderr=subprocess.STDOUT, text=True)
+
+    def repro(self):
+        job = self.start()
+        output, _ = job.communicate(timeout=300)
+        return job.returncode, output
+
+    def git(self, *words):
+        identity = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
+        subprocess.run(["git", *identity, *words], cwd=self.root, check=True, capture_output=True)
+
+    def records(self):
+        return sorted((self.root / "results" / "mnist_networks").glob("*-*.json"))
+
+
+def copy_project(root):
+    """The project's files, those of the tests apart; returns `root`."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+    )
+    for name in listed.stdout.decode().splitlines():
+        if (ROOT / name).exists() and not name.startswith("tests/"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, root / name)
+    return root
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    root = copy_project(tmp_path_factory.mktemp("project"))
+    (root / "params.yaml").write_text(SUITE)
+    made = Project(root, tmp_path_factory.mktemp("tmp"))
+    made.git("init", "-q")
+    made.git("add", "-A")
+    made.git("commit", "-qm", "start")
+    return made
+
+
+def measured(output):
+    """How many cells the sweep ran, from its own lines."""
+    return len(re.findall(r"^\[ *\d+/\d+\] ", output, re.MULTILINE))
+
+
+def test_the_whole_way_leaves_records_runs_and_a_report(project):
+    status, output = project.repro()
+    assert status == 0, output
+    assert "NOT mnist" in output
+    assert measured(output) == 2
+    assert "skipped 2: no NVIDIA driver" in output or measured(output) == 4
+    assert output.rstrip().endswith("MLflow:  make ui")
+    assert len(project.records()) == 4
+    with sqlite3.connect(project.root / "mlflow.db") as store:
+        assert store.execute("SELECT count(*) FROM runs").fetchone() == (2,)
+    assert "NOT MNIST" in (project.root / "report" / "report.md").read_text().upper()
+    assert json.loads((project.root / "report" / "metrics.json").read_text())["num_cells_ok"] == 2
+
+
+def test_unchanged_or_with_a_commit_that_touches_neither_machine_nor_code_nothing_is_measured(project):
+    before = {path: path.stat().st_mtime_ns for path in project.records()}
+    (project.root / "README.md").write_text("changed")
+    project.git("commit", "-qam", "words")
+    status, output = project.repro()
+    assert status == 0
+    assert measured(output) == 0
+    assert "Stage 'sweep@mnist_networks' didn't change, skipping" in output
+    assert {path: path.stat().st_mtime_ns for path in project.records()} == before
+
+
+def test_one_changed_value_measures_the_new_cells_only(project):
+    project.set("batch_size: [8, 16]", "batch_size: [8, 32]")
+    status, output = project.repro()
+    assert status == 0, output
+    assert measured(output) == 1
+    assert "2 of 4 cells have their record already." in output
+    assert len(project.records()) == 6  # the record of batch 16 is kept
+    assert "b16" not in (project.root / "report" / "cells.csv").read_text()
+
+
+def test_a_second_job_is_told_that_one_is_under_way(project):
+    with hold(project.root / ".accelbench.lock", "the test"):
+        status, output = project.repro()
+    assert status == 2
+    assert "is under way" in output
+
+
+def test_a_killed_job_ends_whole_and_goes_on_where_it_stopped(project):
+    project.set("batch_size: [8, 32]", "batch_size: [8, 32, 33, 34, 35, 36, 37, 38]")
+    before = len(project.records())
+    job = project.start()
+    deadline = time.monotonic() + 120
+    while len(project.records()) < before + 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(job.pid, signal.SIGKILL)
+    job.communicate(timeout=60)  # ends when all that it started has ended
+    kept = len(project.records())
+    assert before + 2 <= kept < 16 + 2
+    status, output = project.repro()
+    assert status == 0, output
+    # 16 cells and the two of batch 16, which no plan names any more.
+    assert len(project.records()) == 18
+    assert f"{kept - 2} of 16 cells have their record already." in output
+
+
+def test_changed_measuring_code_measures_again(project):
+    project.set("batch_size: [8, 32, 33, 34, 35, 36, 37, 38]", "batch_size: [8]")
+    with (project.root / "src" / "accelbench" / "clock.py").open("a") as file:
+        file.write("# changed\n")
+    status, output = project.repro()
+    assert status == 0, output
+    assert measured(output) == 1
+    assert "have their record already" not in output
+
+
+def test_a_cell_that_fails_is_in_the_report_and_in_the_exit_status(project):
+    project.set("timeout_s: 100", "timeout_s: 0.001")
+    project.set("batch_size: [8]", "batch_size: [9]")
+    status, output = project.repro()
+    assert status == 1, output
+    assert "timeout: no result within 0.001 s" in output
+    assert "timeout" in (project.root / "report" / "cells.csv").read_text()
+
+
+def test_a_wrong_value_is_told_before_anything_is_run(project):
+    project.set("timeout_s: 0.001", "timeout: 5")
+    status, output = project.repro()
+    assert status == 2
+    assert output.startswith("error: params.yaml: suites.mnist_networks.timeout: unknown setting. Choose from: ")
+    assert len(output.splitlines()) == 1

@@ -1,0 +1,79 @@
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from accelbench import record
+from accelbench.vocab import Status
+from fakes import make_project
+from sinks import samples
+
+SCRIPT = Path(__file__).resolve().parents[2] / "pipelines" / "repro.py"
+
+
+@pytest.fixture
+def repro(tmp_path, monkeypatch):
+    """The script, in a project of its own, and what it has DVC do."""
+    spec = importlib.util.spec_from_file_location("repro", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.calls = []
+    root = make_project(tmp_path)
+    settings = yaml.safe_load((root / "params.yaml").read_text())
+    one = {name: axes for name, axes in settings["suites"].items() if name == "mnist_networks"}
+    (root / "params.yaml").write_text(yaml.safe_dump({**settings, "suites": one}))
+    monkeypatch.setattr(module, "ROOT", root)
+    monkeypatch.setattr(module, "dvc", lambda *words: module.calls.append(words) or True)
+    monkeypatch.setattr(module.sys, "argv", ["repro.py"])
+    return module
+
+
+def leave(root, *statuses):
+    """A sweep's records, one per status, all of them planned."""
+    folder = root / "results" / "mnist_networks"
+    made = [samples.record(samples.cell(seed=number), status) for number, status in enumerate(statuses)]
+    for one in made:
+        record.write(one, folder)
+    (folder / "plan.json").write_text(json.dumps({"cells": [{"record": one.name} for one in made]}))
+
+
+def ask_to_retry(root):
+    settings = yaml.safe_load((root / "params.yaml").read_text())
+    (root / "params.yaml").write_text(yaml.safe_dump({**settings, "retry": "failed"}))
+
+
+@pytest.mark.parametrize("status", [Status.failed, Status.timeout, Status.killed])
+def test_asked_to_a_suite_with_failed_cells_is_forced_since_dvc_sees_no_change(repro, status):
+    leave(repro.ROOT, Status.ok, status)
+    repro.main()
+    assert repro.calls == [("repro", "report")]
+    ask_to_retry(repro.ROOT)
+    repro.calls.clear()
+    repro.main()
+    assert repro.calls == [("repro", "--force", "--single-item", "sweep@mnist_networks"), ("repro", "report")]
+
+
+@pytest.mark.parametrize("status", [Status.ok, Status.skipped, Status.oom, Status.invalid])
+def test_what_would_end_the_same_way_is_not_forced(repro, status):
+    leave(repro.ROOT, status)
+    ask_to_retry(repro.ROOT)
+    repro.main()
+    assert repro.calls == [("repro", "report")]
+
+
+def test_before_the_first_run_there_is_nothing_to_retry(repro):
+    ask_to_retry(repro.ROOT)
+    repro.main()
+    assert repro.calls == [("repro", "report")]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [((Status.ok, Status.skipped), 0), ((Status.ok, Status.oom), 1), ((Status.failed,), 1), ((Status.invalid,), 1)],
+)
+def test_the_exit_status_says_whether_a_cell_ended_unexpectedly(repro, statuses, code, capsys):
+    leave(repro.ROOT, *statuses)
+    assert repro.main() == code
+    assert ("mnist_networks: " in capsys.readouterr().err) == bool(code)
