@@ -22,8 +22,8 @@ from accelbench import clock
 from accelbench.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.engines.lightning import engine, zoo
+from accelbench.measurement import Block
 from accelbench.params import project_root
-from accelbench.record import Block
 from accelbench.stats import median, median_interval
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelbench.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.engines.registry import HostSpec
-from accelbench.record import Block, Measurement
+from accelbench.measurement import Block, Measurement
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
 
 TESTS = Path(__file__).parent

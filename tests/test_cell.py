@@ -76,6 +76,7 @@ OTHER = {
     "epochs": 2,
     "warmup": 3,
     "steps": 7,
+    "breakdown_s": 0.0,
     "threads": 1,
     "seed": 1,
     "repeat": 1,

@@ -1,11 +1,14 @@
+import math
+import random
 import time
 from dataclasses import replace
 from statistics import median
 
 import pytest
 
-from accelbench import clock
+from accelbench import clock, stats, steady
 from accelbench.cell import Window
+from accelbench.vocab import Stop
 
 
 class FakeClock:
@@ -111,6 +114,99 @@ def test_a_disturbed_start_does_not_leave_short_blocks(workload):
     timing = run(workload)
     assert all(block.seconds >= WINDOW.block_s for block in timing.blocks)
     assert len(timing.blocks) >= clock.MIN_SAMPLES
+
+
+def noisy(workload, rng, sigma, related=0.0):
+    """Has the workload's steps vary, each like the one before."""
+    level = 0.0
+
+    def compute(batch):
+        nonlocal level
+        level = related * level + math.sqrt(1 - related**2) * rng.gauss(0, 1)
+        workload.work = 0.1 * math.exp(sigma * level)
+        return type(workload).compute(workload, batch)
+
+    workload.compute = compute
+    return workload
+
+
+LONG_STEPS = Window(warmup_steps=4, warmup_s=0.2, measure_s=1.0, block_s=0.05, latency_s=0.1, latency_steps=6)
+
+
+def test_an_even_speed_stops_at_the_asked_width(workload):
+    timing = run(workload)
+    assert timing.settled
+    assert timing.stop == Stop.precise
+    assert sum(block.seconds for block in timing.blocks) < 1.3
+
+
+def test_an_uneven_speed_is_measured_for_longer():
+    workload = noisy(Workload(FakeClock()), random.Random(2), 0.03)
+    timing = run(workload, LONG_STEPS)
+    assert timing.stop in (Stop.precise, Stop.limit)
+    assert len(timing.blocks) > 10
+
+
+def test_noise_that_no_time_would_average_away_stops_it_and_is_said():
+    workload = noisy(Workload(FakeClock()), random.Random(1), 0.5)
+    timing = run(workload, LONG_STEPS)
+    assert timing.stop == Stop.noisy
+    assert sum(block.seconds for block in timing.blocks) < 3
+
+
+@pytest.mark.parametrize("related", [0.0, 0.4])
+@pytest.mark.parametrize("sigma", [0.01, 0.03, 0.1])
+def test_stopping_when_it_looks_exact_keeps_the_intervals_honest(sigma, related):
+    rng, held = random.Random(11), 0
+    for _ in range(400):
+        timing = run(noisy(Workload(FakeClock(), data=0, copy_in=0, launch=0), rng, sigma, related), LONG_STEPS)
+        low, high = stats.median_interval([block.seconds for block in timing.blocks])
+        held += low <= 0.1 <= high
+    assert held / 400 >= 0.93
+
+
+def test_warm_up_goes_on_until_step_times_have_settled(workload):
+    def compute(batch):
+        # A machine that needs 40 steps to get going.
+        workload.work = 0.010 * (1 + 2 * max(0, 40 - workload.num_computed) / 40)
+        return type(workload).compute(workload, batch)
+
+    workload.compute = compute
+    timing = run(workload, replace(WINDOW, warmup_s=0.3))
+    assert timing.settled
+    assert timing.num_warmup_steps >= 40
+    assert timing.blocks[0].seconds == pytest.approx(timing.blocks[-1].seconds, rel=0.05)
+
+
+def test_what_never_settles_is_measured_and_said_to(workload):
+    def compute(batch):
+        workload.work = 0.010 * 1.02**workload.num_computed
+        return type(workload).compute(workload, batch)
+
+    workload.compute = compute
+    timing = run(workload, replace(WINDOW, warmup_s=0.3))
+    assert timing.settled is False
+    assert timing.warmup_total_s < 1.5 * steady.WARMUP_STRETCH * 0.3
+
+
+def test_a_block_in_which_something_was_compiled_is_measured_again(workload):
+    def compute(batch):
+        if workload.num_computed == 30:
+            workload.compiles += 1
+            workload.spend(5.0)
+        return type(workload).compute(workload, batch)
+
+    workload.compute = compute
+    timing = run(workload)
+    assert timing.compiled_in_steady_state == 1
+    assert max(block.seconds for block in timing.blocks) < 1
+
+
+def test_a_clock_that_drifts_is_found(workload):
+    timing = clock.measure(
+        workload, workload.wait, WINDOW, now=workload.now, reference=lambda: 100 + workload.now.time / 1.01
+    )
+    assert timing.clock_drift == pytest.approx(0.01, rel=0.01)
 
 
 def test_compilation_stays_out_of_the_steady_state(workload):

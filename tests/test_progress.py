@@ -4,9 +4,10 @@ import re
 import pytest
 from rich.console import Console
 
+from accelbench.measurement import Block, Evaluation
 from accelbench.plan import Planned
 from accelbench.progress import SweepProgress, duration, outcome
-from accelbench.record import Block, Evaluation, Record
+from accelbench.record import Record
 from accelbench.vocab import Status
 from fakes import make_cell, make_measurement
 
@@ -43,7 +44,7 @@ def test_what_was_measured_is_the_outcome():
     evaluation = Evaluation(num_samples=50, seconds=1.0, loss=0.1, accuracy=0.98765)
     blocks = [Block(num_steps=1, num_samples=123_456, seconds=1.0)] * 6
     told = outcome(make_record(measurement=make_measurement(blocks=blocks, evaluation=evaluation)))
-    assert told.split() == ["123,456", "samples/s", "10.000", "ms/step", "accuracy", "0.9877"]
+    assert told.split() == ["123,456", "samples/s", "±0.0", "%", "10.000", "ms/step", "accuracy", "0.9877"]
     assert outcome(make_record(measurement=make_measurement(blocks=[], latency_s=[]))) == ""
 
 
@@ -62,7 +63,7 @@ def test_where_there_is_no_terminal_each_cell_is_one_plain_line():
     text = shown([Status.ok, Status.skipped, Status.failed], width=20)
     assert "\x1b" not in text
     first, second = text.splitlines()
-    assert re.fullmatch(r"\[1/3\] mlp-cpu-fp32-b1-infer +ok +3,200 samples/s +10\.000 ms/step", first)
+    assert re.fullmatch(r"\[1/3\] mlp-cpu-fp32-b1-infer +ok +3,200 samples/s ±0\.0 % +10\.000 ms/step", first)
     assert re.fullmatch(r"\[3/3\] mlp-cpu-fp32-b3-infer +failed +for \[a\] reason", second)
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from accelbench import record
 from accelbench.errors import UserError
-from accelbench.record import Block, Data, Epoch, Evaluation, Record, SystemSeries
+from accelbench.measurement import Block, Epoch, Evaluation
+from accelbench.record import Data, Record, SystemSeries
 from accelbench.vocab import Status
 from fakes import make_cell, make_measurement
 
@@ -91,7 +92,7 @@ def without(key):
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (of_another_schema, "a record of schema 99; this accelbench reads schema 3"),
+        (of_another_schema, "a record of schema 99; this accelbench reads schema 4"),
         (without("schema_version"), "a record of schema None"),
         (without("identity"), "identity"),
         (lambda text: text[: len(text) // 2], "not a readable record"),

@@ -7,34 +7,87 @@ from scipy.stats import binom
 from accelbench import stats
 
 
-@pytest.mark.parametrize("num", range(1, 61))
-def test_the_medians_bounds_are_the_binomials(num):
-    values = list(range(1, num + 1))
-    rank = max((k for k in range(num // 2 + 1) if k == 0 or binom.cdf(k - 1, num, 0.5) <= 0.025), default=0)
-    expected = (rank, num + 1 - rank) if rank else None
-    assert stats.median_interval(values[::-1]) == expected
-    assert (expected is None) == (num < 6)
+def series(rng, num, related, outliers=0.1, sigma=0.02):
+    """Seconds of blocks: a log-normal first-order autoregression, now and then with a burst of other load."""
+    level, values = rng.normal(), []
+    for _ in range(num):
+        burst = 1 + rng.exponential(0.2) if rng.random() < outliers else 1
+        values.append(math.exp(sigma * level) * burst)
+        level = related * level + math.sqrt(1 - related**2) * rng.normal()
+    return values
 
 
-def test_a_higher_confidence_needs_more_values():
+def true_median(related, outliers=0.1, sigma=0.02):
+    return stats.median(series(np.random.default_rng(99), 40_000, related, outliers, sigma))
+
+
+def test_fewer_values_than_bounds_need_give_none():
+    assert stats.median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+    assert stats.median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
     assert stats.median_interval(range(7), confidence=0.99) is None
     assert stats.median_interval(range(8), confidence=0.99) == (0, 7)
+    assert stats.half_width([1.0] * 5) is None
+    assert stats.half_width([2.0] * 6) == 0
 
 
-@pytest.mark.parametrize("num", [6, 11, 20])
-def test_the_bounds_cover_the_true_median(num):
-    draws = np.random.default_rng(7).exponential(size=(2000, num)).tolist()
-    bounds = [stats.median_interval(values) for values in draws]
-    covered = sum(low <= math.log(2) <= high for low, high in bounds)
-    assert covered / len(bounds) >= 0.93
-    # And no wider than they need be: one rank further in would miss it too often.
-    inner = [(sorted(v)[v_rank], sorted(v)[-1 - v_rank]) for v in draws if (v_rank := rank_of(v))]
-    assert sum(low <= math.log(2) <= high for low, high in inner) / len(inner) < 0.95
+@pytest.mark.parametrize("related", [0.0, 0.4])
+@pytest.mark.parametrize("num", [10, 20, 60])
+def test_the_interval_holds_the_median_of_blocks_that_resemble_their_neighbours(num, related):
+    rng, truth = np.random.default_rng(7), true_median(related)
+    bounds = [stats.median_interval(series(rng, num, related)) for _ in range(1500)]
+    assert sum(low <= truth <= high for low, high in bounds) / len(bounds) >= 0.93
 
 
-def rank_of(values):
-    low, _ = stats.median_interval(values)
-    return sorted(values).index(low) + 1
+@pytest.mark.parametrize("percent", [90, 99])
+def test_the_interval_holds_a_tails_percentile(percent):
+    rng, num = np.random.default_rng(3), stats.NUM_SAMPLES_FOR[percent]
+    truth = -math.log(1 - percent / 100)
+    bounds = [stats.percentile_interval(rng.exponential(size=num).tolist(), percent) for _ in range(500)]
+    assert sum(low <= truth <= high for low, high in bounds) / len(bounds) >= 0.93
+
+
+def test_many_independent_values_give_the_binomials_bounds():
+    values = np.random.default_rng(0).permutation(1000).tolist()
+    low, high = stats.median_interval(values)
+    assert low == pytest.approx(binom.ppf(0.025, 1000, 0.5), abs=4)
+    assert high == pytest.approx(binom.ppf(0.975, 1000, 0.5), abs=4)
+
+
+@pytest.mark.parametrize("related", [0.1, 0.3, 0.5])
+def test_the_correlation_of_neighbours_is_found_in_spite_of_outliers(related):
+    rng = np.random.default_rng(1)
+    found = [stats.correlation(series(rng, 300, related, outliers=0.02)) for _ in range(40)]
+    assert stats.median(found) == pytest.approx(related, abs=0.1)
+    assert stats.correlation([1.0] * 20) == 0
+
+
+def test_outliers_are_counted_and_do_not_hide_each_other():
+    values = [1.0, 1.01, 0.99, 1.02, 0.98] * 10
+    assert stats.num_outliers(values) == 0
+    assert stats.num_outliers([*values, 2.0, 2.0, 2.0]) == 3
+    assert stats.num_outliers([1.0] * 10) == 0
+
+
+def test_a_change_of_level_is_told_from_noise():
+    rng = np.random.default_rng(5)
+    steady = rng.normal(1, 0.05, 60).tolist()
+    assert stats.change(steady) == 0
+    slower = [value * (1 + 0.15 * place / 60) for place, value in enumerate(steady)]
+    assert stats.change(slower) == pytest.approx(0.1, abs=0.04)
+    assert stats.change([1.0, 2.0]) == 0
+
+
+def test_levels_are_alike_within_the_tolerance_or_the_noise():
+    assert stats.alike([1.0] * 5, [1.04] * 5)
+    assert not stats.alike([1.0] * 5, [1.08] * 5)
+    assert stats.alike([1.0, 0.8, 1.2], [1.3, 0.9, 1.1])
+
+
+def test_noise_that_grows_is_not_stable():
+    rng = np.random.default_rng(2)
+    calm, wild = rng.normal(1, 0.01, 20).tolist(), rng.normal(1, 0.1, 20).tolist()
+    assert stats.noise_is_stable(calm + calm)
+    assert not stats.noise_is_stable(calm + wild)
 
 
 @pytest.mark.parametrize("percent", [0.5, 1, 25, 50, 90, 99, 99.9, 100])

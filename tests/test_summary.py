@@ -2,9 +2,10 @@ import dataclasses
 
 import pytest
 
-from accelbench.record import Block, Data, Epoch, Evaluation, Record, SystemSeries
+from accelbench.measurement import Block, Breakdown, Epoch, Evaluation
+from accelbench.record import Data, Record, SystemSeries
 from accelbench.summary import MEASURED, summarise
-from accelbench.vocab import Device, Mode, Protocol, Status
+from accelbench.vocab import Device, Mode, Protocol, Status, Stop
 from fakes import make_cell, make_measurement
 
 # The columns that users' scripts may rely on, in the order in which they are promised.
@@ -221,6 +222,31 @@ def test_the_device_and_threads_are_those_that_ran():
 
 def test_a_windows_last_batch_is_no_loss_to_publish():
     assert row_of(make_cell(mode=Mode.train), loss=0.3)["loss"] is None
+
+
+def test_the_breakdown_is_of_the_middle_steps_and_adds_up_to_them():
+    phases = {"data_wait": [1e-3] * 8, "forward": [4e-3] * 6 + [50e-3] * 2, "framework": [0.0] * 8}
+    row = row_of(breakdown=Breakdown(phases_s=phases, undisturbed_s=[4.9e-3] * 8))
+    assert row["breakdown_data_wait_ms"] == pytest.approx(1)
+    assert row["breakdown_forward_ms"] == pytest.approx(4)
+    assert row["breakdown_framework_ms"] == 0
+    assert row["breakdown_backward_ms"] is None
+    assert row["breakdown_disturbance"] == pytest.approx(5 / 4.9 - 1)
+
+
+def test_latency_has_its_bounds_where_it_is_shown():
+    latency = [0.01 + 0.0001 * place for place in range(64)]
+    row = row_of(latency_s=latency)
+    for name in ("latency_p50_ms", "latency_p90_ms"):
+        assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
+    assert row["latency_p99_ms_low"] is None
+
+
+def test_how_long_was_measured_and_why_no_longer():
+    row = row_of(stop=Stop.precise, settled=True, num_warmup_steps=12, latency_s=[0.01, 0.011, 0.0105] * 20 + [0.2])
+    expected = {"num_blocks": 8, "num_steps": 80, "stopped": "precise", "settled": True, "num_warmup_steps": 12}
+    assert {name: row[name] for name in expected} == expected
+    assert row["num_outliers"] == 1
 
 
 def test_doubts_are_said():

@@ -90,8 +90,10 @@ class Window:
 
     Attributes:
         warmup_steps: steps waited for one by one and left out, at least.
-        warmup_s: seconds of warm-up, at least; compilation is not counted in.
-        measure_s: seconds of free-running blocks, at least.
+        warmup_s: seconds of warm-up, at least; compilation is not counted in. It goes on, up to ten times as long,
+            until step times have settled.
+        measure_s: seconds of free-running blocks, at least; up to three times as long where their speed varies.
+        width: the blocks are enough when half of the median's 95 % interval is within this share of it.
         block_s: seconds of one block, at least: each is waited for at its end only.
         latency_s: seconds of steps waited for one by one, at most.
         latency_steps: steps waited for one by one, at most.
@@ -100,6 +102,7 @@ class Window:
     warmup_steps: int = 5
     warmup_s: float = 0.3
     measure_s: float = 1.0
+    width: float = 0.02
     block_s: float = 0.1
     latency_s: float = 0.7
     latency_steps: int = 700
@@ -118,6 +121,7 @@ class Cell:
         batch_size: samples per step over all devices.
         epochs: passes over the training set; where none is run, those that the time is estimated for.
         warmup, steps: for the protocol `steps`: how many are left out, and how many are measured.
+        breakdown_s: seconds of further steps whose phases are timed; 0 for none. Whole epochs have none.
         threads: CPU threads of the framework; None lets it use every core.
         seed: of the weights, the data's order and dropout.
         repeat: counts fresh processes that measure the same settings.
@@ -136,6 +140,7 @@ class Cell:
     epochs: int
     warmup: int = 10
     steps: int = 50
+    breakdown_s: float = 0.3
     threads: int | None = None
     seed: int = 0
     repeat: int = 0

@@ -43,7 +43,8 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
   data=mnist|fashion_mnist|cifar10|cats_vs_dogs|random
   data.pipeline=array|jpeg|host|device         data.num_workers=N  data.augment=none|flip|flip_shift
   seed=N  repeat=N  timeout_s=S  out=FOLDER  retry=none|failed  tracking=mlflow|none
-  window.measure_s=S ...                       --cfg job prints all of them
+  window.width=0.02 window.measure_s=S ...     how exact, how long; --cfg job prints all of them
+  breakdown_s=S                                for timing each phase of a step; 0 for none
 
 examples:
   accelbench model=cnn device=cpu precision=bf16 batch_size=256 mode=infer

@@ -12,7 +12,9 @@ from statistics import median
 from typing import Any, Protocol
 
 from accelbench.cell import Window
-from accelbench.record import Block
+from accelbench.measurement import Block
+from accelbench.steady import STRETCH, has_settled, why_stop
+from accelbench.vocab import Stop
 
 Now = Callable[[], float]
 Compiles = tuple[int, float]  # how many compilations so far, and their seconds
@@ -21,8 +23,7 @@ Compiles = tuple[int, float]  # how many compilations so far, and their seconds
 MAX_COMPILING_STEPS = 20
 # Warm-up steps whose times are kept: tiny models take thousands.
 MAX_WARMUP_KEPT = 100
-# The fewest blocks and steps from which an interval or a median is published (see `stats`); a slow step gets up
-# to three times its seconds for them.
+# The fewest blocks and steps from which an interval or a median is published (see `stats`).
 MIN_SAMPLES = 6
 # Blocks are planned this much longer than asked for, so that a faster spell still fills one.
 BLOCK_MARGIN = 1.2
@@ -63,6 +64,9 @@ class Timing:
     first_step_s: float | None = None
     warmup_s: list[float] = field(default_factory=list)
     warmup_total_s: float = 0.0
+    num_warmup_steps: int = 0
+    settled: bool | None = None
+    stop: Stop | None = None
     blocks: list[Block] = field(default_factory=list)
     latency_s: list[float] = field(default_factory=list)
     launch_s: list[float] = field(default_factory=list)
@@ -72,6 +76,7 @@ class Timing:
     typical_s: float = 0.0
     steady_boot_s: tuple[float, float] | None = None
     compiled_in_steady_state: int = 0
+    clock_drift: float | None = None
 
 
 def no_compiles() -> Compiles:
@@ -84,12 +89,38 @@ def boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def raw_s() -> float:
+    """Seconds of a clock that nothing sets or slews: what the usual one is held against."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+
+
+@dataclass
+class _Steady:
+    """The steady state of one timing: when it began, by each clock, and what was compiled by then."""
+
+    timing: Timing
+    compiles: Callable[[], Compiles]
+    now: Now
+    reference: Now
+
+    def __enter__(self) -> None:
+        self.num_compiled = self.compiles()[0]
+        self.began_boot_s, self.began_s, self.began_reference_s = boot_s(), self.now(), self.reference()
+
+    def __exit__(self, *_: object) -> None:
+        took_s, reference_s = self.now() - self.began_s, self.reference() - self.began_reference_s
+        self.timing.clock_drift = took_s / reference_s - 1 if reference_s > 0 else None
+        self.timing.steady_boot_s = (self.began_boot_s, boot_s())
+        self.timing.compiled_in_steady_state = self.compiles()[0] - self.num_compiled
+
+
 def measure(
     step: Step,
     wait: Callable[[], None],
     window: Window,
     compiles: Callable[[], Compiles] = no_compiles,
     now: Now = time.perf_counter,
+    reference: Now = raw_s,
 ) -> Timing:
     """Measures `step` within the bounds of `window`.
 
@@ -99,15 +130,13 @@ def measure(
         window: the bounds.
         compiles: the engine's count of compilations so far.
         now: a clock in seconds.
+        reference: another one, that `now` is held against.
     """
     timing = Timing()
     _warm_up(timing, step, wait, window, compiles, now)
-    before, _ = compiles()
-    began_s = boot_s()
-    _run_blocks(timing, step, wait, window, now)
-    _run_steps(timing, step, wait, window, now)
-    timing.steady_boot_s = (began_s, boot_s())
-    timing.compiled_in_steady_state = compiles()[0] - before
+    with _Steady(timing, compiles, now, reference):
+        _run_blocks(timing, step, wait, window, compiles, now)
+        _run_steps(timing, step, wait, window, now)
     return timing
 
 
@@ -118,6 +147,7 @@ def measure_steps(
     steps: int,
     compiles: Callable[[], Compiles] = no_compiles,
     now: Now = time.perf_counter,
+    reference: Now = raw_s,
 ) -> Timing:
     """Measures a fixed number of steps, running freely in up to `NUM_PARTS` blocks, then as many one by one.
 
@@ -128,20 +158,17 @@ def measure_steps(
         steps: how many are measured, in each of the two ways.
         compiles: the engine's count of compilations so far.
         now: a clock in seconds.
+        reference: another one, that `now` is held against.
     """
-    timing = Timing()
-    timed = [_step_s(step, wait, now) for _ in range(warmup)]
-    _note_warmup(timing, timed)
-    before, _ = compiles()
-    began_s = boot_s()
+    timing = Timing(stop=Stop.fixed)
+    _note_warmup(timing, [_step_s(step, wait, now) for _ in range(warmup)])
     num_parts = min(NUM_PARTS, steps)
-    for part in range(num_parts):
-        num_steps = steps * (part + 1) // num_parts - steps * part // num_parts
-        timing.blocks.append(_run_block(step, wait, num_steps, now))
-    for _ in range(steps):
-        _run_step(timing, step, wait, now)
-    timing.steady_boot_s = (began_s, boot_s())
-    timing.compiled_in_steady_state = compiles()[0] - before
+    with _Steady(timing, compiles, now, reference):
+        for part in range(num_parts):
+            num_steps = steps * (part + 1) // num_parts - steps * part // num_parts
+            timing.blocks.append(_run_block(step, wait, num_steps, now))
+        for _ in range(steps):
+            _run_step(timing, step, wait, now)
     return timing
 
 
@@ -156,41 +183,51 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
     timing.first_step_s = steps[0]
     timing.warmup_s = steps[:MAX_WARMUP_KEPT]
     timing.warmup_total_s = sum(steps)
+    timing.num_warmup_steps = len(steps)
 
 
 def _warm_up(
     timing: Timing, step: Step, wait: Callable[[], None], window: Window, compiles: Callable[[], Compiles], now: Now
 ) -> None:
-    """Steps until enough of them in a row, and enough seconds, went by without compiling anything."""
+    """Steps until enough of them in a row, and enough seconds, went by without compiling anything, and settled."""
     steps: list[float] = []
-    settled = 0  # index of the first step since the last compilation
-    while True:
+    began, elapsed = 0, 0.0  # index of the first step since the last compilation, and the seconds since
+    look_at = window.warmup_steps
+    while timing.settled is None:
         compiled, _ = compiles()
         steps.append(_step_s(step, wait, now))
+        elapsed += steps[-1]
         if compiles()[0] != compiled and len(steps) < MAX_COMPILING_STEPS:
-            settled = len(steps)
-        elif len(steps) - settled >= window.warmup_steps and sum(steps[settled:]) >= window.warmup_s:
-            break
+            began, elapsed = len(steps), 0.0
+        elif len(steps) - began >= look_at and elapsed >= window.warmup_s:
+            timing.settled = has_settled(steps[began:], elapsed, window)
+            look_at = math.ceil(1.1 * (len(steps) - began))  # tiny models take thousands of steps
     _note_warmup(timing, steps)
     timing.typical_s = median(steps[-window.warmup_steps :])
 
 
-def _run_blocks(timing: Timing, step: Step, wait: Callable[[], None], window: Window, now: Now) -> None:
+def _run_blocks(
+    timing: Timing, step: Step, wait: Callable[[], None], window: Window, compiles: Callable[[], Compiles], now: Now
+) -> None:
     """Blocks of equal step counts, of at least `block_s` each.
 
     One that comes out shorter, since the warm-up's steps were waited for or something slowed them down, starts
-    the measurement again with longer blocks. To drop the short one alone would favour the slow.
+    the measurement again with longer blocks. To drop the short one alone would favour the slow. So does one in which
+    something was compiled.
     """
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(timing.typical_s, 1e-9)))
     for attempt in range(MAX_RESTARTS + 1):
-        timing.blocks, elapsed = [], 0.0
-        while _wants_more(len(timing.blocks), elapsed, window.measure_s):
+        timing.blocks, timing.stop = [], None
+        while timing.stop is None:
+            compiled, _ = compiles()
             block = _run_block(step, wait, num_steps, now)
+            if compiles()[0] != compiled and attempt < MAX_RESTARTS:
+                break
             if block.seconds < window.block_s and attempt < MAX_RESTARTS:
                 num_steps = math.ceil(num_steps * max(1.1, BLOCK_MARGIN * window.block_s / max(block.seconds, 1e-9)))
                 break
             timing.blocks.append(block)
-            elapsed += block.seconds
+            timing.stop = why_stop([block.seconds for block in timing.blocks], window)
         else:
             return
 
@@ -209,9 +246,10 @@ def _run_block(step: Step, wait: Callable[[], None], num_steps: int, now: Now) -
 
 def _run_steps(timing: Timing, step: Step, wait: Callable[[], None], window: Window, now: Now) -> None:
     elapsed = 0.0
-    while len(timing.latency_s) < window.latency_steps and _wants_more(
-        len(timing.latency_s), elapsed, window.latency_s
-    ):
+    while len(timing.latency_s) < window.latency_steps:
+        few = len(timing.latency_s) < MIN_SAMPLES
+        if elapsed >= (STRETCH if few else 1) * window.latency_s:
+            break
         elapsed += _run_step(timing, step, wait, now)
 
 
@@ -235,10 +273,6 @@ def _run_step(timing: Timing, step: Step, wait: Callable[[], None], now: Now) ->
     timing.copy_in_s.append(copied - fetched)
     timing.copy_out_s.append(end - computed)
     return end - start
-
-
-def _wants_more(num_samples: int, elapsed: float, seconds: float) -> bool:
-    return elapsed < seconds or (num_samples < MIN_SAMPLES and elapsed < 3 * seconds)
 
 
 def time_pass(step: Step, wait: Callable[[], None], now: Now = time.perf_counter) -> float:

@@ -98,6 +98,7 @@ class WindowConfig:
     warmup_steps: int = Window.warmup_steps
     warmup_s: float = Window.warmup_s
     measure_s: float = Window.measure_s
+    width: float = Window.width
     block_s: float = Window.block_s
     latency_s: float = Window.latency_s
     latency_steps: int = Window.latency_steps
@@ -126,6 +127,7 @@ class RunConfig:
     epochs: int = MISSING
     warmup: int = Cell.warmup
     steps: int = Cell.steps
+    breakdown_s: float = Cell.breakdown_s
     threads: int | None = None
     seed: int = 0
     repeat: int = 0
@@ -195,6 +197,7 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         epochs=run.epochs,
         warmup=run.warmup,
         steps=run.steps,
+        breakdown_s=run.breakdown_s,
         threads=run.threads,
         seed=run.seed,
         repeat=run.repeat,
@@ -272,6 +275,7 @@ def _check(run: RunConfig) -> None:
         "window.warmup_s": (run.window.warmup_s, 0),
         "window.latency_s": (run.window.latency_s, 0),
         "window.latency_steps": (run.window.latency_steps, 1),
+        "breakdown_s": (run.breakdown_s, 0),
     }
     for flag, (value, least) in at_least.items():
         if value is not None and value < least:
@@ -287,6 +291,7 @@ def _check(run: RunConfig) -> None:
         "timeout_s": run.timeout_s,
         "window.measure_s": run.window.measure_s,
         "window.block_s": run.window.block_s,
+        "window.width": run.window.width,
         "model.learning_rate": run.model.learning_rate,
     }
     for flag, value in above_zero.items():

@@ -33,6 +33,9 @@ COMPUTING = (
 # The modules of this package that a number passes through, from the bytes on disk to the raw sample.
 MEASURING = (
     "clock.py",
+    "breakdown.py",
+    "steady.py",
+    "stats.py",  # the clock stops by it
     "worker.py",
     "host.py",
     "isolate.py",

@@ -13,7 +13,8 @@ from typing import IO, Any
 
 from accelbench.cell import Cell
 from accelbench.engines.registry import HostSpec, host_spec
-from accelbench.record import Measurement, SystemSeries
+from accelbench.measurement import Measurement
+from accelbench.record import SystemSeries
 from accelbench.vocab import Device, Status
 
 # Variables by which a library computes in another precision, or with other threads, than it is told to in code.

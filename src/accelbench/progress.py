@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from accelbench.plan import Planned
-from accelbench.record import Record
+from accelbench.record import Record, Row
 from accelbench.summary import summarise
 from accelbench.vocab import UNEXPECTED, Status
 
@@ -77,12 +77,21 @@ def outcome(record: Record) -> str:
     row = summarise(record)
     words = []
     if isinstance(row["samples_per_s"], float):
-        words.append(f"{row['samples_per_s']:>11,.0f} samples/s")
+        rate = row["samples_per_s"]
+        words.append(f"{rate:>11,.{0 if rate >= 100 else 2}f} samples/s{_bounds(row)}")
     if isinstance(row["latency_p50_ms"], float):
         words.append(f"{row['latency_p50_ms']:>9.3f} ms/step")
     if isinstance(row["accuracy"], float):
         words.append(f"accuracy {row['accuracy']:.4f}")
     return "  ".join(words)
+
+
+def _bounds(row: Row) -> str:
+    """How exactly the speed is known, such as ` +-2.1 %`; nothing where that is unknown."""
+    rate, low, high = (row[f"samples_per_s{end}"] for end in ("", "_low", "_high"))
+    if not (isinstance(rate, float) and isinstance(low, float) and isinstance(high, float)):
+        return ""
+    return f" ±{100 * (high - low) / 2 / rate:.1f} %"
 
 
 def duration(seconds: float) -> str:

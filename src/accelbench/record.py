@@ -11,143 +11,15 @@ from typing import Any
 
 from accelbench.cell import Cell
 from accelbench.errors import UserError
+from accelbench.measurement import Measurement
 from accelbench.vocab import Status
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+
+Value = str | float | int | bool | None
+Row = dict[str, Value]  # a record's published numbers, by column (`summary`)
+
 FILES = f"{'?' * 12}-{'?' * 8}.json"  # the pattern of `Record.name`
-
-
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """Steps that ran freely and were waited for once, at their end."""
-
-    num_steps: int
-    num_samples: int
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """The trained model on the whole test set.
-
-    Attributes:
-        accuracy: share of right answers, 0 to 1; None for a model that classifies nothing.
-        loss: mean over the test set; None where it is not finite.
-    """
-
-    num_samples: int
-    seconds: float
-    loss: float | None
-    accuracy: float | None = None
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any] | None) -> "Evaluation | None":
-        """The evaluation that `dataclasses.asdict` wrote, if it did."""
-        return cls(**values) if values else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Epoch:
-    """One whole pass over the data, waited for at its end.
-
-    Attributes:
-        seconds: wall time, data included, compilation included.
-        num_samples: samples that were really computed.
-        loss: mean over the epoch's steps; None where none is computed (inference).
-        accuracy: share of right answers in training, as the weights were at each step; None where none are given.
-        evaluation: on the test set, after the epoch and outside of its seconds; None in inference.
-    """
-
-    seconds: float
-    num_samples: int
-    loss: float | None = None
-    accuracy: float | None = None
-    evaluation: Evaluation | None = None
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Epoch":
-        """The epoch that `dataclasses.asdict` wrote."""
-        return cls(**{**values, "evaluation": Evaluation.from_json(values["evaluation"])})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """What the engine measured, raw. Seconds are wall time; lists hold a value per step, in order.
-
-    Attributes:
-        device, device_name, precision: what really ran, as observed, not as asked.
-        num_devices: how many accelerators computed.
-        threads: how many CPU threads; None where the engine can't tell.
-        num_params: trainable parameters.
-        num_train_samples, num_test_samples: samples in each split; None for random images.
-        build_s: from nothing to a model on its device.
-        compile_s, num_compiles: compilation, where the engine can tell; else None.
-        first_step_s: the first step, waited for.
-        warmup_s: steps before the steady state, each waited for; of many, the first.
-        warmup_total_s: seconds of all of them.
-        blocks: free-running blocks of the steady state: the throughput's samples.
-        latency_s: steps of the steady state, each waited for.
-        launch_s: of the same steps, until the call returned, before waiting.
-        data_s: of the same steps: getting the batch.
-        copy_in_s, copy_out_s: of the same steps: moving the batch to the device and the result back; empty
-            where nothing is moved.
-        steady_boot_s: when the steady state, or the first and last epoch, began and ended, in seconds since
-            the machine started.
-        epochs: whole epochs (`fit`).
-        loss: the last training step's, of one batch; None in inference.
-        evaluation: on the test set, after the last epoch of training; else None.
-        output_error: how far the output for two samples is from that of the same weights in fp32 on the CPU: the norm
-            of the difference over the norm; None in training, and for fp32 on the CPU itself.
-        peak_device_bytes: the allocator's peak on the accelerator; None where there is none to ask.
-        peak_host_bytes: the kernel's high-water mark of the process's memory when measuring ended; None where it does
-            not tell.
-        warnings: what a reader of the numbers should know.
-        defects: what makes the numbers false, such as a loss that is not finite: the cell is invalid.
-    """
-
-    device: str
-    device_name: str
-    precision: str
-    num_devices: int
-    threads: int | None
-    num_params: int
-    num_train_samples: int | None
-    num_test_samples: int | None
-    build_s: float
-    compile_s: float | None = None
-    num_compiles: int | None = None
-    first_step_s: float | None = None
-    warmup_s: list[float] = field(default_factory=list)
-    warmup_total_s: float = 0.0
-    blocks: list[Block] = field(default_factory=list)
-    latency_s: list[float] = field(default_factory=list)
-    launch_s: list[float] = field(default_factory=list)
-    data_s: list[float] = field(default_factory=list)
-    copy_in_s: list[float] = field(default_factory=list)
-    copy_out_s: list[float] = field(default_factory=list)
-    steady_boot_s: tuple[float, float] | None = None
-    epochs: list[Epoch] = field(default_factory=list)
-    loss: float | None = None
-    evaluation: Evaluation | None = None
-    output_error: float | None = None
-    peak_device_bytes: int | None = None
-    peak_host_bytes: int | None = None
-    warnings: list[str] = field(default_factory=list)
-    defects: list[str] = field(default_factory=list)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Measurement":
-        """The measurement that `dataclasses.asdict` wrote."""
-        steady = values["steady_boot_s"]
-        return cls(
-            **{
-                **values,
-                "steady_boot_s": tuple(steady) if steady else None,
-                "blocks": [Block(**block) for block in values["blocks"]],
-                "epochs": [Epoch.from_json(epoch) for epoch in values["epochs"]],
-                "evaluation": Evaluation.from_json(values["evaluation"]),
-            }
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,16 @@ from typing import Any
 import psutil
 import pynvml
 
+from accelbench.devices import cgroup
 from accelbench.devices import nvml as gpus
 from accelbench.record import SystemSeries
 
 MB = 1e6  # bytes
 # The kernel counts a process's time in ticks of 10 ms: over less than five, a share of it says nothing.
 SHORTEST_INTERVAL_S = 0.05
+# Why a GPU's clocks are low, as far as nobody asked for it: slowed down by the hardware, by its temperature as the
+# driver or the hardware sees it, by the power supply (nvml.h, nvmlClocksEventReason...).
+SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
 
 
 class Sampler:
@@ -46,7 +50,7 @@ class Sampler:
         """
         self._root: psutil.Process | None = None
         self._descendants: dict[int, psutil.Process] = {}
-        self._queries = _gpu_queries(num_gpus, nvml, environ) if num_gpus else {}
+        self._queries = {**_throttle_queries(), **(_gpu_queries(num_gpus, nvml, environ) if num_gpus else {})}
         self._times_s: list[float] = []
         self._values: dict[str, list[float | None]] = {}
         self._memory_bytes: list[int] = []
@@ -189,13 +193,25 @@ def _started_s(pid: int) -> float:
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _gpu_queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float]]:
+def _throttle_queries(root: Path = Path("/")) -> dict[str, Callable[[], float | None]]:
+    """Counters of what slows the processor down on purpose, by the name of their series; those that there are."""
+    queries: dict[str, Callable[[], float | None]] = {}
+    if cgroup.throttled_s(root) is not None:
+        queries["cpu_quota_throttled_s"] = functools.partial(cgroup.throttled_s, root)
+    # Of the first package alone: a machine has a file for each of its hundreds of threads.
+    heat = root / "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count"
+    if heat.exists():
+        queries["cpu_thermal_throttles"] = lambda: float(heat.read_text())
+    return queries
+
+
+def _gpu_queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float | None]]:
     """A query per figure, by the name of its series; none where there is no driver to ask."""
     try:
         handles = gpus.visible_handles(nvml, environ)[:num_gpus]
     except pynvml.NVMLError:
         return {}
-    queries: dict[str, Callable[[], float]] = {}
+    queries: dict[str, Callable[[], float | None]] = {}
     for index, handle in enumerate(handles):
         for figure, query in _FIGURES.items():
             queries[f"gpu_{index}_{figure}"] = functools.partial(query, nvml, handle)
@@ -207,6 +223,7 @@ _FIGURES: dict[str, Callable[[Any, gpus.Handle], float]] = {
     "utilization_percent": lambda nvml, handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
     "power_w": lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
     "temperature_c": lambda nvml, handle: nvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+    "throttled": lambda nvml, handle: float(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & SLOWED_DOWN != 0),
     "sm_clock_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
 }
 

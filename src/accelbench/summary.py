@@ -3,16 +3,12 @@
 from collections.abc import Sequence
 
 from accelbench import stats
-from accelbench.record import Measurement, Record, SystemSeries
-from accelbench.vocab import RANDOM, Mode, Pipeline, Protocol, Provenance
-
-Value = str | float | int | bool | None
-Row = dict[str, Value]
+from accelbench.doubts import doubts
+from accelbench.measurement import Breakdown, Measurement
+from accelbench.record import Record, Row, SystemSeries
+from accelbench.vocab import RANDOM, Mode, Phase, Pipeline, Protocol, Provenance
 
 MB = 1e6  # bytes
-# Beyond this much of one core, other processes are said to have disturbed the measurement; the sampler and the
-# kernel's own threads stay well below.
-MAX_OTHERS_PERCENT = 10.0
 
 # Columns that are means of the sampler's series over the steady state. A GPU's are of the whole card.
 SERIES = {
@@ -32,13 +28,16 @@ def summarise(record: Record) -> Row:
         row |= _rates(record, record.measurement)
         row |= _latencies(record.measurement)
         row |= _facts(record.measurement)
+        row |= _steadiness(record.measurement)
+        if record.measurement.breakdown is not None:
+            row |= _breakdown(record.measurement.breakdown)
     if record.system is not None:
         peak = record.system.peak_host_bytes
         row["peak_host_mb"] = peak / MB if peak is not None else None
         for column, name in SERIES.items():
             row[column] = _steady_mean(record.system, name, record.measurement)
     if record.measurement is not None:
-        row["warnings"] = "; ".join([*record.measurement.warnings, *_doubts(record, row)]) or None
+        row["warnings"] = "; ".join([*record.measurement.warnings, *doubts(record, row)]) or None
     return row
 
 
@@ -52,32 +51,18 @@ def _steady_mean(system: SystemSeries, name: str, measured: Measurement | None) 
     return _mean([value for t_s, value in values if low <= t_s <= high])
 
 
-def _doubts(record: Record, row: Row) -> list[str]:
-    """What a reader of the row should know, as far as the record shows it."""
-    assert record.measurement is not None
-    doubts = []
-    blocks, window = record.measurement.blocks, record.cell.window
-    if 0 < len(blocks) < stats.NUM_SAMPLES_FOR[50]:
-        doubts.append(f"only {len(blocks)} blocks were measured")
-    short = sum(block.seconds < window.block_s for block in blocks) * (record.cell.protocol == Protocol.window)
-    if short:
-        doubts.append(f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady")
-    if len(record.measurement.epochs) == 1 and record.cell.mode == Mode.train:
-        doubts.append("one epoch alone: its rate holds the first steps, and what was compiled in them")
-    others = row["other_cpu_utilization_percent"]
-    if isinstance(others, float) and others > MAX_OTHERS_PERCENT:
-        doubts.append(f"other processes used {others:.0f} % of a core meanwhile")
-    return doubts
-
-
-MEASURED = """
+BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in Phase), "breakdown_disturbance"]
+_MEASURED = """
 samples_per_s samples_per_s_low samples_per_s_high num_params threads batch_size_per_device
-latency_p50_ms latency_p90_ms latency_p99_ms launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms
-data_wait_share
+latency_p50_ms latency_p50_ms_low latency_p50_ms_high latency_p90_ms latency_p90_ms_low latency_p90_ms_high
+latency_p99_ms latency_p99_ms_low latency_p99_ms_high
+launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
+num_blocks num_steps num_outliers stopped num_warmup_steps settled
 compile_s num_compiles first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
 cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
 energy_j_per_sample mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name warnings
-""".split()  # noqa: SIM905
+"""
+MEASURED = [*_MEASURED.split(), *BREAKDOWN]
 
 
 def _settings(record: Record) -> Row:
@@ -148,7 +133,10 @@ def _rates(record: Record, measured: Measurement) -> Row:
 def _latencies(measured: Measurement) -> Row:
     row: Row = {}
     for percent in (50, 90, 99):
-        row[f"latency_p{percent}_ms"] = _ms(stats.supported_percentile(measured.latency_s, percent))
+        value = stats.supported_percentile(measured.latency_s, percent)
+        low, high = (value is not None and stats.percentile_interval(measured.latency_s, percent)) or (None, None)
+        column = f"latency_p{percent}_ms"
+        row |= {column: _ms(value), f"{column}_low": _ms(low), f"{column}_high": _ms(high)}
     for column, values in {
         "launch_p50_ms": measured.launch_s,
         "data_wait_ms": measured.data_s,
@@ -167,6 +155,33 @@ def _compute_s(measured: Measurement) -> list[float]:
     parts = (measured.data_s, measured.copy_in_s, measured.copy_out_s)
     known = [part for part in parts if len(part) == len(measured.latency_s)]  # empty where nothing is moved
     return [whole - sum(part[step] for part in known) for step, whole in enumerate(measured.latency_s)]
+
+
+def _breakdown(breakdown: Breakdown) -> Row:
+    """Means over the steps whose wall time is between the quartiles, so that the phases still add up to it."""
+    totals = [sum(step) for step in zip(*breakdown.phases_s.values(), strict=True)]
+    order = sorted(range(len(totals)), key=totals.__getitem__)
+    quarter = len(order) // 4
+    middle = order[quarter : len(order) - quarter]
+    row: Row = {
+        f"breakdown_{phase}_ms": _ms(_mean([seconds[step] for step in middle]))
+        for phase, seconds in breakdown.phases_s.items()
+    }
+    return row | {"breakdown_disturbance": stats.median(totals) / stats.median(breakdown.undisturbed_s) - 1}
+
+
+def _steadiness(measured: Measurement) -> Row:
+    """How much was measured, and how steady it was."""
+    return {
+        "num_blocks": len(measured.blocks) or None,
+        "num_steps": sum(block.num_steps for block in measured.blocks) or None,
+        "num_outliers": stats.num_outliers(measured.latency_s)
+        if len(measured.latency_s) >= stats.NUM_SAMPLES_FOR[50]
+        else None,
+        "stopped": measured.stop.value if measured.stop else None,
+        "num_warmup_steps": measured.num_warmup_steps or None,
+        "settled": measured.settled,
+    }
 
 
 def _facts(measured: Measurement) -> Row:

@@ -106,6 +106,37 @@ UNEXPECTED = frozenset({Status.failed, Status.oom, Status.timeout, Status.killed
 RETRIED = frozenset({Status.failed, Status.timeout, Status.killed})
 
 
+class Stop(StrEnum):
+    """Why no more was measured.
+
+    `precise`: the median's interval is within the asked width. `noisy`: the noise is stable, and too much for that.
+    `limit`: the time was up. `fixed`: so many steps were asked for.
+    """
+
+    precise = "precise"
+    noisy = "noisy"
+    limit = "limit"
+    fixed = "fixed"
+
+
+class Phase(StrEnum):
+    """The parts of a step's wall time. `framework` is what is left of it.
+
+    A device that runs a recorded step as a whole has `trace` (recording and launching it) and `execute` in place of
+    `forward`, `backward` and `optimizer`.
+    """
+
+    data_wait = "data_wait"
+    copy_in = "copy_in"
+    forward = "forward"
+    backward = "backward"
+    optimizer = "optimizer"
+    trace = "trace"
+    execute = "execute"
+    copy_out = "copy_out"
+    framework = "framework"
+
+
 class Provenance(StrEnum):
     """What a published number is. An `unavailable` number is empty, never 0."""
 

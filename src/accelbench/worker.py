@@ -15,7 +15,7 @@ from typing import Any
 from accelbench.cell import Cell
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.lifeline import end_with_starter
-from accelbench.record import Measurement
+from accelbench.measurement import Measurement
 from accelbench.sample import high_water_bytes
 from accelbench.vocab import Status
 

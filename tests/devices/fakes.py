@@ -71,6 +71,9 @@ class FakeNvml:
         assert sensor == pynvml.NVML_TEMPERATURE_GPU
         return 61
 
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
+        return 0x20 | 0x4  # the driver's thermal slowdown, and the power cap that is no fault
+
     def nvmlDeviceGetClockInfo(self, handle, clock):
         assert clock == pynvml.NVML_CLOCK_SM
         return 1410

@@ -58,3 +58,16 @@ def test_v1_without_limits(tmp_path):
     )
     assert cgroup.cpu_quota(root) is None
     assert cgroup.memory_limit_bytes(root) is None
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.stat": "usage_usec 9\nthrottled_usec 1500000\n"},
+        {"proc/self/cgroup": "3:cpu:/\n", "sys/fs/cgroup/cpu/cpu.stat": "nr_periods 3\nthrottled_time 1500000000\n"},
+    ],
+    ids=["v2", "v1"],
+)
+def test_time_without_quota_is_read_in_seconds(tmp_path, files):
+    assert cgroup.throttled_s(tree(tmp_path, files)) == pytest.approx(1.5)
+    assert cgroup.throttled_s(tmp_path / "elsewhere") is None

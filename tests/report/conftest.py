@@ -7,7 +7,8 @@ import pytest
 
 from accelbench import record
 from accelbench.cell import Cell, DataSpec, ModelSpec
-from accelbench.record import Block, Data, Epoch, Evaluation, Measurement, Record, SystemSeries
+from accelbench.measurement import Block, Epoch, Evaluation, Measurement
+from accelbench.record import Data, Record, SystemSeries
 from accelbench.report import build
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol, Status
 

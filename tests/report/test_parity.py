@@ -1,7 +1,7 @@
 import pytest
 from scipy.stats import ttest_ind
 
-from accelbench.record import Evaluation
+from accelbench.measurement import Evaluation
 from accelbench.report import parity, sweep
 from accelbench.report.parity import Difference, difference
 from accelbench.vocab import Protocol

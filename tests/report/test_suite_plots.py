@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from accelbench.cell import DataSpec
-from accelbench.record import Epoch, Evaluation
+from accelbench.measurement import Epoch, Evaluation
 from accelbench.report import beside, page, scaling, study, suite_plots, sweep
 from accelbench.vocab import Mode, Pipeline, Protocol, Status
 

@@ -4,7 +4,8 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from accelbench.cell import Cell, DataSpec, ModelSpec
-from accelbench.record import Block, Data, Epoch, Evaluation, Measurement, Record, SystemSeries
+from accelbench.measurement import Block, Epoch, Evaluation, Measurement
+from accelbench.record import Data, Record, SystemSeries
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol, Status
 
 MNIST = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)

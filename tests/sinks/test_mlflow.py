@@ -17,7 +17,7 @@ import pytest
 
 from accelbench import record as records
 from accelbench.errors import UserError
-from accelbench.record import Block
+from accelbench.measurement import Block
 from accelbench.sinks import view
 from accelbench.sinks.registry import make_sinks
 from accelbench.sinks.sync import sync

@@ -2,7 +2,8 @@ import dataclasses
 
 import pytest
 
-from accelbench.record import Block, SystemSeries
+from accelbench.measurement import Block
+from accelbench.record import SystemSeries
 from accelbench.sinks import translation
 from accelbench.sinks.translation import translate
 from accelbench.summary import MEASURED as COLUMNS
@@ -13,7 +14,7 @@ from tests.sinks.samples import STAND_IN, cell, measurement, record, system_seri
 
 def test_every_measured_column_reaches_the_tracker():
     metrics = set((translation.MEASURED | translation.OUTCOME).values())
-    elsewhere = {"threads", "time_provenance", "device_name", "warnings"}  # parameter, tags and description
+    elsewhere = {"threads", "time_provenance", "device_name", "stopped", "settled", "warnings"}  # tags and words
     assert set(COLUMNS) == (metrics | elsewhere) - {"wall_s"}
 
 

@@ -29,6 +29,22 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     return min(limits, default=None)
 
 
+def throttled_s(root: Path = Path("/")) -> float | None:
+    """Seconds for which the quota had its processes wait, so far; None where it does not tell.
+
+    `cpu.stat` counts microseconds (`throttled_usec`, cgroup v2) or nanoseconds (`throttled_time`, v1); the most of the
+    group and its ancestors.
+    """
+    found = []
+    for folder in _folders(root, "cpu"):
+        words = _words(folder / "cpu.stat")
+        counts = dict(zip(words[::2], words[1::2], strict=False))
+        for name, unit in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):
+            if name in counts:
+                found.append(int(counts[name]) * unit)
+    return max(found, default=None)
+
+
 def _folders(root: Path, controller: str) -> Iterator[Path]:
     """The folders of this process's cgroup and of its ancestors, for `controller`.
 

@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
+from accelbench.record import Row
 from accelbench.report.numbers import exact, seconds
 from accelbench.report.study import TITLES, Comparison
-from accelbench.summary import Row
 from accelbench.vocab import Device, Mode, Precision
 
 DPI = 130

@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from accelbench.record import Row
 from accelbench.report.numbers import significant
 from accelbench.report.plots import COLOURS, DPI, head, tidy
 from accelbench.report.study import gain_over_cpu, one_of_each
 from accelbench.report.sweep import Planned, Sweep
-from accelbench.summary import Row
 from accelbench.vocab import Device, Mode, Precision
 
 FAMILIES = ("efficientnet", "resnet", "vgg")

@@ -8,8 +8,8 @@ from pathlib import Path
 from accelbench import record
 from accelbench.cell import Cell
 from accelbench.errors import UserError
-from accelbench.record import Record
-from accelbench.summary import MEASURED, Row, summarise
+from accelbench.record import Record, Row
+from accelbench.summary import MEASURED, summarise
 from accelbench.vocab import Status
 
 PLAN = "plan.json"

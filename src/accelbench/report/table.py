@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+from accelbench.record import Value
 from accelbench.report.numbers import UNKNOWN, exact, significant
-from accelbench.summary import Value
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from accelbench.record import Data, Measurement, Record, SystemSeries
-from accelbench.summary import Row, summarise
-from accelbench.vocab import Status
+from accelbench.measurement import Measurement
+from accelbench.record import Data, Record, Row, SystemSeries
+from accelbench.summary import summarise
+from accelbench.vocab import Phase, Status
 
 # Metric -> column of the row that the report shows as well. The charts' sections are the words before the slash.
 SETTINGS = {"setting/batch_size": "batch_size"}
@@ -21,15 +22,16 @@ MEASURED = {
     "speed/samples_per_s_low": "samples_per_s_low",
     "speed/samples_per_s_high": "samples_per_s_high",
     "speed/mfu": "mfu",
-    "latency/p50_ms": "latency_p50_ms",
-    "latency/p90_ms": "latency_p90_ms",
-    "latency/p99_ms": "latency_p99_ms",
+    **{f"latency/p{p}_ms{end}": f"latency_p{p}_ms{end}" for p in (50, 90, 99) for end in ("", "_low", "_high")},
     "latency/launch_p50_ms": "launch_p50_ms",
     "breakdown/data_wait_ms": "data_wait_ms",
     "breakdown/data_wait_share": "data_wait_share",
     "breakdown/copy_in_ms": "copy_in_ms",
     "breakdown/compute_ms": "compute_ms",
     "breakdown/copy_out_ms": "copy_out_ms",
+    **{f"breakdown/{phase}_phase_ms": f"breakdown_{phase}_ms" for phase in Phase},
+    "breakdown/disturbance": "breakdown_disturbance",
+    **{f"steady/{name}": name for name in ("num_blocks", "num_steps", "num_outliers", "num_warmup_steps")},
     "time/job_s": "time_s",
     "time/build_s": "build_s",
     "time/compile_s": "compile_s",
@@ -167,6 +169,8 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
         "data.source": row["data_source"],
         "data.stand_in": None if record.data is None else str(record.data.stand_in).lower(),
         "time_provenance": row["time_provenance"],
+        "stopped": row["stopped"],
+        "settled": None if row["settled"] is None else str(row["settled"]).lower(),
         "device_name": row["device_name"],
         "mlflow.source.name": "accelbench",
         "mlflow.source.type": "LOCAL",
@@ -184,8 +188,8 @@ def _note(record: Record, row: Row) -> str:
     parts = [" · ".join(verdict)]
     if record.data is not None and record.data.stand_in:
         parts.insert(0, f"**Not {record.data.name}**, only a stand-in for it: {record.data.source}")
-    if record.measurement is not None:
-        parts += [f"- warning: {warning}" for warning in record.measurement.warnings]
+    if row["warnings"]:
+        parts += [f"- warning: {warning}" for warning in str(row["warnings"]).split("; ")]
     if record.error:
         parts.append(f"```\n{record.error[-4000:]}\n```")
     return "\n\n".join(parts)

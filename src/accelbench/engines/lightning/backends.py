@@ -1,5 +1,8 @@
 """How to run on each kind of device through Lightning, and how to wait for it."""
 
+import time
+from typing import Any
+
 import torch
 from lightning_fabric.accelerators import XLAAccelerator
 from torch import Tensor
@@ -15,6 +18,7 @@ class Backend:
     accelerator = "cpu"
     torch_type = "cpu"
     fixed_shapes = False  # whether a short last batch would compile the model anew
+    fused = False  # whether a recorded step is run as a whole
 
     def __init__(self) -> None:
         # With torch_xla installed, Lightning imports it to look for a TPU, for every device: 1.5 s, and the
@@ -30,6 +34,15 @@ class Backend:
 
     def wait(self) -> None:
         """Returns when everything launched is done."""
+
+    def stamp(self) -> Any:
+        """This moment in the device's work, for `between`."""
+        return time.perf_counter()
+
+    def between(self, start: Any, end: Any) -> float:
+        """Seconds between two stamps that are past."""
+        seconds: float = end - start
+        return seconds
 
     def end_step(self) -> None:
         """Marks the end of a step, for devices that record steps before they run them."""
@@ -66,6 +79,17 @@ class Cuda(Backend):
         """Waits for every stream."""
         torch.cuda.synchronize()
 
+    def stamp(self) -> Any:
+        """An event in the stream: nothing is waited for."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, start: Any, end: Any) -> float:
+        """From the device's own clock."""
+        milliseconds: float = start.elapsed_time(end)
+        return milliseconds / 1000
+
     def peak_memory_bytes(self) -> int | None:
         """What tensors took at most."""
         return torch.cuda.max_memory_allocated()
@@ -80,7 +104,7 @@ class Xla(Backend):
 
     accelerator = "tpu"
     torch_type = "xla"
-    fixed_shapes = True
+    fixed_shapes = fused = True
 
     def __init__(self, device: Device) -> None:
         xla.register_accelerator(device)

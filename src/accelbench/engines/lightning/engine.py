@@ -13,6 +13,7 @@ import pytorch_lightning as pl
 import torch
 
 from accelbench import clock
+from accelbench.breakdown import measure_breakdown
 from accelbench.cell import Cell
 from accelbench.data.arrays import load_encoded, load_split
 from accelbench.data.manifest import read_classes, read_counts
@@ -24,7 +25,7 @@ from accelbench.engines.lightning.feed import ArrayFeed, Feed, JpegFeed, Order, 
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, Task, TestStep, TrainStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, Observer, plugin_for
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.record import Epoch, Evaluation, Measurement
+from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement
 from accelbench.sample import high_water_bytes
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
 
@@ -105,6 +106,7 @@ class _Run:
         self.build_started = start
         self.build_s = math.nan
         self.timing = clock.Timing()
+        self.breakdown: Breakdown | None = None
         self.epochs: list[Epoch] = []
         self.evaluation: Evaluation | None = None
         self.output: torch.Tensor | None = None  # of a few samples
@@ -196,6 +198,8 @@ class _Run:
             self.timing = clock.measure_steps(step, wait, self.cell.warmup, self.cell.steps, compiles)
         else:
             self.timing = clock.measure(step, wait, self.cell.window, compiles)
+        if self.cell.breakdown_s:
+            self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s)
         if step.on_host or self.cell.data.pipeline == Pipeline.device:
             self.timing.copy_in_s = []
         if step.on_host or self.cell.mode == Mode.train:
@@ -285,6 +289,7 @@ class _Run:
             compile_s=compile_s if num_compiles else None,
             num_compiles=num_compiles if num_compiles else None,
             blocks=self.timing.blocks,
+            breakdown=self.breakdown,
             epochs=self.epochs,
             evaluation=self.evaluation,
             output_error=error,

@@ -20,7 +20,7 @@ from accelbench.engines.lightning.backends import Backend, move
 from accelbench.engines.lightning.feed import Batch
 from accelbench.engines.lightning.precision import step_context
 from accelbench.errors import UnknownChoiceError
-from accelbench.vocab import Augment
+from accelbench.vocab import Augment, Phase
 
 # Keras' settings: PyTorch's Adam has eps 1e-8.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
@@ -139,6 +139,10 @@ class BenchModule(pl.LightningModule):
         self.conduct(InferStep(self, batches))
 
 
+def _unmarked(phase: Phase) -> None:
+    """Nothing is told: no breakdown is being measured."""
+
+
 class InferStep:
     """A forward pass, in the parts that the clock times."""
 
@@ -153,6 +157,7 @@ class InferStep:
         # Whether a batch is where it is computed, since there is but one place or it was put there before.
         self.on_host = self.device.type == "cpu"
         self.result: Tensor  # the last step's: the output or the loss
+        self.mark: Callable[[Phase], None] = _unmarked  # told of each phase's end
 
     def fetch(self) -> Batch:
         """The next batch, on the host."""
@@ -165,6 +170,7 @@ class InferStep:
     def compute(self, batch: Batch) -> Tensor:
         """The output for the batch's images."""
         self.result = self.forward(self.task.inputs(batch[0]))
+        self.mark(Phase.forward)
         self.end_step()
         return self.result
 
@@ -196,17 +202,22 @@ class TrainStep(InferStep):
         """Updates the weights and returns the loss."""
         images, labels = batch
         self.optimizer.zero_grad()
+        self.mark(Phase.optimizer)
         with self.context():
             inputs = self.task.training_inputs(images)
             output = self.network(inputs)
             loss = self.task.loss(output, inputs, labels)
+        self.mark(Phase.forward)
         if self.scaler is None:
             loss.backward()
+            self.mark(Phase.backward)
             self.optimizer.step()
         else:
             self.scaler.scale(loss).backward()
+            self.mark(Phase.backward)
             self.scaler.step(self.optimizer)
             self.scaler.update()
+        self.mark(Phase.optimizer)
         self.note(output, loss, labels)
         self.end_step()
         self.result = loss.detach()
