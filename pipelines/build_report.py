@@ -5,16 +5,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from accelbench import params
 from accelbench.errors import UserError
-from accelbench.params import project_root
 from accelbench.report.build import build
 
 
 def main() -> int:
     """Builds the report and says where it is; returns the exit status."""
     try:
-        root = project_root()
-        page = build(root / "results", root / "report")
+        root = params.project_root()
+        page = build(root / "results", root / "report", params.costs(root))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

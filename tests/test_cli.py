@@ -129,7 +129,7 @@ def test_outside_a_project_it_says_so(capsys, project, tmp_path, monkeypatch):
         ({"suites": {"mnist_networks": {"data": "mnist", "modle": "mlp"}}}, "suites.mnist_networks.modle: unknown"),
         ({"suites": {"mnist_networks": {"data": "mnist", "model": ["mpl"]}}}, "model=mpl: unknown model. Choose from:"),
         ({"suites": {"mnist_networks": {"data": "mnist", "batch_size": [0]}}}, "batch_size=0: should be at least 1"),
-        ({"profil": "quick"}, "params.yaml: unknown profil. Choose from: profile, retry, data, suites."),
+        ({"profil": "quick"}, "params.yaml: unknown profil. Choose from: profile, retry, costs, data, suites."),
         ({"profile": "fast"}, "profile=fast: unknown profile. Choose from: quick, full."),
         ({"suites": "${nope}"}, "params.yaml: not readable"),
     ],

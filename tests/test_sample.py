@@ -217,6 +217,7 @@ def test_one_failing_nvml_query_leaves_the_others():
         "gpu_0_utilization_percent": [87],
         "gpu_0_power_w": [None],
         "gpu_0_temperature_c": [61],
+        "gpu_0_energy_j": [1235.567],
         "gpu_0_throttled": [1.0],
         "gpu_0_sm_clock_mhz": [1410],
     }

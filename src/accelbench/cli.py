@@ -191,7 +191,7 @@ def _report(words: list[str], console: Console) -> int:
 
     root = params.project_root()
     out = root / "report" if folder == Path("results") else folder / "report"
-    console.print(f"Report: {build(root / folder, out)}", soft_wrap=True)
+    console.print(f"Report: {build(root / folder, out, params.costs(root))}", soft_wrap=True)
     return 0
 
 

@@ -74,6 +74,7 @@ class Timing:
     copy_in_s: list[float] = field(default_factory=list)
     copy_out_s: list[float] = field(default_factory=list)
     typical_s: float = 0.0
+    num_steady_samples: int = 0
     steady_boot_s: tuple[float, float] | None = None
     compiled_in_steady_state: int = 0
     clock_drift: float | None = None
@@ -166,7 +167,7 @@ def measure_steps(
     with _Steady(timing, compiles, now, reference):
         for part in range(num_parts):
             num_steps = steps * (part + 1) // num_parts - steps * part // num_parts
-            timing.blocks.append(_run_block(step, wait, num_steps, now))
+            timing.blocks.append(_run_block(timing, step, wait, num_steps, now))
         for _ in range(steps):
             _run_step(timing, step, wait, now)
     return timing
@@ -220,7 +221,7 @@ def _run_blocks(
         timing.blocks, timing.stop = [], None
         while timing.stop is None:
             compiled, _ = compiles()
-            block = _run_block(step, wait, num_steps, now)
+            block = _run_block(timing, step, wait, num_steps, now)
             if compiles()[0] != compiled and attempt < MAX_RESTARTS:
                 break
             if block.seconds < window.block_s and attempt < MAX_RESTARTS:
@@ -232,7 +233,7 @@ def _run_blocks(
             return
 
 
-def _run_block(step: Step, wait: Callable[[], None], num_steps: int, now: Now) -> Block:
+def _run_block(timing: Timing, step: Step, wait: Callable[[], None], num_steps: int, now: Now) -> Block:
     fetch, copy_in, compute = step.fetch, step.copy_in, step.compute
     start = now()
     for _ in range(num_steps):
@@ -241,7 +242,9 @@ def _run_block(step: Step, wait: Callable[[], None], num_steps: int, now: Now) -
     wait()
     seconds = now() - start
     # All batches are of one size. Asking each for it would take 2 % of a small model's step.
-    return Block(num_steps=num_steps, num_samples=num_steps * step.num_samples(batch), seconds=seconds)
+    block = Block(num_steps=num_steps, num_samples=num_steps * step.num_samples(batch), seconds=seconds)
+    timing.num_steady_samples += block.num_samples
+    return block
 
 
 def _run_steps(timing: Timing, step: Step, wait: Callable[[], None], window: Window, now: Now) -> None:
@@ -258,6 +261,7 @@ def _run_step(timing: Timing, step: Step, wait: Callable[[], None], now: Now) ->
     start = now()
     batch = step.fetch()
     fetched = now()
+    num_samples = step.num_samples(batch)
     batch = step.copy_in(batch)
     wait()
     copied = now()
@@ -268,6 +272,7 @@ def _run_step(timing: Timing, step: Step, wait: Callable[[], None], now: Now) ->
     step.copy_out(result)
     end = now()
     timing.latency_s.append(end - start)
+    timing.num_steady_samples += num_samples
     timing.launch_s.append(launched - copied)
     timing.data_s.append(fetched - start)
     timing.copy_in_s.append(copied - fetched)

@@ -40,6 +40,7 @@ MEASURING = (
     "host.py",
     "isolate.py",
     "sample.py",
+    "energy.py",
     "devices/nvml.py",
     "data/arrays.py",
     "data/decode.py",

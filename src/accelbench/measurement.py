@@ -96,6 +96,8 @@ class Measurement:
         data_s: of the same steps: getting the batch.
         copy_in_s, copy_out_s: of the same steps: moving the batch to the device and the result back; empty
             where nothing is moved.
+        num_steady_samples: samples computed in the steady state, those of blocks that were started again included;
+            None for whole epochs.
         steady_boot_s: when the steady state, or the first and last epoch, began and ended, in seconds since
             the machine started.
         clock_drift: how much faster the clock ran in the steady state than one that nothing sets, as a share; None
@@ -136,6 +138,7 @@ class Measurement:
     data_s: list[float] = field(default_factory=list)
     copy_in_s: list[float] = field(default_factory=list)
     copy_out_s: list[float] = field(default_factory=list)
+    num_steady_samples: int | None = None
     steady_boot_s: tuple[float, float] | None = None
     clock_drift: float | None = None
     breakdown: Breakdown | None = None

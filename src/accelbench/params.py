@@ -1,6 +1,8 @@
 """params.yaml: the one place for what `dvc repro` runs."""
 
+import math
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +10,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from accelbench.costs import Cost
 from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.vocab import Device
 
 FILE = "params.yaml"
 PROFILES = ("quick", "full")
-KEYS = ("profile", "retry", "data", "suites")
+KEYS = ("profile", "retry", "costs", "data", "suites")
 
 
 def project_root() -> Path:
@@ -60,8 +64,28 @@ def data_settings(root: Path, name: str) -> dict[str, Any]:
     return sets[name]
 
 
+def costs(root: Path) -> dict[Device, Cost]:
+    """What the section `costs` states of devices: price_per_hour and power_w, each of which may be left out.
+
+    Raises:
+        UserError: it names another device or figure, or one that is no number above 0.
+    """
+    found = {}
+    for name, figures in _section(root, "costs").items():
+        if name not in list(Device):
+            raise UnknownChoiceError(f"{FILE}: costs", name, Device)
+        for figure, value in figures.items():
+            if figure not in (known := [field.name for field in fields(Cost)]):
+                raise UnknownChoiceError(f"{FILE}: costs.{name}", figure, known)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+                raise UserError(f"{FILE}: costs.{name}.{figure}={value}: should be a number above 0")
+        found[Device(name)] = Cost(**figures)
+    return found
+
+
 def _section(root: Path, key: str) -> dict[str, dict[str, Any]]:
-    section = OmegaConf.to_container(load(root).get(key) or OmegaConf.create({}), resolve=True)
+    given = load(root).get(key)
+    section = {} if given is None else given if not OmegaConf.is_config(given) else OmegaConf.to_container(given)
     if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
         raise UserError(f"{FILE}: {key} should map names to settings")
     return {str(name): {str(k): v for k, v in value.items()} for name, value in section.items()}

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pynvml
 
+from accelbench import energy
 from accelbench.devices import cgroup
 from accelbench.devices import nvml as gpus
 from accelbench.record import SystemSeries
@@ -50,7 +51,8 @@ class Sampler:
         """
         self._root: psutil.Process | None = None
         self._descendants: dict[int, psutil.Process] = {}
-        self._queries = {**_throttle_queries(), **(_gpu_queries(num_gpus, nvml, environ) if num_gpus else {})}
+        self._queries = _throttle_queries() | energy.counters(num_gpus, nvml, environ)
+        self._queries |= _gpu_queries(num_gpus, nvml, environ) if num_gpus else {}
         self._times_s: list[float] = []
         self._values: dict[str, list[float | None]] = {}
         self._memory_bytes: list[int] = []

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from accelbench import stats
 from accelbench.doubts import doubts
+from accelbench.energy import joules_per_sample
 from accelbench.measurement import Breakdown, Measurement
 from accelbench.record import Record, Row, SystemSeries
 from accelbench.vocab import RANDOM, Mode, Phase, Pipeline, Protocol, Provenance
@@ -36,6 +37,8 @@ def summarise(record: Record) -> Row:
         row["peak_host_mb"] = peak / MB if peak is not None else None
         for column, name in SERIES.items():
             row[column] = _steady_mean(record.system, name, record.measurement)
+        if record.measurement is not None:
+            row |= _energy(record, record.measurement, record.system)
     if record.measurement is not None:
         row["warnings"] = "; ".join([*record.measurement.warnings, *doubts(record, row)]) or None
     return row
@@ -60,7 +63,8 @@ launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
 num_blocks num_steps num_outliers stopped num_warmup_steps settled
 compile_s num_compiles first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
 cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
-energy_j_per_sample mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name warnings
+energy_j_per_sample energy_provenance cost_per_million_samples
+mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name warnings
 """
 MEASURED = [*_MEASURED.split(), *BREAKDOWN]
 
@@ -168,6 +172,12 @@ def _breakdown(breakdown: Breakdown) -> Row:
         for phase, seconds in breakdown.phases_s.items()
     }
     return row | {"breakdown_disturbance": stats.median(totals) / stats.median(breakdown.undisturbed_s) - 1}
+
+
+def _energy(record: Record, measured: Measurement, system: SystemSeries) -> Row:
+    joules = joules_per_sample(record.cell.device, measured, system, record.environment.get("idle_w", {}))
+    provenance = None if joules is None else Provenance.measured.value
+    return {"energy_j_per_sample": joules, "energy_provenance": provenance}
 
 
 def _steadiness(measured: Measurement) -> Row:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from accelbench import lock, record
+from accelbench import energy, lock, record
 from accelbench.cell import Cell
 from accelbench.config import Retry, SweepOptions
 from accelbench.data.arrays import how_to_prepare
@@ -26,7 +26,7 @@ from accelbench.record import Data, Record
 from accelbench.run import run_cell
 from accelbench.sinks.base import Sink
 from accelbench.sinks.registry import make_sinks
-from accelbench.vocab import RETRIED, UNEXPECTED, Status
+from accelbench.vocab import RETRIED, UNEXPECTED, Device, Status
 
 CHANGED = "the data set was prepared anew while it was measured: run the sweep again"
 
@@ -138,11 +138,13 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
             console.print(f"{len(result.records)} of {len(ready.planned)} cells have their record already.")
         if todo:
             sinks = [stack.enter_context(s) for s in make_sinks(options.tracking, ready.root)]
+            uses_gpu = any(item.cell.device == Device.gpu and item.skip_reason is None for item, _ in todo)
+            environment = {**ready.environment, "idle_w": energy.idle_w(energy.counters(int(uses_gpu)))}
             hosts = stack.enter_context(Hosts())
             show = stack.enter_context(SweepProgress(console, *map(list, zip(*todo, strict=True))))
             for item, _ in todo:
                 show.start(item)
-                done = run_cell(item, hosts, ready.data, ready.data_folder, ready.environment, sweep_id)
+                done = run_cell(item, hosts, ready.data, ready.data_folder, environment, sweep_id)
                 if read_manifest(ready.data_folder) != ready.data:
                     done = dataclasses.replace(done, status=Status.invalid, reason=CHANGED)
                 record.write(done, folder)

@@ -71,6 +71,9 @@ class FakeNvml:
         assert sensor == pynvml.NVML_TEMPERATURE_GPU
         return 61
 
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle):
+        return 1_234_567 + 1000 * int(handle[-1])
+
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
         return 0x20 | 0x4  # the driver's thermal slowdown, and the power cap that is no fault
 

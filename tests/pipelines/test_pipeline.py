@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SUITE = """\
 profile: quick
 retry: none
+costs: {}
 data: {mnist: {source: auto}}
 suites:
   mnist_networks:

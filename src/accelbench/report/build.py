@@ -2,29 +2,36 @@
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import matplotlib
 import pandas as pd
 
+from accelbench.costs import Cost
 from accelbench.record import write_json
 from accelbench.report import plots, render
 from accelbench.report.page import compose
 from accelbench.report.sweep import Sweep, read_all
-from accelbench.vocab import UNEXPECTED, Mode, Status
+from accelbench.vocab import UNEXPECTED, Device, Mode, Status
 
 
-def build(results: Path, out: Path) -> Path:
+def build(results: Path, out: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Path:
     """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
 
     All of it is made beside `out` first: a failure leaves the earlier report as it was. What else lies in `out`
     stays there.
 
+    Args:
+        results: the records' folder.
+        out: where the report goes.
+        costs: what the devices cost, as their user states it.
+
     Raises:
         UserError: there are no results, or they are not readable.
     """
-    sweeps = read_all(results)
+    sweeps = read_all(results, costs)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
         _write(sweeps, Path(made))

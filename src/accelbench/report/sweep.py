@@ -1,16 +1,19 @@
 """What a sweep planned and what became of it, read from its folder."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from accelbench import record
 from accelbench.cell import Cell
+from accelbench.costs import Cost, with_costs
 from accelbench.errors import UserError
 from accelbench.record import Record, Row
 from accelbench.summary import MEASURED, summarise
-from accelbench.vocab import Status
+from accelbench.vocab import Device, Status
 
 PLAN = "plan.json"
 PLAN_VERSION = 3
@@ -25,12 +28,14 @@ class Planned:
     Attributes:
         name: the record's, `<cell_id>-<identity8>`.
         label: the cell's short name for people.
+        costs: what its user states of devices.
     """
 
     cell: Cell
     name: str
     label: str
     record: Record | None
+    costs: Mapping[Device, Cost] = field(default_factory=dict)
 
     @property
     def outcome(self) -> str:
@@ -57,7 +62,7 @@ class Planned:
     def row(self) -> Row:
         """The row of `cells.csv`: of a cell that has not run, its settings alone; of an invalid one, no numbers."""
         if self.record is not None:
-            row = summarise(self.record)
+            row = with_costs(summarise(self.record), self.costs)
             invalid = self.record.status == Status.invalid
             return row | {column: None for column in MEASURED if column not in FACTS} if invalid else row
         # Summarising an empty record keeps the columns in one place; what only a run can tell is then emptied.
@@ -97,7 +102,7 @@ class Sweep:
         return [planned.record for planned in self.cells if planned.record is not None]
 
 
-def read_all(results: Path) -> list[Sweep]:
+def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> list[Sweep]:
     """The sweeps under `results` (`<suite>/plan.json`), by study and name; or the one that `results` itself holds.
 
     Raises:
@@ -106,10 +111,10 @@ def read_all(results: Path) -> list[Sweep]:
     folders = [results] if (results / PLAN).exists() else sorted(path.parent for path in results.glob(f"*/{PLAN}"))
     if not folders:
         raise UserError(f"{results}: no results (no <suite>/{PLAN}); run the sweep first")
-    return sorted((read(folder) for folder in folders), key=lambda sweep: (sweep.study or "none", sweep.folder))
+    return sorted((read(folder, costs) for folder in folders), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
 
-def read(folder: Path) -> Sweep:
+def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Sweep:
     """The sweep in `folder`.
 
     Raises:
@@ -133,6 +138,7 @@ def read(folder: Path) -> Sweep:
                     name=entry["record"],
                     label=entry["label"],
                     record=records.get(entry["record"]),
+                    costs=costs,
                 )
                 for entry in plan["cells"]
             ],

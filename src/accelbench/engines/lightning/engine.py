@@ -275,6 +275,7 @@ class _Run:
         if self.output is not None:
             error = agreement.output_error(self.output, self.cell, self._first_images(), self.shape, self.num_classes)
         timing = dataclasses.asdict(self.timing)
+        timing["num_steady_samples"] = self.timing.num_steady_samples or None
         del timing["compiled_in_steady_state"], timing["typical_s"], timing["blocks"]
         return Measurement(
             device=self.backend.ran_on(self.observer.device_type()),
