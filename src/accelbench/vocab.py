@@ -143,3 +143,20 @@ class Provenance(StrEnum):
     measured = "measured"
     estimated = "estimated"
     unavailable = "unavailable"
+
+
+class Bound(StrEnum):
+    """What a step waits for longest: arithmetic, memory, the launching of its operators, or its data."""
+
+    compute = "compute"
+    memory = "memory"
+    launch = "launch"
+    data = "data"
+
+
+class Verdict(StrEnum):
+    """A rate against the ceiling: `above` calls for a second look, `beyond` can't be true."""
+
+    below = "below"
+    above = "above"
+    beyond = "beyond"

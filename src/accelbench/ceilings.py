@@ -1,0 +1,133 @@
+"""What a machine can do at most, as measured, and how near a cell came to it."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from accelbench.vocab import Bound, Precision, Verdict
+from accelbench.work import Work
+
+# Winograd's F(2x2, 3x3) takes 16 multiplications where a direct convolution takes 36 (Lavin and Gray, "Fast Algorithms
+# for Convolutional Neural Networks", CVPR 2016): operations are counted by definition, so that a true rate may exceed
+# the arithmetic's peak by so much, and by no more.
+WINOGRAD = 2.25
+
+MIXED = {Precision.fp16_mixed: Precision.fp16, Precision.bf16_mixed: Precision.bf16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceilings:
+    """The best that was seen of one device. What the device can't do is absent or None, never 0.
+
+    Attributes:
+        device: its word, such as `gpu`.
+        device_name: such as `NVIDIA H200`; None where only the fingerprint knows it.
+        threads: CPU threads that computed; None where the library takes no limit.
+        flops_per_s: true precision -> operations per second, a convolution's counted by definition.
+        how: true precision -> which operation won.
+        memory_bytes_per_s: bytes read and written; what a cache reads before it writes to it is not counted.
+        host_to_device_bytes_per_s, device_to_host_bytes_per_s: from and to pinned memory; None for a device whose
+            memory is the host's.
+        launch_s: seconds until an operator's call returned, in a chain of them that nobody waited for.
+        seconds: what the probe took.
+        measured_at: UTC, ISO 8601.
+    """
+
+    device: str
+    device_name: str | None
+    threads: int | None
+    flops_per_s: Mapping[str, float]
+    how: Mapping[str, str]
+    memory_bytes_per_s: float
+    host_to_device_bytes_per_s: float | None
+    device_to_host_bytes_per_s: float | None
+    launch_s: float
+    seconds: float
+    measured_at: str
+
+    def ceiling_of(self, precision: str) -> float | None:
+        """Operations per second in `precision`: of a mixed one, in its lower format; None where there is none."""
+        return self.flops_per_s.get(MIXED.get(Precision(precision), Precision(precision)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any] | None) -> "Ceilings | None":
+        """The ceilings that `to_json` wrote, if it did."""
+        return cls(**values) if values else None
+
+
+def share(flops: int | None, seconds: float, ceiling: float | None) -> float | None:
+    """How near a step came to the ceiling: its operations per second over the ceiling's.
+
+    Args:
+        flops: of the step; None where they are unknown.
+        seconds: that it took; above 0.
+        ceiling: operations per second; None where it is unknown.
+
+    Returns:
+        1 at the ceiling; None where it can't be told.
+    """
+    return None if flops is None or ceiling is None else flops / seconds / ceiling
+
+
+def least_times(work: Work, data_s: float | None, ceilings: Ceilings, precision: str) -> dict[Bound, float]:
+    """The seconds that each resource needs for a step, were there nothing else to wait for.
+
+    Args:
+        work: of the step.
+        data_s: seconds that a step waits for its batch; None where it is unknown.
+        ceilings: of the device.
+        precision: what the step computes in.
+
+    Returns:
+        An entry for each resource whose need is known. That of the memory is an estimate that knows no caches.
+    """
+    ceiling = ceilings.ceiling_of(precision)
+    least: dict[Bound, float] = {}
+    if work.flops is not None and ceiling is not None:
+        least[Bound.compute] = work.flops / ceiling
+    if work.bytes is not None:
+        least[Bound.memory] = work.bytes / ceilings.memory_bytes_per_s
+    if work.num_operators is not None:
+        least[Bound.launch] = work.num_operators * ceilings.launch_s
+    if data_s is not None:
+        least[Bound.data] = data_s
+    return least
+
+
+def bound(work: Work | None, data_s: float | None, ceilings: Ceilings | None, precision: str) -> Bound | None:
+    """The resource that needs longest for a step: the one that would have to grow first.
+
+    Args:
+        work: of the step; None where it was not counted.
+        data_s: seconds that a step waits for its batch; None where it is unknown.
+        ceilings: of the device; None where it was not probed.
+        precision: what the step computes in.
+
+    Returns:
+        None where operations or ceilings are unknown: the largest of some would be a guess.
+    """
+    if work is None or ceilings is None:
+        return None
+    least = least_times(work, data_s, ceilings, precision)
+    return max(least, key=lambda word: least[word]) if Bound.compute in least else None
+
+
+def verdict(rate: float, ceiling: float) -> Verdict:
+    """Whether a rate can be true.
+
+    Args:
+        rate: operations per second, counted by definition.
+        ceiling: the best that was measured.
+
+    Returns:
+        `below`; `above`: the ceiling or the rate is in doubt, probe again; `beyond`: more than Winograd's gain above
+        it, which nothing explains.
+    """
+    if rate <= ceiling:
+        return Verdict.below
+    return Verdict.above if rate <= WINOGRAD * ceiling else Verdict.beyond

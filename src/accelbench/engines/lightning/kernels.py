@@ -1,0 +1,105 @@
+"""Ways to multiply matrices: the candidates for a device's ceiling."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Call = Callable[[], object]
+Draw = Callable[..., Tensor]  # random numbers of a shape
+
+NUMPY = (torch.float32, torch.float64)
+SIDES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 2048, 4096, 8192, 16384), "xla": (512, 1024, 2048, 4096)}
+# Batch, channels and side of the images that a padded 3x3 convolution takes.
+IMAGES = {
+    "cpu": ((1, 64, 28), (8, 64, 56), (8, 128, 28), (8, 256, 14), (32, 128, 28)),
+    "cuda": ((32, 64, 56), (64, 128, 56), (128, 256, 28), (256, 512, 14), (256, 256, 56)),
+    "xla": ((1, 64, 28), (8, 128, 28), (64, 256, 28)),
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One computation.
+
+    Attributes:
+        name: for people.
+        flops: by definition, two to a multiply-add.
+        make: allocates its tensors and gives the call that computes.
+    """
+
+    name: str
+    flops: int
+    make: Callable[[], Call]
+
+
+def families(dtype: torch.dtype, device: torch.device, *, numpy_too: bool) -> Iterator[Iterator[Kernel]]:
+    """Kernels of one kind, the sizes rising, for each kind that the device may have.
+
+    Args:
+        dtype: of the numbers.
+        device: where they are.
+        numpy_too: whether numpy's own library, which takes all cores, is a candidate on the CPU.
+    """
+    sides = SIDES[device.type]
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape).to(dtype).to(device)
+
+    yield _products("matmul", _matmul, draw, sides)
+    yield _products("linear", _linear, draw, sides)
+    for layout in (torch.contiguous_format, torch.channels_last)[: 1 if device.type == "xla" else 2]:
+        yield _convolutions(draw, IMAGES[device.type], layout)
+    if device.type == "cpu":
+        yield _products("oneDNN linear", _onednn, draw, sides)
+        if numpy_too and dtype in NUMPY:
+            yield _products("numpy", _numpy, draw, sides)
+
+
+def _products(name: str, make: Callable[[Draw, int], Call], draw: Draw, sides: tuple[int, ...]) -> Iterator[Kernel]:
+    for side in sides:
+        yield Kernel(f"{name} {side}", 2 * side**3, partial(make, draw, side))
+
+
+def _matmul(draw: Draw, side: int) -> Call:
+    one, other = draw(side, side), draw(side, side)
+    return lambda: one @ other
+
+
+def _linear(draw: Draw, side: int) -> Call:
+    inputs, weight = draw(side, side), draw(side, side)
+    return lambda: functional.linear(inputs, weight)
+
+
+def _onednn(draw: Draw, side: int) -> Call:
+    """The product of oneDNN itself, on blocked tensors: torch takes MKL's for plain ones in fp32."""
+    inputs, weight = draw(side, side).to_mkldnn(), draw(side, side).to_mkldnn()
+    return lambda: torch._C._nn.mkldnn_linear(inputs, weight, None)
+
+
+def _numpy(draw: Draw, side: int) -> Call:
+    one, other = draw(side, side).numpy(), draw(side, side).numpy()
+    return lambda: one @ other
+
+
+def _convolutions(
+    draw: Draw, images: tuple[tuple[int, int, int], ...], layout: torch.memory_format
+) -> Iterator[Kernel]:
+    word = "channels_last" if layout == torch.channels_last else "NCHW"
+    for num, channels, side in images:
+        flops = 2 * 9 * num * channels**2 * side**2
+
+        yield Kernel(
+            f"conv3x3 {num}x{channels}x{side}x{side} {word}",
+            flops,
+            partial(_convolution, draw, num, channels, side, layout),
+        )
+
+
+def _convolution(draw: Draw, num: int, channels: int, side: int, layout: torch.memory_format) -> Call:
+    inputs = draw(num, channels, side, side).contiguous(memory_format=layout)
+    weight = draw(channels, channels, 3, 3).contiguous(memory_format=layout)
+    return lambda: functional.conv2d(inputs, weight, padding=1)

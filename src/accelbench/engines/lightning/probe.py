@@ -1,0 +1,177 @@
+"""Measures what a device can do at most: arithmetic, memory, copies and launches.
+
+A ceiling is the best of several ways, each at its best: matrix products, linear layers and convolutions over shapes,
+layouts and libraries. One alone is none: on one CPU fp32 reached 193 GFLOP/s with matmul and 487 with a convolution.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+import torch
+from torch import Tensor
+
+from accelbench.ceilings import Ceilings
+from accelbench.devices.cpu import usable_cores
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.kernels import Call, Kernel, families
+from accelbench.engines.lightning.precision import DTYPES
+from accelbench.vocab import Precision
+
+PRECISIONS = (Precision.fp32, Precision.tf32, Precision.bf16, Precision.fp16, Precision.fp64)
+AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
+
+MAX_CALL_S = 0.2  # a kernel that would take longer is not tried
+MIN_REPEAT_S = 0.003  # calls that are timed together take this long at least, so that waiting for them costs little
+MIN_REPEATS = 3
+# Together the buffers are larger than any last-level cache that CPUs or GPUs have had so far.
+MEMORY_BYTES = 512 << 20
+COPY_BYTES = 256 << 20
+NUM_LAUNCHES = 500  # fewer than the launches that a CUDA device queues before it makes the host wait
+
+
+def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, seconds_each: float = 0.06) -> Ceilings:
+    """The ceilings of the backend's device, measured in this process, which should do nothing else.
+
+    Args:
+        backend: of the device, which must be there. CPU threads are those that torch has been set to.
+        precisions: true ones; those that the device has no units for are left out of the result.
+        seconds_each: how long each way is repeated once it is warm. With the default a CPU of 2 cores takes about 10 s.
+    """
+    start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
+    stopwatch = Stopwatch(backend, seconds_each)
+    rates: dict[str, float] = {}
+    how: dict[str, str] = {}
+    benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True  # cuDNN tries its algorithms
+    try:
+        with torch.no_grad():
+            for precision in precisions:
+                if not _has_units(backend, precision):
+                    continue
+                backend.prepare(allow_tf32=precision == Precision.tf32)
+                best = _best_rate(backend, precision, stopwatch)
+                if best is not None:
+                    rates[precision], how[precision] = best
+            memory = _memory_bytes_per_s(backend, stopwatch)
+            to_device, to_host = _copy_bytes_per_s(backend, stopwatch)
+            launch_s = _launch_s(backend)
+    finally:
+        torch.backends.cudnn.benchmark = benchmark
+    return Ceilings(
+        device=backend.ran_on(backend.torch_type),
+        device_name=backend.device_name(),
+        threads=None if backend.torch_type == "xla" else torch.get_num_threads(),
+        flops_per_s=rates,
+        how=how,
+        memory_bytes_per_s=memory,
+        host_to_device_bytes_per_s=to_device,
+        device_to_host_bytes_per_s=to_host,
+        launch_s=launch_s,
+        seconds=time.perf_counter() - start,
+        measured_at=measured_at,
+    )
+
+
+class Stopwatch:
+    """The least seconds that a call takes.
+
+    Args:
+        backend: how to wait for the device.
+        seconds: how long a call is repeated.
+    """
+
+    def __init__(self, backend: Backend, seconds: float) -> None:
+        self.backend = backend
+        self.seconds = seconds
+
+    def best(self, call: Call) -> float:
+        """Seconds per call in the fastest of several repeats, each waited for, after two to warm up."""
+        self._time(call, 1)
+        num = max(1, round(MIN_REPEAT_S / max(self._time(call, 1), 1e-6)))
+        least, spent, repeats = float("inf"), 0.0, 0
+        while repeats < MIN_REPEATS or spent < self.seconds:
+            taken = self._time(call, num)
+            least, spent, repeats = min(least, taken), spent + taken, repeats + 1
+        return least / num
+
+    def _time(self, call: Call, num: int) -> float:
+        start = time.perf_counter()
+        for _ in range(num):
+            kept = call()  # XLA computes only what is still held when the step ends
+            self.backend.end_step()
+        self.backend.wait()
+        taken = time.perf_counter() - start
+        del kept
+        return taken
+
+
+def _has_units(backend: Backend, precision: Precision) -> bool:
+    if backend.torch_type != "cuda":
+        return precision != Precision.tf32
+    return precision not in (Precision.tf32, Precision.bf16) or torch.cuda.get_device_capability() >= AMPERE
+
+
+def _best_rate(backend: Backend, precision: Precision, stopwatch: Stopwatch) -> tuple[float, str] | None:
+    """Operations per second of the fastest kernel, and its name; None where not one runs in this precision."""
+    all_cores = torch.get_num_threads() == usable_cores()
+    found = families(DTYPES[precision], backend.device(), numpy_too=all_cores)
+    return max((rate for family in found for rate in _rates(family, stopwatch)), default=None)
+
+
+def _rates(family: Iterable[Kernel], stopwatch: Stopwatch) -> Iterator[tuple[float, str]]:
+    """The rates of a family's kernels, in the order of their sizes, until one would take too long or doesn't run."""
+    rate = None
+    for kernel in family:
+        if rate is not None and kernel.flops / rate > MAX_CALL_S:
+            return
+        try:
+            rate = kernel.flops / stopwatch.best(kernel.make())
+        except (RuntimeError, NotImplementedError):  # how the library says that it has none for this dtype, or no room
+            return
+        yield rate, kernel.name
+
+
+def _memory_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> float:
+    """Bytes read and written by the best of a copy, a sum and an addition in place."""
+    num = MEMORY_BYTES // 4
+    source, target = (torch.ones(num, device=backend.device()) for _ in range(2))
+
+    def accumulate() -> Tensor:
+        return target.add_(source)
+
+    moved: list[tuple[int, Call]] = [
+        (2, lambda: target.copy_(source)),
+        (1, lambda: source.sum()),
+        (3, accumulate),
+    ]
+    return max(streams * 4 * num / stopwatch.best(call) for streams, call in moved)
+
+
+def _copy_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> tuple[float | None, float | None]:
+    """Bytes per second from pinned host memory to the device, and back; measured on CUDA alone."""
+    if backend.torch_type != "cuda":
+        return None, None
+    host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
+    device = torch.empty_like(host, device=backend.device())
+    to_device = stopwatch.best(lambda: device.copy_(host, non_blocking=True))
+    to_host = stopwatch.best(lambda: host.copy_(device, non_blocking=True))
+    return COPY_BYTES / to_device, COPY_BYTES / to_host
+
+
+def _launch_s(backend: Backend) -> float:
+    """Seconds per operator of a chain on one number, launched without waiting for it.
+
+    On the CPU that is the dispatch and the computing of one number; on XLA the recording of the operator, and its
+    share of the launch.
+    """
+    number = torch.zeros(1, device=backend.device())
+    least = float("inf")
+    for _ in range(MIN_REPEATS + 7):
+        backend.wait()
+        start = time.perf_counter()
+        for _ in range(NUM_LAUNCHES):
+            number.add_(1.0)
+        backend.end_step()
+        least = min(least, time.perf_counter() - start)
+    backend.wait()
+    return least / NUM_LAUNCHES

@@ -1,0 +1,134 @@
+"""Counts what one step has to do: floating-point operations, bytes and operators.
+
+The step runs once on a copy of the network whose tensors have shapes and no contents (PyTorch's fake tensors), so that
+it costs neither the computation nor the memory. They pretend to be on the CPU, whatever the cell's device: autocast,
+attention and recurrent layers then take the operators that the CPU has for them.
+"""
+
+import copy
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from accelbench.engines.lightning import operators
+from accelbench.engines.lightning.feed import Batch
+from accelbench.engines.lightning.module import BenchModule
+from accelbench.engines.lightning.precision import DTYPES, MIXED
+from accelbench.vocab import Precision
+from accelbench.work import Work
+
+MAX_REASON = 300  # characters
+
+
+def count(module: BenchModule, batch: Batch, precision: Precision, *, train: bool) -> Work:
+    """The work of one step on `batch`.
+
+    To be called on a module as it was built, before hooks of the engine's own are on it: the copy would have them too.
+
+    In training: the forward pass, the loss, the backward pass and the optimiser's step in its steady state, as a loop
+    over the parameters. On a GPU the optimiser handles many parameters per operator, and cuDNN's recurrent layers are
+    one operator each: there `num_operators` and `bytes` are more than what is done. A gradient scaler is left out.
+
+    Args:
+        module: the network with its task and optimiser; any device and dtype; left as it is.
+        batch: images, and labels in training; only shapes and dtypes are looked at.
+        precision: what the cell computes in.
+        train: whether it trains or infers.
+
+    Returns:
+        The counts; of a network that can't run without its tensors' contents, or fails, all None with the reason.
+    """
+    counter = Counter()
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            dtype = torch.float32 if precision in MIXED else DTYPES[precision]
+            network = _hollow(module.network, dtype).train(train)
+            tensors = [_empty(tensor, tensor.dtype) for tensor in batch]
+            context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
+            if train:
+                hollow = BenchModule(network, module.model, module.task, module.backend)
+                _train(hollow, tensors[0], tensors[1], context, counter)
+            else:
+                with counter, torch.no_grad(), context:
+                    network(module.task.inputs(tensors[0]))
+    except Exception as error:  # a network of the user's own may raise anything
+        why = " ".join(str(error).split())[:MAX_REASON]
+        return Work(uncounted=[f"{type(error).__name__}: {why}" if why else type(error).__name__])
+    uncounted = sorted(counter.uncounted)
+    return Work(
+        flops=None if uncounted else counter.flops,
+        bytes=counter.bytes,
+        num_operators=counter.num_operators,
+        uncounted=uncounted,
+    )
+
+
+def _train(
+    module: BenchModule, images: Tensor, labels: Tensor, context: AbstractContextManager[Any], counter: "Counter"
+) -> None:
+    """One training step, as `module.TrainStep` does it."""
+    optimizer = module.configure_optimizers()
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = torch.empty_like(parameter)
+    optimizer.step()  # its first step makes its state, which the others don't
+    optimizer.zero_grad()
+    with counter:
+        with context:
+            inputs = module.task.training_inputs(images)
+            loss = module.task.loss(module.network(inputs), inputs, labels)
+        loss.backward()
+        optimizer.step()
+
+
+def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A copy of `network` in `dtype` whose tensors have no contents; to be called in a FakeTensorMode."""
+    memo: dict[int, Any] = {}
+    for parameter in network.parameters():
+        fake = _empty(parameter, dtype if parameter.is_floating_point() else parameter.dtype)
+        memo[id(parameter)] = nn.Parameter(fake, parameter.requires_grad)
+    for buffer in network.buffers():
+        memo[id(buffer)] = _empty(buffer, dtype if buffer.is_floating_point() else buffer.dtype)
+    return copy.deepcopy(network, memo)
+
+
+def _empty(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="cpu")
+
+
+class Counter(TorchDispatchMode):
+    """Adds up the work of all operators that run within it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+        self.bytes = 0
+        self.num_operators = 0
+        self.uncounted: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        formula = operators.formula(func)
+        if formula is None and func.namespace != "prim":
+            with self:  # a composite one is its parts
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **kwargs)
+        if operators.does_nothing(func):
+            return result
+        self.num_operators += 1
+        self.bytes += operators.num_bytes(func, args, kwargs, result)
+        if formula is not None:
+            self.flops += formula(*args, **kwargs, out_val=result)
+        elif not operators.has_no_flops(func):
+            self.uncounted.add(str(func.overloadpacket))
+        return result

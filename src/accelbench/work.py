@@ -1,0 +1,28 @@
+"""What one step of a cell has to do, counted rather than measured."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The work of one step of one batch. What could not be counted is None, never 0.
+
+    Attributes:
+        flops: floating-point operations of matrix products, convolutions, attention and recurrent layers, two to a
+            multiply-add; elementwise work, reductions, normalisation and pooling are not among them.
+        bytes: estimated: each operator reads its inputs and writes its outputs once, as if there were no caches.
+        num_operators: operators that are launched; views and bare allocations are none.
+        uncounted: why something is None: the names of operators without a known count, or what went wrong.
+    """
+
+    flops: int | None = None
+    bytes: int | None = None
+    num_operators: int | None = None
+    uncounted: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any] | None) -> "Work | None":
+        """The work that `dataclasses.asdict` wrote, if it did."""
+        return cls(**values) if values else None

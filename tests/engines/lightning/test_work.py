@@ -1,0 +1,319 @@
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+from accelbench.cell import ModelSpec
+from accelbench.engines.lightning import work, zoo
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.module import BenchModule, Task
+from accelbench.vocab import Library, Precision
+
+OWN = {
+    **dict.fromkeys(["mlp", "cnn", "rnn", "lstm", "autoencoder"], (28, 28)),
+    **{"pets_cnn": (3, 64, 64), "scaling_cnn": (3, 32, 32)},
+}
+
+
+def counted(network, images, precision=Precision.fp32, *, train=False, model=None, reconstructs=False):
+    """The work of one step on `images`, of class 0 if it trains."""
+    task = Task(work.DTYPES[precision], reconstructs=reconstructs)
+    module = BenchModule(network, model or ModelSpec(name="x", optimizer="sgd"), task, Backend())
+    labels = torch.zeros(len(images), dtype=torch.int64)
+    return work.count(module, (images, labels) if train else (images,), precision, train=train)
+
+
+class Given(nn.Module):
+    """A function of its parameter and the images as a network."""
+
+    def __init__(self, function, *shape):
+        super().__init__()
+        self.function = function
+        self.weight = nn.Parameter(torch.rand(shape))
+
+    def forward(self, images):
+        return self.function(images, self.weight)
+
+
+CONVOLUTION = 2 * 3 * 8 * (6 // 2) * 3 * 3 * (5 * 5)  # batch, outputs, inputs of a group, kernel, places
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "flops"),
+    [
+        (nn.Linear(5, 7), (3, 5), 2 * 3 * 5 * 7),
+        (nn.Linear(5, 7, bias=False), (3, 4, 5), 2 * 3 * 4 * 5 * 7),
+        (nn.Conv2d(6, 8, 3, stride=2, padding=1, groups=2), (3, 6, 9, 9), CONVOLUTION),
+        (nn.Conv1d(4, 6, 5), (2, 4, 12), 2 * 2 * 4 * 6 * 5 * 8),
+        (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 5, 5), 2 * 2 * 4 * 6 * 9 * 25),  # each input, not output
+        (Given(torch.bmm, 3, 5, 7), (3, 4, 5), 2 * 3 * 4 * 5 * 7),
+        (Given(torch.matmul, 5), (3, 5), 2 * 3 * 5),
+        (
+            Given(lambda images, weight: functional.scaled_dot_product_attention(images, weight, weight), 2, 4, 6, 8),
+            (2, 4, 10, 8),
+            2 * (2 * 4) * 10 * 6 * (8 + 8),
+        ),
+        (nn.Sequential(nn.Flatten(), nn.ReLU(), nn.LayerNorm(12), nn.Dropout(), nn.Softmax(1)), (2, 3, 4), 0),
+    ],
+)
+def test_known_layers_exactly(network, shape, flops):
+    found = counted(network, torch.rand(shape))
+    assert found.uncounted == []
+    assert found.flops == flops
+
+
+def test_training_is_the_forward_pass_and_the_gradients_that_are_needed():
+    network = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+    first, second = 2 * 4 * 5 * 7, 2 * 4 * 7 * 3
+    # Of the images there is no gradient.
+    assert counted(network, torch.rand(4, 5), train=True).flops == 2 * first + 3 * second
+    network[0].weight.requires_grad_(False)
+    network[0].bias.requires_grad_(False)
+    assert counted(network, torch.rand(4, 5), train=True).flops == first + 2 * second
+
+
+def test_either_gradient_of_a_grouped_convolution_takes_what_its_forward_pass_takes():
+    network = nn.Sequential(nn.Conv2d(3, 6, 1), nn.Conv2d(6, 6, 3, groups=6), nn.ConvTranspose2d(6, 4, 3, groups=2))
+    pixels, inner, outer = 2 * 5 * 5, 2 * 3 * 3, 2 * 3 * 3
+    layers = [2 * pixels * 3 * 6, 2 * inner * 6 * 9, 2 * outer * 9 * 6 * (4 // 2)]
+    trained = counted(nn.Sequential(*network, nn.Flatten()), torch.rand(2, 3, 5, 5), train=True)
+    assert trained.flops == 2 * layers[0] + 3 * layers[1] + 3 * layers[2]
+
+
+def test_attention_is_trained_with_its_scores_made_anew():
+    def attend(images, weight):
+        return functional.scaled_dot_product_attention(images @ weight, images, images).flatten(1)
+
+    found = counted(Given(attend, 8, 8), torch.rand(2, 4, 10, 8), train=True)
+    product = 2 * (2 * 4) * 10 * 10 * 8
+    assert found.flops == 2 * (2 * 2 * 4 * 10 * 8 * 8) + (2 + 5) * product
+
+
+class Encoded(nn.Module):
+    """A transformer's layers, averaged over the sequence."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 24, batch_first=True), 2)
+
+    def forward(self, images):
+        return self.layers(images).mean(1)
+
+
+def test_a_transformers_layer_counts_the_same_as_one_operator_and_as_its_parts():
+    batch, length, width, inner = 3, 7, 16, 24
+    layer = 2 * batch * (4 * length * width**2 + 2 * length**2 * width + 2 * length * width * inner)
+    fused = counted(Encoded(), torch.rand(batch, length, width))
+    assert fused.num_operators < 10
+    assert fused.flops == 2 * layer
+    fast = torch.backends.mha.get_fastpath_enabled()
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        assert counted(Encoded(), torch.rand(batch, length, width)).flops == 2 * layer
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+class Averaged(nn.Module):
+    """A recurrent layer's outputs, averaged over the time steps."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, images):
+        return self.layer(images)[0].mean(1)
+
+
+class Unrolled(nn.Module):
+    """The same as `Averaged`, written as a loop over single cells."""
+
+    def __init__(self, kind, inputs, units, num_layers, bias, directions):
+        super().__init__()
+        sizes = [inputs] + [units * directions] * (num_layers - 1)
+        self.cells = nn.ModuleList(
+            nn.ModuleList(kind(size, units, bias=bias) for _ in range(directions)) for size in sizes
+        )
+
+    def forward(self, images):
+        sequence = list(images.unbind(1))
+        for cells in self.cells:
+            outputs = []
+            for backwards, cell in enumerate(cells):
+                state, found = None, []
+                for element in reversed(sequence) if backwards else sequence:
+                    state = cell(element, state)
+                    found.append(state[0] if isinstance(state, tuple) else state)
+                outputs.append(found[::-1] if backwards else found)
+            sequence = [torch.cat(parts, 1) for parts in zip(*outputs, strict=True)]
+        return torch.stack(sequence, 1).mean(1)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize(("num_layers", "bias"), [(1, False), (3, True)])
+@pytest.mark.parametrize(
+    ("layer", "cell", "gates"), [(nn.LSTM, nn.LSTMCell, 4), (nn.GRU, nn.GRUCell, 3), (nn.RNN, nn.RNNCell, 1)]
+)
+def test_recurrent_layers_are_their_cells_in_a_loop(layer, cell, gates, num_layers, bias, bidirectional, train):
+    directions, inputs, units, steps, batch = 1 + bidirectional, 5, 6, 4, 3
+    images = torch.rand(batch, steps, inputs)
+    recurrent = layer(inputs, units, num_layers, bias=bias, batch_first=True, bidirectional=bidirectional)
+    found = counted(Averaged(recurrent), images, train=train)
+    network = Unrolled(cell, inputs, units, num_layers, bias, directions)
+    with FlopCounterMode(display=False) as counter:
+        output = network(images)
+        if train:
+            functional.cross_entropy(output, torch.zeros(batch, dtype=torch.int64)).backward()
+    assert found.flops == counter.get_total_flops()
+    if not train:
+        sizes = [inputs] + [units * directions] * (num_layers - 1)
+        assert found.flops == sum(2 * batch * steps * directions * gates * units * (size + units) for size in sizes)
+
+
+def test_an_lstm_counts_the_same_where_the_cpu_has_one_operator_for_it_and_where_it_has_none():
+    network = zoo.build(ModelSpec(name="lstm"), (28, 28), 10)
+    fused, unrolled = (
+        counted(network, torch.rand(8, 28, 28, dtype=work.DTYPES[precision]), precision, train=True)
+        for precision in (Precision.fp32, Precision.fp64)
+    )
+    assert fused.num_operators < unrolled.num_operators / 10
+    assert fused.flops == unrolled.flops
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_studies_networks_count_the_same_in_every_precision(name):
+    shape = OWN[name]
+    model = ModelSpec(name=name)
+    network = zoo.build(model, shape, 10)
+    images = torch.zeros(4, *(shape if len(shape) == 2 else (*shape[1:], shape[0])), dtype=torch.uint8)
+    flops = []
+    for train in (False, True):
+        found = [
+            counted(network, images, precision, train=train, model=model, reconstructs=name == "autoencoder")
+            for precision in Precision
+        ]
+        assert [work.uncounted for work in found] == [[]] * len(found)
+        (one,) = {work.flops for work in found}
+        flops.append(one)
+    assert 2 * flops[0] < flops[1] < 3 * flops[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "giga_macs"),
+    # torchvision's own table, to its digits.
+    [("resnet18", 1.81), ("mobilenet_v3_small", 0.06), ("vit_b_16", 17.56), ("swin_t", 4.49)],
+)
+def test_torchvisions_networks_have_the_multiply_adds_of_its_table(name, giga_macs):
+    network = zoo.build(ModelSpec(name=name, library=Library.torchvision), (3, 224, 224), 1000)
+    found = counted(network, torch.rand(1, 3, 224, 224))
+    assert found.flops / 2e9 == pytest.approx(giga_macs, abs=0.006)
+    assert counted(network, torch.rand(2, 3, 224, 224), Precision.bf16_mixed, train=True).flops > 4 * found.flops
+
+
+@pytest.mark.parametrize(("precision", "size"), [(Precision.fp32, 4), (Precision.bf16, 2), (Precision.fp64, 8)])
+def test_operators_read_their_inputs_and_write_their_outputs_once(precision, size):
+    images = torch.rand(3, 5).to(work.DTYPES[precision])
+    found = counted(nn.Sequential(nn.Linear(5, 7), nn.Unflatten(1, (7, 1)), nn.ReLU()), images, precision)
+    assert found.num_operators == 2  # the product with its bias, and ReLU
+    assert found.bytes == size * ((3 * 5 + 5 * 7 + 7 + 3 * 7) + 2 * 3 * 7)
+
+
+def test_mixed_precision_casts_what_it_multiplies():
+    found = counted(nn.Linear(5, 7, bias=False), torch.rand(3, 5), Precision.bf16_mixed)
+    casts, product = (4 + 2) * (3 * 5 + 5 * 7), 2 * (3 * 5 + 5 * 7 + 3 * 7)
+    assert (found.num_operators, found.bytes) == (3, casts + product)
+
+
+def test_the_optimisers_step_is_bytes_and_operators_without_flops():
+    network = nn.Linear(50, 70, bias=False)
+    sgd, adam = (
+        counted(network, torch.rand(3, 50), train=True, model=ModelSpec(name="x", optimizer=optimizer))
+        for optimizer in ("sgd", "adam")
+    )
+    assert sgd.flops == adam.flops == 2 * 2 * 3 * 50 * 70
+    assert adam.num_operators >= sgd.num_operators + 5
+    assert adam.bytes > sgd.bytes + 4 * (50 * 70) * 6
+
+
+def test_what_is_counted_stays_as_it_was():
+    network = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.Dropout(0.5), nn.Linear(7, 3)).eval()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    random = torch.get_rng_state()
+    assert counted(network, torch.rand(4, 5, generator=torch.Generator()), train=True).flops
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+    assert not network.training
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+@pytest.fixture
+def library():
+    with torch.library._scoped_library("accelbench_test", "FRAGMENT") as library:
+        library.define("doubled(Tensor x) -> Tensor")
+        library.impl("doubled", lambda x: 2 * x, "CPU")
+        yield library
+
+
+def test_an_operator_of_ones_own_makes_the_flops_unavailable(library):
+    network = Given(lambda images, weight: torch.ops.accelbench_test.doubled(images @ weight), 5, 7)
+    # Without a rule for its shape the step can't be run.
+    found = counted(network, torch.rand(3, 5))
+    assert (found.flops, found.bytes, found.num_operators) == (None, None, None)
+    assert "accelbench_test.doubled" in found.uncounted[0]
+    library._register_fake("doubled", torch.empty_like)
+    found = counted(network, torch.rand(3, 5))
+    assert (found.flops, found.uncounted) == (None, ["accelbench_test.doubled"])
+    assert (found.num_operators, found.bytes) == (2, 4 * (3 * 5 + 5 * 7 + 3 * 7) + 2 * 4 * 3 * 7)
+
+
+def test_a_fourier_transform_makes_the_flops_unavailable():
+    network = Given(lambda images, weight: torch.fft.rfft(images @ weight).abs(), 5, 7)
+    assert counted(network, torch.rand(3, 5)).flops is None
+    assert counted(network, torch.rand(3, 5)).uncounted == ["aten._fft_r2c"]
+
+
+def looks_at_values(images, weight):
+    return images if images.sum() > 0 else images @ weight
+
+
+def fails(images, weight):
+    raise ValueError("no\nsuch luck")
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"), [(looks_at_values, "DataDependentOutputException: "), (fails, "ValueError: no such luck")]
+)
+def test_a_network_that_cannot_be_counted_says_why(function, reason):
+    found = counted(Given(function, 5, 5), torch.rand(3, 5))
+    assert (found.flops, found.bytes, found.num_operators) == (None, None, None)
+    assert found.uncounted[0].startswith(reason)
+
+
+# In a process of its own, since importing torch_xla replaces parts of torch.nn.
+ON_XLA = """
+import torch, torch_xla
+from accelbench.cell import ModelSpec
+from accelbench.engines.lightning import work, zoo
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.module import BenchModule, Task
+from accelbench.vocab import Precision
+model = ModelSpec(name="lstm")
+for device in ("cpu", torch_xla.device()):
+    module = BenchModule(zoo.build(model, (28, 28), 10).to(device), model, Task(torch.float32), Backend())
+    batch = torch.zeros(2, 28, 28, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
+    print(work.count(module, [tensor.to(device) for tensor in batch], Precision.fp32, train=True))
+"""
+
+
+def test_a_network_on_xla_counts_as_on_the_cpu():
+    environment = {**os.environ, "PJRT_DEVICE": "CPU"}
+    done = subprocess.run([sys.executable, "-c", ON_XLA], env=environment, capture_output=True, text=True, check=True)
+    network = zoo.build(ModelSpec(name="lstm"), (28, 28), 10)
+    here = counted(network, torch.zeros(2, 28, 28, dtype=torch.uint8), train=True, model=ModelSpec(name="lstm"))
+    assert done.stdout.splitlines() == [str(here)] * 2
