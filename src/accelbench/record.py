@@ -13,7 +13,7 @@ from accelbench.cell import Cell
 from accelbench.errors import UserError
 from accelbench.vocab import Status
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 FILES = f"{'?' * 12}-{'?' * 8}.json"  # the pattern of `Record.name`
 
 

@@ -13,7 +13,7 @@ from accelbench.summary import MEASURED, Row, summarise
 from accelbench.vocab import Status
 
 PLAN = "plan.json"
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 NOT_RUN = "not run yet"
 FACTS = ("device_name", "warnings")  # of what a measurement holds, what is no number
 
