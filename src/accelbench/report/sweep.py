@@ -50,8 +50,12 @@ class Planned:
     @cached_property
     def all_but_device(self) -> dict[str, object]:
         """What two cells must share for their numbers to be compared between devices."""
+        return self.all_but("device")
+
+    def all_but(self, setting: str) -> dict[str, object]:
+        """What two cells must share for their numbers to be compared between values of `setting`."""
         data = self.record.data.digest if self.record and self.record.data else None
-        return self.cell.settings() | {"device": None, "data": data}
+        return self.cell.settings() | {setting: None, "data": data}
 
     @cached_property
     def row(self) -> Row:
