@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelbench.cell import Cell, DataSpec, ModelSpec, Window, canonical_json
+from accelbench.cell import Cell, DataSpec, ModelSpec, Options, Window, canonical_json
 from accelbench.vocab import Augment, Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Weights
 from fakes import make_cell
 
@@ -43,6 +43,9 @@ WINDOWS = st.builds(
     latency_s=POSITIVE,
     latency_steps=NUMBER,
 )
+OPTIONS = st.builds(
+    Options, channels_last=st.booleans(), compile=st.booleans(), freeze=st.booleans(), cuda_graphs=st.booleans()
+)
 CELLS = st.builds(
     Cell,
     suite=st.text(),
@@ -57,6 +60,7 @@ CELLS = st.builds(
     epochs=NUMBER,
     warmup=NUMBER,
     steps=NUMBER,
+    options=OPTIONS,
     threads=st.none() | NUMBER,
     seed=NUMBER,
     repeat=NUMBER,
@@ -77,6 +81,7 @@ OTHER = {
     "warmup": 3,
     "steps": 7,
     "breakdown_s": 0.0,
+    "options": Options(compile=True),
     "threads": 1,
     "seed": 1,
     "repeat": 1,
@@ -118,6 +123,13 @@ def test_every_setting_of_the_data_changes_the_id(name):
     other = {"name": "random", "pipeline": Pipeline.jpeg, "num_workers": 7, "augment": Augment.flip}
     changed = dataclasses.replace(make_cell().data, **{name: other[name]})
     assert make_cell(data=changed).id != make_cell().id
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Options)])
+def test_every_option_changes_the_id_and_the_label(name):
+    changed = make_cell(options=Options(**{name: True}), repeat=1)
+    assert changed.id != make_cell(repeat=1).id
+    assert changed.label == f"mlp-cpu-fp32-b32-infer-{name}-r1"
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Window)])

@@ -90,6 +90,8 @@ def complaint(words, capsys, project):
         ("data.pipeline=png", "data.pipeline=png: unknown data.pipeline. Choose from: array, jpeg, host, device."),
         ("data.num_workers=0", "data.num_workers=0: should be at least 1"),
         ("model.input_shape=[3,0,8]", "model.input_shape=0: should be at least 1"),
+        ("compile=inductor", "compile=inductor: should be true or false"),
+        ("-m freeze=true,maybe", "freeze=maybe: should be true or false"),
         ("batch_size=0", "batch_size=0: should be at least 1"),
         ("-m batch_size=32,0", "batch_size=0: should be at least 1"),
         ("batch_size=many", "batch_size=many: should be a whole number"),
@@ -194,6 +196,13 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     assert "skip: tf32 is a mode of NVIDIA GPUs, cpu has none: use fp32" in lines[1]
     assert lines[-1] == "4 cells: 2 to run in about 9 s; 2 to skip."
     assert not (project / "runs").exists()
+
+
+def test_options_are_axes(capsys, project):
+    lines = planned("mode=infer channels_last=false,true freeze=true precision=fp32,bf16", capsys)
+    assert [line.split()[0] for line in lines[:4]] == [
+        f"mlp-cpu-{p}-b128-infer-{on}" for on in ("freeze", "channels_last-freeze") for p in ("fp32", "bf16")
+    ]
 
 
 def test_plan_says_where_the_time_is_unknown(capsys, project):

@@ -85,6 +85,28 @@ class DataSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is done to the network to make it faster; plain eager computation without any. See docs/options.md.
+
+    Attributes:
+        channels_last: its weights and 4-dimensional inputs lie in memory with the channels innermost.
+        compile: it runs as code that torch.compile (inductor) made of it.
+        freeze: its weights are constants, folded together where they can be; for inference.
+        cuda_graphs: its kernels are recorded once and launched together; for GPUs.
+    """
+
+    channels_last: bool = False
+    compile: bool = False
+    freeze: bool = False
+    cuda_graphs: bool = False
+
+    @property
+    def on(self) -> list[str]:
+        """The names of those that are on, in order."""
+        return [name for name, value in dataclasses.asdict(self).items() if value]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Window:
     """The bounds of the `window` protocol.
 
@@ -122,6 +144,7 @@ class Cell:
         epochs: passes over the training set; where none is run, those that the time is estimated for.
         warmup, steps: for the protocol `steps`: how many are left out, and how many are measured.
         breakdown_s: seconds of further steps whose phases are timed; 0 for none. Whole epochs have none.
+        options: what is done to the network to make it faster.
         threads: CPU threads of the framework; None lets it use every core.
         seed: of the weights, the data's order and dropout.
         repeat: counts fresh processes that measure the same settings.
@@ -141,6 +164,7 @@ class Cell:
     warmup: int = 10
     steps: int = 50
     breakdown_s: float = 0.3
+    options: Options = Options()
     threads: int | None = None
     seed: int = 0
     repeat: int = 0
@@ -166,7 +190,7 @@ class Cell:
     @property
     def label(self) -> str:
         """A short name for people, such as `cnn-cpu-bf16-b128-train`."""
-        parts = [self.model.name, self.device, self.precision, f"b{self.batch_size}", self.mode]
+        parts = [self.model.name, self.device, self.precision, f"b{self.batch_size}", self.mode, *self.options.on]
         if self.data.pipeline != Pipeline.array:
             parts.append(self.data.pipeline)
         if self.data.augment != Augment.none:
@@ -196,6 +220,7 @@ class Cell:
                 "data": DataSpec(
                     **{**data, "pipeline": Pipeline(data["pipeline"]), "augment": Augment(data["augment"])}
                 ),
+                "options": Options(**values["options"]),
                 "window": Window(**values["window"]),
             }
         )

@@ -39,6 +39,7 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
   precision=fp16|bf16|fp32|tf32|fp64|fp16_mixed|bf16_mixed
   batch_size=N (the study's by default)        threads=N (all cores by default)
   protocol=window|steps|fit                    warmup=N steps=N (of steps), epochs=N (the study's by default)
+  channels_last=true compile=true freeze=true cuda_graphs=true    each off by default; docs/options.md
   suite=mnist_networks profile=quick|full      the axes of params.yaml; what you name wins
   data=mnist|fashion_mnist|cifar10|cats_vs_dogs|random
   data.pipeline=array|jpeg|host|device         data.num_workers=N  data.augment=none|flip|flip_shift
@@ -49,6 +50,7 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
 examples:
   accelbench model=cnn device=cpu precision=bf16 batch_size=256 mode=infer
   accelbench -m model=mlp,cnn batch_size=32,128
+  accelbench -m model=torchvision model.name=resnet18 mode=infer channels_last=false,true compile=false,true
   accelbench plan suite=mnist_networks
 """
 

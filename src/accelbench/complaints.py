@@ -46,12 +46,14 @@ def _unknown_word(text: str) -> UserError | None:
 
 
 def _wrong_type(text: str) -> UserError | None:
-    """A number's or a switch's complaint: `Value 'x' of type 'str' could not be converted to Integer`."""
-    found = re.search(r"Value '(?P<value>[^']*)' .*could not be converted to (?P<kind>\w+)", text)
+    """A number's complaint, `... could not be converted to Integer`, or a switch's, `... is not a valid bool`."""
+    found = re.search(
+        r"Value '(?P<value>[^']*)' (of type .*could not be converted to|is not a valid) (?P<kind>\w+)", text
+    )
     key = re.search(r"full_key: (?P<key>[\w.]+)", text)
     if not found or not key:
         return None
-    kinds = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}
+    kinds = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
     return UserError(f"{key['key']}={found['value']}: should be {kinds.get(found['kind'], found['kind'])}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from accelbench.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.cell import Cell, DataSpec, ModelSpec, Options, Window
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
 from accelbench.vocab import RANDOM, Augment, Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Weights
@@ -106,7 +106,7 @@ class WindowConfig:
 
 @dataclass
 class RunConfig:
-    """One run; see `cell.Cell` for the settings that make a cell.
+    """One run; see `cell.Cell` for the settings that make a cell, and `cell.Options` for its switches.
 
     Attributes:
         profile: which values of params.yaml's `{quick: ..., full: ...}` are run; None for its own `profile`.
@@ -128,6 +128,10 @@ class RunConfig:
     warmup: int = Cell.warmup
     steps: int = Cell.steps
     breakdown_s: float = Cell.breakdown_s
+    channels_last: bool = Options.channels_last
+    compile: bool = Options.compile
+    freeze: bool = Options.freeze
+    cuda_graphs: bool = Options.cuda_graphs
     threads: int | None = None
     seed: int = 0
     repeat: int = 0
@@ -198,6 +202,9 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         warmup=run.warmup,
         steps=run.steps,
         breakdown_s=run.breakdown_s,
+        options=Options(
+            channels_last=run.channels_last, compile=run.compile, freeze=run.freeze, cuda_graphs=run.cuda_graphs
+        ),
         threads=run.threads,
         seed=run.seed,
         repeat=run.repeat,

@@ -1,6 +1,7 @@
 """One record -> one flat row of published numbers. The report and the trackers both show this row."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from accelbench import stats
 from accelbench.doubts import doubts
@@ -85,6 +86,7 @@ def _settings(record: Record) -> Row:
         "input_shape": "x".join(map(str, cell.model.input_shape)) if cell.data.name == RANDOM else None,
         "device": cell.device.value,
         "precision": cell.precision.value,
+        **asdict(cell.options),
         "batch_size": cell.batch_size,
         "protocol": cell.protocol.value,
         "epochs": cell.epochs,

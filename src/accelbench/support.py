@@ -1,4 +1,10 @@
-"""(engine, device, precision, mode, model) -> supported, or why not."""
+"""(engine, device, precision, mode, model, options) -> supported, or why not."""
+
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
 
 from accelbench.cell import Cell
 from accelbench.devices.base import DeviceReport
@@ -7,7 +13,12 @@ from accelbench.vocab import Device, Mode, Precision
 XLA = frozenset({Device.tpu, Device.xla_cpu})
 FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
 BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
+VOLTA = (7, 0)  # the first that Triton compiles for
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
+
+# The compilers that inductor and Triton look for where CXX and CC name none.
+CXX = ["clang++" if sys.platform == "darwin" else "g++"]
+C = ["clang", "gcc"]
 
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
@@ -22,7 +33,7 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     """
     if not report.present:
         return report.reason
-    rules = (_on_xla, _on_gpu, _on_cpu, _fp16_adam)
+    rules = (_on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
 
 
@@ -63,6 +74,37 @@ def _fp16_adam(cell: Cell, report: DeviceReport) -> str | None:
     lstm_on_cpu = cell.device == Device.cpu and cell.model.is_own("lstm")
     instead = "bf16_mixed" if lstm_on_cpu else "fp16_mixed"
     return f"Adam's epsilon underflows in fp16 and the weights turn non-finite: use {instead}"
+
+
+def _options(cell: Cell, report: DeviceReport) -> str | None:
+    options = cell.options
+    if options.freeze and cell.mode == Mode.train:
+        return "freeze=true makes the weights constants, and training changes them: use mode=infer"
+    if options.compile and cell.device in XLA:
+        return "compile=true: XLA compiles every network as it is: use compile=false"
+    if options.channels_last and cell.device in XLA:
+        return "channels_last=true: XLA lays out memory as it sees fit: use channels_last=false"
+    if options.cuda_graphs and cell.device != Device.gpu:
+        return f"cuda_graphs=true is for NVIDIA GPUs, {cell.device} has no CUDA graphs: use cuda_graphs=false"
+    return None
+
+
+def _compiler(cell: Cell, report: DeviceReport) -> str | None:
+    """What inductor makes for the CPU is C++, for a GPU Triton with launchers in C; both include Python's headers."""
+    if not cell.options.compile:
+        return None
+    if cell.device == Device.gpu and _capability(report) < VOLTA:
+        found = report.details.get("compute_capability", "an unknown one")
+        return f"compile=true needs compute capability 7.0, {report.name} has {found}: use compile=false"
+    language, variable, commands = ("C", "CC", C) if cell.device == Device.gpu else ("C++", "CXX", CXX)
+    given = os.environ.get(variable)
+    commands = [given] if given else commands
+    if not any(map(shutil.which, commands)):
+        told = f"{variable}={given} is none" if given else f"none of {', '.join(commands)} is there"
+        return f"compile=true needs a {language} compiler, and {told}: install one (on Debian, g++)"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "compile=true needs Python's headers: install them (on Debian, python3-dev)"
+    return None
 
 
 def _runs_fp16_lstm(cell: Cell, report: DeviceReport) -> bool:

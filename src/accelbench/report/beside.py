@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from accelbench.report import published
 from accelbench.report.numbers import exact
+from accelbench.report.options import named
 from accelbench.report.published import Published
 from accelbench.report.study import one_of_each
 from accelbench.report.sweep import Planned, Sweep
@@ -67,11 +68,12 @@ def table(sweep: Sweep, name: str) -> Table | None:
             continue
         cell = planned.cell
         head = [word(cell.model.name), word(cell.device), word(cell.precision), count(cell.batch_size)]
+        head += [word(named(planned.row))]
         ours = [number(value), word(None if planned.is_ok else planned.outcome)]
         for entry in found or [None]:
             theirs = [Entry(exact(entry.value), entry.value), word(entry.source)] if entry else [word(None)] * 2
             rows.append([*head, *ours, *theirs])
-    headings = ["network", "device", "precision", "batch", "ours", "why not", "published", "published by"]
+    headings = ["network", "device", "precision", "batch", "options", "ours", "why not", "published", "published by"]
     notes = [
         f"{metric.note} Published numbers are the study's own, on its machines: they stand beside ours and enter no "
         "statistics."
@@ -83,4 +85,5 @@ def _is_of(entry: Published, planned: Planned) -> bool:
     cell = planned.cell
     wanted = (cell.model.name, cell.device, cell.precision)
     same = (entry.model, entry.device, entry.precision) == wanted and entry.batch_size in (None, cell.batch_size)
+    same = same and not cell.options.on  # no study had any
     return same and cell.model.input_shape == INPUT_SHAPES.get(entry.study, cell.model.input_shape)

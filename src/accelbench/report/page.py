@@ -8,7 +8,7 @@ from datetime import datetime
 from matplotlib.figure import Figure
 
 from accelbench.cell import canonical_json
-from accelbench.report import beside, lies, parity, plots, published, scaling, suite_plots, tables
+from accelbench.report import beside, lies, options, parity, plots, published, scaling, suite_plots, tables
 from accelbench.report.study import compare, gain_over_cpu
 from accelbench.report.sweep import NOT_RUN, Planned, Sweep
 from accelbench.report.table import Table
@@ -110,6 +110,7 @@ def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
 def _section(sweep: Sweep) -> Section:
     built = [
         *(tables.times(sweep, mode) for mode in Mode),
+        options.table(sweep),
         *(beside.table(sweep, metric) for metric in beside.METRICS),
         tables.quality(sweep),
         parity.table(sweep),

@@ -9,6 +9,7 @@ from statistics import fmean, variance
 from scipy.stats import t as student
 
 from accelbench.cell import canonical_json
+from accelbench.report.options import named
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Table, count, number, percent, word
 from accelbench.vocab import Mode
@@ -71,16 +72,22 @@ def table(sweep: Sweep) -> Table | None:
                 continue
             cell = cells[0][0].cell
             rows.append(
-                [word(cell.model.name), word(cell.precision), count(cell.epochs), word(f"{one} less {other}")]
+                [
+                    word(cell.model.name),
+                    word(cell.precision),
+                    word(named(cells[0][0].row)),
+                    count(cell.epochs),
+                    word(f"{one} less {other}"),
+                ]
                 + [count(len(accuracies[one])), count(len(accuracies[other]))]
                 + [percent(fmean(accuracies[one])), percent(fmean(accuracies[other]))]
                 + [number(100 * value) for value in (found.mean, found.low, found.high)]
                 + [word(found.verdict)]
             )
-    headings = ["network", "precision", "epochs", "devices", "seeds", "seeds of the other", "accuracy (%)"]
+    headings = ["network", "precision", "options", "epochs", "devices", "seeds", "seeds of the other", "accuracy (%)"]
     headings += ["accuracy of the other (%)", "difference (points)", "low", "high", "verdict"]
     notes = [
         f"Low and high bound the difference of the means over seeds with 95 % confidence (Welch). Equal is what surely "
         f"differs by less than {100 * MARGIN:g} points."
     ]
-    return Table(title="Accuracy across devices", headings=headings, rows=rows, notes=notes) if rows else None
+    return Table(title="Accuracy across devices", headings=headings, rows=rows, notes=notes).known() if rows else None

@@ -1,6 +1,6 @@
 """The report's pictures, from ok rows alone. Each is None where there is nothing to show."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -14,6 +14,7 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocat
 
 from accelbench.record import Row
 from accelbench.report.numbers import exact, seconds
+from accelbench.report.options import NAMES, named
 from accelbench.report.study import TITLES, Comparison
 from accelbench.vocab import Device, Mode, Precision
 
@@ -25,16 +26,44 @@ COLOURS = {Device.cpu: "#0072B2", Device.gpu: "#009E73", Device.tpu: "#D55E00", 
 MARKERS = dict(zip(Precision, "Dsov^P*", strict=True))
 # What a line stands for: it joins no cells of other epochs, threads or protocol.
 LINE = [
-    *("device", "precision", "engine", "data", "pipeline", "num_workers", "augment", "input_shape"),
+    *("device", "precision", "options", "engine", "data", "pipeline", "num_workers", "augment", "input_shape"),
     *("protocol", "epochs", "threads"),
 ]
 WARNING_COLOUR = "#b3261e"
+
+Place = tuple[Device, Precision, str]  # what a colour and a style stand for; the options, empty where none is on
+
+
+def place_of(row: Row) -> Place:
+    """The device, precision and options of a row."""
+    return Device(str(row["device"])), Precision(str(row["precision"])), named(row) or ""
+
+
+def places(shown: Iterable[Place]) -> list[Place]:
+    """Each once, in the vocabulary's order, plain ones first."""
+    there = set(shown)
+    return [
+        (device, precision, options)
+        for device, precision in product(Device, Precision)
+        for options in sorted(each[2] for each in there if each[:2] == (device, precision))
+    ]
+
+
+def place_label(place: Place) -> str:
+    """A place in a legend."""
+    return " ".join(filter(None, place))
+
+
+def line_style(options: str) -> Any:
+    """Whole where no option is on, else a dash for each: the later in the vocabulary, the longer."""
+    dashes = [2 * index + 1 for index, name in enumerate(NAMES) if name in options.split(" + ")]
+    return (0, [length for dash in dashes for length in (dash, 1.5)]) if dashes else "-"
 
 
 def throughput(rows: Sequence[Row], title: str, warning: str) -> Figure | None:
     """Samples/s against batch size: a column per model, a row per mode, a line per device and precision."""
 
-    def draw(axes: Axes, line: pd.DataFrame, device: Device, precision: Precision) -> None:
+    def draw(axes: Axes, line: pd.DataFrame, place: Place) -> None:
         rate = line["samples_per_s"].astype(float)
         low = rate - line["samples_per_s_low"].astype(float)
         high = line["samples_per_s_high"].astype(float) - rate
@@ -45,7 +74,7 @@ def throughput(rows: Sequence[Row], title: str, warning: str) -> Figure | None:
             markersize=5,
             linewidth=1.3,
             capsize=3,
-            **_style(device, precision),
+            **_style(place),
         )
 
     return _panels(_known(rows, "samples_per_s"), (title, warning), "samples/s", draw)
@@ -54,16 +83,16 @@ def throughput(rows: Sequence[Row], title: str, warning: str) -> Figure | None:
 def latency(rows: Sequence[Row], title: str, warning: str) -> Figure | None:
     """Latency p50 against batch size, in the same panels, with bars up to p90 (thick) and p99 (thin)."""
     frame = _known(rows, "latency_p50_ms")
-    places = list(_there(frame))
+    shown = _there(frame)
 
-    def draw(axes: Axes, line: pd.DataFrame, device: Device, precision: Precision) -> None:
+    def draw(axes: Axes, line: pd.DataFrame, place: Place) -> None:
         # Side by side, so that the bars of one batch size do not hide one another.
-        shift = 2 ** (0.12 * (places.index((device, precision)) - (len(places) - 1) / 2))
+        shift = 2 ** (0.12 * (shown.index(place) - (len(shown) - 1) / 2))
         batches = line["batch_size"].astype(float) * shift
         p50, p90, p99 = (line[f"latency_p{percentile}_ms"].astype(float) for percentile in (50, 90, 99))
-        axes.vlines(batches, p50, p99, color=COLOURS[device], linewidth=1)
-        axes.vlines(batches, p50, p90, color=COLOURS[device], linewidth=3)
-        axes.plot(batches, p50, linewidth=1, markersize=4, **_style(device, precision))
+        axes.vlines(batches, p50, p99, color=COLOURS[place[0]], linewidth=1)
+        axes.vlines(batches, p50, p90, color=COLOURS[place[0]], linewidth=3)
+        axes.plot(batches, p50, linewidth=1, markersize=4, **_style(place))
 
     return _panels(frame, (title, warning), "latency (ms)", draw)
 
@@ -147,10 +176,11 @@ def _draw_bars(axes: Axes, bars: Sequence[_Bar], models: Sequence[str]) -> None:
 
 
 def _known(rows: Sequence[Row], column: str) -> pd.DataFrame:
-    return pd.DataFrame([row for row in rows if row[column] is not None], dtype=object)
+    known = [row | {"options": named(row) or ""} for row in rows if row[column] is not None]
+    return pd.DataFrame(known, dtype=object)
 
 
-Draw = Callable[[Axes, pd.DataFrame, Device, Precision], None]
+Draw = Callable[[Axes, pd.DataFrame, Place], None]
 
 
 def _panels(frame: pd.DataFrame, lines: tuple[str, str], unit: str, draw: Draw) -> Figure | None:
@@ -165,18 +195,15 @@ def _panels(frame: pd.DataFrame, lines: tuple[str, str], unit: str, draw: Draw) 
     for row, mode in zip(grid, modes, strict=True):
         for axes, model in zip(row, models, strict=True):
             panel = frame[(frame["mode"] == mode) & (frame["model"] == model)]
-            for (device, precision, *_), line in panel.groupby(LINE, sort=False, dropna=False):
+            for (device, precision, options, *_), line in panel.groupby(LINE, sort=False, dropna=False):
                 ordered = line.sort_values(["batch_size", "seed", "repeat"])
-                draw(axes, ordered, Device(device), Precision(precision))
+                draw(axes, ordered, (Device(device), Precision(precision), options))
             _label(axes, panel, sorted(set(frame["batch_size"])))
             axes.set_title(f"{model}, {mode}", fontsize=10)
         row[0].set_ylabel(unit)
     for axes in grid[-1]:
         axes.set_xlabel("batch size")
-    handles = [
-        Line2D([], [], label=f"{device} {precision}", **_style(device, precision))
-        for device, precision in _there(frame)
-    ]
+    handles = [Line2D([], [], label=place_label(place), **_style(place)) for place in _there(frame)]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=max(3, int(width / 1.6)), fontsize=8, frameon=False
     )
@@ -184,17 +211,21 @@ def _panels(frame: pd.DataFrame, lines: tuple[str, str], unit: str, draw: Draw) 
     return figure
 
 
-def _there(frame: pd.DataFrame) -> Iterator[tuple[Device, Precision]]:
-    """The devices and precisions that a picture shows, in the vocabulary's order."""
-    there = set() if frame.empty else set(zip(frame["device"], frame["precision"], strict=True))
-    return (pair for pair in product(Device, Precision) if pair in there)
+def _there(frame: pd.DataFrame) -> list[Place]:
+    return [] if frame.empty else places(zip(frame["device"], frame["precision"], frame["options"], strict=True))
 
 
-def _style(device: Device, precision: Precision) -> dict[str, Any]:
-    """A colour per device and a marker per precision, filled where the weights are of it."""
+def _style(place: Place) -> dict[str, Any]:
+    """A colour per device, a marker per precision, filled where the weights are of it, and a line per options."""
+    device, precision, options = place
     is_mixed = precision in (Precision.fp16_mixed, Precision.bf16_mixed)
     colour = COLOURS[device]
-    return {"color": colour, "marker": MARKERS[precision], "markerfacecolor": "white" if is_mixed else colour}
+    return {
+        "color": colour,
+        "marker": MARKERS[precision],
+        "markerfacecolor": "white" if is_mixed else colour,
+        "linestyle": line_style(options),
+    }
 
 
 def head(figure: Figure, lines: tuple[str, str]) -> None:

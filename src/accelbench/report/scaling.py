@@ -5,6 +5,7 @@ from typing import Any
 
 from accelbench.cell import canonical_json
 from accelbench.report.numbers import significant
+from accelbench.report.options import named
 from accelbench.report.study import one_of_each
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Table, count, number, word
@@ -13,24 +14,25 @@ from accelbench.vocab import Mode
 LIMITS_MS = (10.0, 50.0, 200.0)
 
 
-def groups(sweep: Sweep) -> dict[tuple[str, str, str], list[Planned]]:
-    """The ok inference cells by (model, device, precision), each in the order of their batches."""
-    found: dict[tuple[str, str, str], list[Planned]] = {}
+def groups(sweep: Sweep) -> dict[tuple[str, str, str, str | None], list[Planned]]:
+    """The ok inference cells by (model, device, precision, options), each in the order of their batches."""
+    found: dict[tuple[str, str, str, str | None], list[Planned]] = {}
     inferring = one_of_each(p for p in sweep.cells if p.is_ok and p.cell.mode == Mode.infer)
     cells = [p for p in inferring if p.row["samples_per_s"] is not None]
     for planned in sorted(cells, key=lambda planned: planned.cell.batch_size):
         cell = planned.cell
-        found.setdefault((cell.model.name, cell.device.value, cell.precision.value), []).append(planned)
+        key = (cell.model.name, cell.device.value, cell.precision.value, named(planned.row))
+        found.setdefault(key, []).append(planned)
     return {key: cells for key, cells in found.items() if len({p.cell.batch_size for p in cells}) > 1}
 
 
 def best_batch(sweep: Sweep) -> Table | None:
     """The batch of the highest throughput, free and below limits of latency; None where no batches are compared."""
     rows = []
-    for (model, device, precision), cells in groups(sweep).items():
+    for (model, device, precision, options), cells in groups(sweep).items():
         fastest = _fastest(cells, None)
         assert fastest is not None
-        row = [word(model), word(device), word(precision), count(fastest.cell.batch_size)]
+        row = [word(model), word(device), word(precision), word(options), count(fastest.cell.batch_size)]
         row += [number(fastest.row["samples_per_s"]), number(fastest.row["latency_p50_ms"])]
         for limit in LIMITS_MS:
             found = _fastest(cells, limit)
@@ -41,7 +43,7 @@ def best_batch(sweep: Sweep) -> Table | None:
             row += [number(max(known, default=None))]
         row += [count(fastest.row["num_params"])]
         rows.append(row)
-    headings = ["network", "device", "precision", "best batch", "samples/s", "latency p50 (ms)"]
+    headings = ["network", "device", "precision", "options", "best batch", "samples/s", "latency p50 (ms)"]
     for limit in LIMITS_MS:
         headings += [f"best batch within {limit:g} ms", f"samples/s within {limit:g} ms"]
     headings += ["peak device (MB)", "peak host (MB)", "parameters"]
@@ -53,9 +55,9 @@ def best_batch(sweep: Sweep) -> Table | None:
 
 
 def conclusions(sweep: Sweep) -> list[str]:
-    """What the numbers say, a sentence for each network, device and precision of which three batches were measured."""
+    """What the numbers say, a sentence for each network, device, precision and options with three batches or more."""
     sentences = []
-    for (model, device, precision), cells in groups(sweep).items():
+    for (model, device, precision, options), cells in groups(sweep).items():
         rates = {p.cell.batch_size: p.number("samples_per_s") or 0.0 for p in cells}
         if len(rates) < 3:
             continue
@@ -63,10 +65,8 @@ def conclusions(sweep: Sweep) -> list[str]:
         gain = f", {significant(rates[best] / rates[smallest])} times batch {smallest}'s" if best != smallest else ""
         least = next(batch for batch in sorted(rates) if rates[batch] >= 0.95 * rates[best])
         enough = f"; batch {least} comes within 5 % of it" if least != best else ""
-        sentences.append(
-            f"{model} on {device} in {precision}: batch {best} is fastest, {significant(rates[best])} samples/s"
-            f"{gain}{enough}."
-        )
+        what = f"{model} on {device} in {precision}" + (f", {options}" if options else "")
+        sentences.append(f"{what}: batch {best} is fastest, {significant(rates[best])} samples/s{gain}{enough}.")
     return sentences
 
 

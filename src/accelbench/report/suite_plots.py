@@ -1,6 +1,6 @@
 """The pictures that single studies had, better drawn; from ok cells alone, None where there is nothing to show."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -10,7 +10,8 @@ from matplotlib.patches import Patch
 
 from accelbench.record import Row
 from accelbench.report.numbers import significant
-from accelbench.report.plots import COLOURS, DPI, head, tidy
+from accelbench.report.options import NAMES
+from accelbench.report.plots import COLOURS, DPI, Place, head, line_style, place_label, place_of, places, tidy
 from accelbench.report.study import gain_over_cpu, one_of_each
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.vocab import Device, Mode, Precision
@@ -27,9 +28,10 @@ SHADES = {
     Precision.bf16: 0.35,
     Precision.fp16: 0.22,
 }
+# Options' hatches on their bars, one upon another; and markers of a curve with none, one, ... of them on.
+HATCHES = dict(zip(NAMES, ("//", "..", "\\\\", "--"), strict=True))
+CURVE_MARKERS = (".", "x", "+", "1", "2")
 MAX_BATCHES = 6  # of a picture
-
-Place = tuple[Device, Precision]
 
 
 def family(model: str) -> str:
@@ -40,7 +42,7 @@ def family(model: str) -> str:
 def families(
     cells: Sequence[Planned], value: Callable[[Planned], float | None], unit: str, head_lines: tuple[str, str]
 ) -> Figure | None:
-    """Grouped bars of `value`: a column per family of networks, a row per batch, a bar per device and precision."""
+    """Grouped bars of `value`: a column per family of networks, a row per batch, a bar per place."""
     ok = one_of_each(planned for planned in cells if planned.is_ok)
     known = [(planned.row, number) for planned in ok if (number := value(planned)) is not None]
     if not known:
@@ -48,8 +50,8 @@ def families(
     models = {name: _of_family(known, name) for name in (*FAMILIES, OTHERS)}
     models = {name: inside for name, inside in models.items() if inside}
     batches = sorted({int(row["batch_size"] or 0) for row, _ in known})[:MAX_BATCHES]
-    places = [place for place in _places() if any(_place(row) == place for row, _ in known)]
-    num_bars = sum(map(len, models.values())) * len(places)
+    shown = places(place_of(row) for row, _ in known)
+    num_bars = sum(map(len, models.values())) * len(shown)
     width = min(24.0, max(6.5, 0.34 * num_bars + 1.5))
     figure = Figure(figsize=(width, 2.7 * len(batches) + 1.3), layout="constrained", dpi=DPI)
     grid = figure.subplots(
@@ -59,15 +61,14 @@ def families(
         for axes, (name, inside) in zip(line, models.items(), strict=True):
             for row, number in known:
                 if row["batch_size"] == batch_size and row["model"] in inside:
-                    _bar(axes, inside.index(str(row["model"])), places.index(_place(row)), len(places), number, row)
+                    _bar(axes, inside.index(str(row["model"])), shown.index(place_of(row)), len(shown), number, row)
             axes.set_title(name, fontsize=10)
             axes.set_xticks(range(len(inside)), inside, rotation=30, ha="right")
             axes.set_xlim(-0.5, len(inside) - 0.5)
             axes.margins(y=0.25)
             tidy(axes)
         line[0].set_ylabel(f"batch {batch_size}: {unit}")
-    handles = [Patch(**_fill(*place), label=f"{place[0]} {place[1]}") for place in places]
-    _legend(figure, handles, width)
+    _legend(figure, [Patch(**_fill(place), label=place_label(place)) for place in shown], width)
     head(figure, head_lines)
     return figure
 
@@ -76,22 +77,16 @@ def _of_family(known: Sequence[tuple[Row, float]], name: str) -> list[str]:
     return list(dict.fromkeys(str(row["model"]) for row, _ in known if family(str(row["model"])) == name))
 
 
-def _places() -> Iterator[Place]:
-    return ((device, precision) for device in Device for precision in Precision)
-
-
-def _place(row: Row) -> Place:
-    return Device(str(row["device"])), Precision(str(row["precision"]))
-
-
-def _fill(device: Device, precision: Precision) -> dict[str, Any]:
-    return {"facecolor": COLOURS[device], "alpha": SHADES[precision], "edgecolor": COLOURS[device]}
+def _fill(place: Place) -> dict[str, Any]:
+    device, precision, options = place
+    hatch = "".join(HATCHES[name] for name in options.split(" + ") if name)
+    return {"facecolor": COLOURS[device], "alpha": SHADES[precision], "edgecolor": COLOURS[device], "hatch": hatch}
 
 
 def _bar(axes: Axes, group: int, place: int, num_places: int, value: float, row: Row) -> None:
     width = 0.86 / num_places
     x = group - 0.43 + width * (place + 0.5)
-    axes.bar(x, value, width * 0.92, **_fill(*_place(row)))
+    axes.bar(x, value, width * 0.92, **_fill(place_of(row)))
     axes.annotate(
         significant(value), (x, value), (0, 2), textcoords="offset points", ha="center", rotation=90, fontsize=7
     )
@@ -105,6 +100,8 @@ def _legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
 
 def curves(sweep: Sweep, head_lines: tuple[str, str]) -> Figure | None:
     """Accuracy and loss per epoch, in training and on the test set: a row per network, a line per device and seed.
+
+    Options are told by a curve's marker.
 
     None where no cell was tested after more than one epoch.
     """
@@ -128,10 +125,9 @@ def curves(sweep: Sweep, head_lines: tuple[str, str]) -> Figure | None:
             axes.set_ylabel("accuracy (%)" if what == "accuracy" else "loss")
             axes.xaxis.get_major_locator().set_params(integer=True)
             tidy(axes)
-    places = [place for place in _places() if any((c.cell.device, c.cell.precision) == place for c in cells)]
     handles = [
-        Line2D([], [], color=COLOURS[device], alpha=_line_alpha(precision), label=f"{device} {precision}")
-        for device, precision in places
+        Line2D([], [], **_curve_style(place), label=place_label(place))
+        for place in places(place_of(planned.row) for planned in cells)
     ]
     handles += [Line2D([], [], color="grey", linestyle=style, label=name) for name, style in STYLES.items()]
     _legend(figure, handles, 8.5)
@@ -150,21 +146,19 @@ def _line_alpha(precision: Precision) -> float:
     return max(0.5, SHADES[precision])
 
 
+def _curve_style(place: Place) -> dict[str, Any]:
+    device, precision, options = place
+    marker = CURVE_MARKERS[len(options.split(" + ")) if options else 0]
+    return {"color": COLOURS[device], "alpha": _line_alpha(precision), "marker": marker, "linewidth": 1.3}
+
+
 def _curve(axes: Axes, planned: Planned, what: str, scale: float) -> None:
-    cell = planned.cell
     for name, style in STYLES.items():
         found = _epochs(planned) if name == "training" else [epoch.evaluation for epoch in _epochs(planned)]
         values = [getattr(each, what, None) for each in found]
         known = [(number + 1, scale * value) for number, value in enumerate(values) if value is not None]
         if known:
-            axes.plot(
-                *zip(*known, strict=True),
-                linestyle=style,
-                color=COLOURS[cell.device],
-                alpha=_line_alpha(cell.precision),
-                marker=".",
-                linewidth=1.3,
-            )
+            axes.plot(*zip(*known, strict=True), linestyle=style, **_curve_style(place_of(planned.row)))
 
 
 def dashboard(cells: Sequence[Planned], head_lines: tuple[str, str]) -> Figure | None:
@@ -174,19 +168,19 @@ def dashboard(cells: Sequence[Planned], head_lines: tuple[str, str]) -> Figure |
     if not ok:
         return None
     batches = sorted({planned.cell.batch_size for planned in ok})
-    places = [place for place in _places() if any((p.cell.device, p.cell.precision) == place for p in ok)]
-    width = max(9.0, 0.4 * len(batches) * len(places) + 3)
+    shown_places = places(place_of(planned.row) for planned in ok)
+    width = max(9.0, 0.4 * len(batches) * len(shown_places) + 3)
     figure = Figure(figsize=(width, 7.4), layout="constrained", dpi=DPI)
     (boxes, bars), (lines, gains) = figure.subplots(2, 2)
-    for place in places:
-        mine = {p.cell.batch_size: p for p in ok if (p.cell.device, p.cell.precision) == place}
-        index = places.index(place)
-        _boxes(boxes, [mine.get(batch) for batch in batches], index, len(places), place)
+    for index, place in enumerate(shown_places):
+        mine = {planned.cell.batch_size: planned for planned in ok if place_of(planned.row) == place}
+        _boxes(boxes, [mine.get(batch) for batch in batches], index, len(shown_places), place)
         for group, batch in enumerate(batches):
             if batch in mine and (rate := mine[batch].number("samples_per_s")) is not None:
-                _bar(bars, group, index, len(places), rate, mine[batch].row)
+                _bar(bars, group, index, len(shown_places), rate, mine[batch].row)
         shown = [batch for batch in batches if batch in mine]
         style: dict[str, Any] = {"color": COLOURS[place[0]], "alpha": _line_alpha(place[1]), "marker": "o"}
+        style["linestyle"] = line_style(place[2])
         lines.plot(shown, [mine[batch].number("latency_p50_ms") or 0.0 for batch in shown], **style)
         if place[0] != Device.cpu:
             found = [
@@ -216,7 +210,7 @@ def dashboard(cells: Sequence[Planned], head_lines: tuple[str, str]) -> Figure |
         gains.axhline(1, color="grey", linewidth=0.8)
         gains.set_ylim(bottom=0)
     lines.set_ylim(bottom=0)
-    _legend(figure, [Patch(**_fill(*place), label=f"{place[0]} {place[1]}") for place in places], width)
+    _legend(figure, [Patch(**_fill(place), label=place_label(place)) for place in shown_places], width)
     head(figure, head_lines)
     return figure
 
@@ -233,7 +227,7 @@ def _boxes(axes: Axes, cells: Sequence[Planned | None], index: int, num: int, pl
             whis=(5, 95),
             showfliers=False,
             patch_artist=True,
-            boxprops=_fill(*place),
+            boxprops=_fill(place),
             medianprops={"color": "black"},
             manage_ticks=False,
         )

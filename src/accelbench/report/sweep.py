@@ -16,7 +16,7 @@ from accelbench.summary import MEASURED, summarise
 from accelbench.vocab import Device, Status
 
 PLAN = "plan.json"
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 NOT_RUN = "not run yet"
 FACTS = ("device_name", "warnings")  # of what a measurement holds, what is no number
 
@@ -55,8 +55,12 @@ class Planned:
     @cached_property
     def all_but_device(self) -> dict[str, object]:
         """What two cells must share for their numbers to be compared between devices."""
+        return self.all_but("device")
+
+    def all_but(self, setting: str) -> dict[str, object]:
+        """What two cells must share for their numbers to be compared between values of `setting`."""
         data = self.record.data.digest if self.record and self.record.data else None
-        return self.cell.settings() | {"device": None, "data": data}
+        return self.cell.settings() | {setting: None, "data": data}
 
     @cached_property
     def row(self) -> Row:

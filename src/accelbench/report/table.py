@@ -34,7 +34,7 @@ class Table:
 
     def known(self) -> "Table":
         """The same without the columns that hold no known value."""
-        keep = [i for i in range(len(self.headings)) if any(row[i].key is not None for row in self.rows)]
+        keep = [i for i in range(len(self.headings)) if any(row[i].text != UNKNOWN for row in self.rows)]
         return replace(
             self,
             headings=[self.headings[i] for i in keep],

@@ -7,6 +7,7 @@ import pandas as pd
 
 from accelbench.report import published
 from accelbench.report.numbers import exact, seconds
+from accelbench.report.options import named
 from accelbench.report.published import Published
 from accelbench.report.study import TITLES, Comparison, compare, nearest, published_of
 from accelbench.report.sweep import NOT_RUN, Planned, Sweep
@@ -86,6 +87,7 @@ def describe(planned: Planned | None) -> str:
         return "not planned"
     cell, measured = planned.cell, planned.record.measurement if planned.record else None
     settings = f"{cell.precision}, batch {cell.batch_size}"
+    settings += f", {options}" if (options := named(planned.row)) else ""
     if not planned.is_ok or measured is None:
         reason = planned.record.reason if planned.record else None
         return f"{planned.outcome}: {reason}" if reason else planned.outcome
@@ -127,14 +129,14 @@ def quality(sweep: Sweep) -> Table | None:
 def preparation(sweep: Sweep) -> Table | None:
     """What a run costs besides its epochs: building, compiling and the first step; None where no whole run is ok."""
     rows = [
-        [*(word(str(row[column])) for column in ("model", "device", "precision"))]
+        [*(word(str(row[column])) for column in ("model", "device", "precision")), word(named(row))]
         + [count(row["epochs"]), count(row["seed"])]
         + [number(row[column]) for column in ("build_s", "compile_s", "time_s")]
         + [percent(row["train_accuracy"]), percent(row["accuracy"]), count(row["num_params"])]
         for row in (planned.row for planned in sweep.cells if planned.is_ok)
         if row["protocol"] == Protocol.fit and row["mode"] == Mode.train
     ]
-    headings = ["network", "device", "precision", "epochs", "seed", "build (s)", "compile (s)", "fit (s)"]
+    headings = ["network", "device", "precision", "options", "epochs", "seed", "build (s)", "compile (s)", "fit (s)"]
     headings += ["training accuracy (%)", "test accuracy (%)", "parameters"]
     notes = [
         "Build: from nothing to model and optimiser on the device. Fit holds what is compiled in its first steps; "
@@ -145,7 +147,8 @@ def preparation(sweep: Sweep) -> Table | None:
 
 def best(sweep: Sweep) -> Table | None:
     """The cell of the highest throughput per network and mode; None where no cell is ok."""
-    frame = pd.DataFrame([row for row in sweep.ok_rows if row["samples_per_s"] is not None], dtype=object)
+    known = [row | {"options": named(row)} for row in sweep.ok_rows if row["samples_per_s"] is not None]
+    frame = pd.DataFrame(known, dtype=object)
     if frame.empty:
         return None
     order = dict.fromkeys(zip(frame["model"], frame["mode"], strict=True))
@@ -154,12 +157,12 @@ def best(sweep: Sweep) -> Table | None:
     return Table(
         title="Highest throughput",
         headings=[
-            *["network", "mode", "device", "precision", "protocol", "batch", "samples/s", "low", "high"],
+            *["network", "mode", "device", "precision", "options", "protocol", "batch", "samples/s", "low", "high"],
             *["latency p50 (ms)", "latency p99 (ms)", "peak host (MB)", "peak device (MB)"],
         ],
         rows=[
             [word(row["model"]), word(row["mode"]), word(row["device"]), word(row["precision"])]
-            + [word(row["protocol"]), count(row["batch_size"])]
+            + [word(row["options"]), word(row["protocol"]), count(row["batch_size"])]
             + [number(row[f"samples_per_s{end}"]) for end in ("", "_low", "_high")]
             + [number(row[column]) for column in ("latency_p50_ms", "latency_p99_ms", "peak_host_mb", "peak_device_mb")]
             for row in rows
@@ -225,7 +228,7 @@ def every_cell(sweeps: Sequence[Sweep]) -> Table:
         estimated = row["time_provenance"] == "estimated"
         rows.append(
             [word(planned.outcome), *(word(str(row[column])) for column in words), count(row["batch_size"])]
-            + [word(str(row["protocol"])), *(number(row[column]) for column in numbers)]
+            + [word(named(row)), word(str(row["protocol"])), *(number(row[column]) for column in numbers)]
             + [Entry(seconds(time_s, estimated=estimated), time_s), percent(row["data_wait_share"])]
             + [
                 percent(row["accuracy"]),
@@ -235,7 +238,7 @@ def every_cell(sweeps: Sequence[Sweep]) -> Table:
         )
     return Table(
         title="Every cell",
-        headings=["status", *words, "batch", "protocol", *numbers.values(), "time (s)", "data wait (%)"]
+        headings=["status", *words, "batch", "options", "protocol", *numbers.values(), "time (s)", "data wait (%)"]
         + ["accuracy (%)", "test loss", "reason or warnings"],
         rows=rows,
         notes=[

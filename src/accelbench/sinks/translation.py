@@ -54,7 +54,10 @@ MEASURED = {
     "setting/num_params": "num_params",
     "setting/batch_size_per_device": "batch_size_per_device",
 }
-PARAMS = ("model", "mode", "device", "precision", "batch_size", "engine", "protocol", "epochs", "seed", "repeat")
+PARAMS = (
+    *("model", "mode", "device", "precision", "batch_size", "engine", "protocol", "epochs", "seed", "repeat"),
+    *("channels_last", "compile", "freeze", "cuda_graphs"),
+)
 MAX_POINTS = 240  # of one series: a chart shows no more, and the record keeps them all
 
 

@@ -15,15 +15,16 @@ import torch
 from accelbench import clock
 from accelbench.breakdown import measure_breakdown
 from accelbench.cell import Cell
-from accelbench.data.arrays import load_encoded, load_split
-from accelbench.data.manifest import read_classes, read_counts
+from accelbench.data.arrays import load_split
+from accelbench.data.manifest import read_counts
 from accelbench.devices.cpu import usable_cores
 from accelbench.devices.registry import look
-from accelbench.engines.lightning import agreement, zoo
+from accelbench.engines.lightning import agreement, options, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
-from accelbench.engines.lightning.feed import ArrayFeed, Feed, JpegFeed, Order, Passes, RandomFeed
+from accelbench.engines.lightning.feed import Passes, RandomFeed
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, Task, TestStep, TrainStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, Observer, plugin_for
+from accelbench.engines.lightning.sources import feed_of, input_of
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement
 from accelbench.sample import high_water_bytes
@@ -47,7 +48,8 @@ def run(cell: Cell, data_folder: Path) -> Measurement:
     backend = backend_for(cell.device)
     _set_threads(cell, backend)
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
-    return _Run(cell, data_folder, backend).measure()
+    with options.empty_cache(cell.options):
+        return _Run(cell, data_folder, backend).measure()
 
 
 def _hush_lightning() -> None:
@@ -83,12 +85,24 @@ class _Run:
         self.backend = backend
         self.data_folder = data_folder
         dtype = torch.float32 if cell.precision in MIXED else DTYPES[cell.precision]
-        self.task = Task(dtype, cell.data.augment, reconstructs=cell.model.is_own("autoencoder"))
-        self.feed = self._feed("train" if cell.mode == Mode.train else "test")
-        self.shape, self.num_classes = self._input()
+        self.task = Task(
+            dtype,
+            cell.data.augment,
+            reconstructs=cell.model.is_own("autoencoder"),
+            channels_last=cell.options.channels_last,
+        )
+        self.feed = feed_of(cell, "train" if cell.mode == Mode.train else "test", data_folder, dtype, backend)
+        self.shape, self.num_classes = input_of(cell, data_folder)
         start = time.perf_counter()
         pl.seed_everything(cell.seed, verbose=False)
         network = zoo.build(cell.model, self.shape, self.num_classes)
+        self.num_params = zoo.num_params(network)
+        network = options.prepared(network, cell.options, self.shape)
+        self.network = network
+        self.compiler = options.compiler_for(cell.options)
+        if self.compiler is not None:
+            backend.count_compiles = self.compiler.compiles
+            network = self.compiler.compiled(network)
         self.module = BenchModule(network, cell.model, self.task, backend)
         self.trainer = pl.Trainer(
             accelerator=backend.accelerator,
@@ -101,8 +115,8 @@ class _Run:
             enable_model_summary=False,
             num_sanity_val_steps=0,
         )
-        self.observer = Observer(network)
-        self.first_output = network.register_forward_hook(self._check_output)
+        self.observer = Observer(self.network)
+        self.first_output = self.network.register_forward_hook(self._check_output)
         self.build_started = start
         self.build_s = math.nan
         self.timing = clock.Timing()
@@ -114,45 +128,6 @@ class _Run:
         self.resources: Resources | None = None
         self.last_result: torch.Tensor
 
-    def _feed(self, split: str) -> Feed:
-        cell, train = self.cell, split == "train"
-        labelled = cell.mode == Mode.train
-        if cell.data.pipeline in (Pipeline.host, Pipeline.device):
-            if cell.protocol == Protocol.fit:
-                raise UnsupportedError("protocol=fit: random images have no epochs; use protocol=window or steps")
-            resident = self.backend.device() if cell.data.pipeline == Pipeline.device else None
-            shape, num_classes = cell.model.input_shape, cell.model.num_classes
-            return RandomFeed(
-                shape,
-                num_classes,
-                cell.batch_size,
-                self.task.dtype,
-                labelled=labelled,
-                seed=cell.seed,
-                resident=resident,
-            )
-        arrays = load_split(self.data_folder, split)
-        order = Order(
-            len(arrays.labels),
-            cell.batch_size,
-            shuffle=train,
-            seed=cell.seed,
-            endless=cell.protocol != Protocol.fit,
-            last=("drop" if train else "pad") if self.backend.fixed_shapes else "keep",
-        )
-        if cell.data.pipeline == Pipeline.array:
-            return ArrayFeed(arrays, order, labelled=labelled)
-        encoded = load_encoded(self.data_folder, split)
-        side = arrays.images.shape[1]
-        return JpegFeed(encoded, side, order, labelled=labelled, num_workers=cell.data.num_workers)
-
-    def _input(self) -> tuple[tuple[int, ...], int]:
-        """The shape of an image as the network takes it, and the number of classes."""
-        if self.cell.data.pipeline in (Pipeline.host, Pipeline.device):
-            return self.cell.model.input_shape, self.cell.model.num_classes
-        shape = load_split(self.data_folder, "train").images.shape[1:]
-        return (shape[2], *shape[:2]) if len(shape) == 3 else shape, len(read_classes(self.data_folder))
-
     def measure(self) -> Measurement:
         """Trains or infers, then collects."""
         fits = self.cell.protocol == Protocol.fit
@@ -160,7 +135,7 @@ class _Run:
         self.module.train_step = EpochStep if fits else TrainStep
         if self.cell.mode == Mode.train:
             if fits:
-                tested = self._feed("test")
+                tested = feed_of(self.cell, "test", self.data_folder, self.task.dtype, self.backend)
                 self.module.evaluate = lambda step: self._evaluate(step, tested.num_samples)
             self.trainer.fit(self.module, Passes(self.feed), Passes(tested) if fits else None)
         else:
@@ -187,12 +162,14 @@ class _Run:
                 "(model.num_classes for random images, else the data set's)"
             )
 
-    def _note_built(self) -> None:
+    def _note_built(self, step: InferStep) -> None:
         if math.isnan(self.build_s):  # Lightning hands over the first pass: model and optimiser are on the device
+            if self.compiler is not None:  # compiled code runs no hooks: they see what is compiled, before it is
+                options.run_plain(self.network, step, self._first_images())
             self.build_s = time.perf_counter() - self.build_started
 
     def _window(self, step: InferStep) -> None:
-        self._note_built()
+        self._note_built(step)
         wait, compiles = self.backend.wait, self.backend.compiles
         if self.cell.protocol == Protocol.steps:
             self.timing = clock.measure_steps(step, wait, self.cell.warmup, self.cell.steps, compiles)
@@ -208,7 +185,7 @@ class _Run:
         self._keep_output(step)
 
     def _whole_pass(self, step: InferStep) -> None:
-        self._note_built()
+        self._note_built(step)
         began_s = clock.boot_s()
         compiled, _ = self.backend.compiles()
         seconds = clock.time_pass(step, self.backend.wait)
@@ -245,12 +222,15 @@ class _Run:
 
     def _keep_output(self, step: InferStep) -> None:
         """Keeps a few samples' output, to compare it: after all was measured, and the memory noted."""
-        if (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) or isinstance(step, TrainStep):
+        is_reference = (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32)
+        if (is_reference and not self.cell.options.on) or isinstance(step, TrainStep):
             return
         self._note_resources()
         images = self._first_images()
-        # A batch of another size would be compiled anew.
-        num = self.cell.batch_size if self.backend.fixed_shapes else len(images)
+        # A batch of another size would be compiled anew, and what was measured would not be what is compared.
+        num = self.cell.batch_size if self.backend.fixed_shapes or self.compiler else len(images)
+        if self.cell.options.cuda_graphs:  # a graph writes its result to the same place again
+            self.last_result = self.last_result.clone()
         batch = step.copy_in((images[torch.arange(num) % len(images)],))
         self.output = step.compute(batch).cpu().double()[: len(images)]
         if not torch.isfinite(self.output).all():
@@ -283,7 +263,7 @@ class _Run:
             precision=self.observer.precision(),
             num_devices=1,
             threads=None if self.backend.torch_type == "xla" else torch.get_num_threads(),
-            num_params=zoo.num_params(self.module.network),
+            num_params=self.num_params,
             num_train_samples=counts.get("train"),
             num_test_samples=counts.get("test"),
             build_s=self.build_s,
@@ -303,6 +283,8 @@ class _Run:
         )
 
     def _warnings(self, recompiled: int, output_error: float | None) -> Iterator[str]:
+        if self.compiler is not None:
+            yield from self.compiler.warnings()
         if recompiled:
             yield f"compiled {recompiled} times in the steady state"
         if output_error is not None and output_error > agreement.limit(self.cell.precision):

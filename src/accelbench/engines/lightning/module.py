@@ -32,10 +32,18 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 class Task:
     """What a network is trained for: its input, target and loss."""
 
-    def __init__(self, dtype: torch.dtype, augment: Augment = Augment.none, *, reconstructs: bool = False) -> None:
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        augment: Augment = Augment.none,
+        *,
+        reconstructs: bool = False,
+        channels_last: bool = False,
+    ) -> None:
         self.dtype = dtype
         self.augment = augment
         self.reconstructs = reconstructs  # the target is the input
+        self.channels_last = channels_last  # in memory
 
     def inputs(self, images: Tensor) -> Tensor:
         """`images` as the network takes them.
@@ -47,7 +55,7 @@ class Task:
             Floats from 0 to 1, with the channels before height and width.
         """
         if images.is_floating_point():
-            return images
+            return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
         floats = images.to(self.dtype).div_(255)
         # A view: the memory stays channels-last, which convolutions prefer.
         return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats

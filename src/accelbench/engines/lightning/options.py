@@ -1,0 +1,151 @@
+"""A cell's options, applied to its network: memory layout, folding, compilation."""
+
+import copy
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.optimization import fuse
+
+from accelbench.cell import Options
+from accelbench.clock import Compiles
+from accelbench.engines.lightning.module import InferStep
+from accelbench.engines.lightning.networks import Shape
+from accelbench.errors import UnsupportedError
+
+
+def prepared(network: nn.Module, options: Options, shape: Shape) -> nn.Module:
+    """The network with what is done to it before it is compiled.
+
+    Args:
+        network: as it was built; it may be changed.
+        options: the cell's.
+        shape: of an image, as `zoo.build` takes it.
+
+    Raises:
+        UnsupportedError: an option does not go with the network or its images.
+    """
+    if options.freeze and not options.compile:  # inductor folds more, when it compiles
+        network = _folded(network)
+    if options.channels_last:
+        if len(shape) != 3:
+            raise UnsupportedError(
+                f"channels_last=true: the images have no axis of channels (each is {'x'.join(map(str, shape))}): "
+                "use channels_last=false"
+            )
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network
+
+
+def _folded(network: nn.Module) -> nn.Module:
+    """A network in evaluation mode whose batch normalisations became part of the layers before them.
+
+    Raises:
+        UnsupportedError: it has none that can, or its code can't be traced.
+    """
+    try:
+        folded = fuse(copy.deepcopy(network).eval(), inplace=True)
+    except Exception as error:  # whatever the network's code raises where it is given symbols for tensors
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UnsupportedError(f"freeze=true: torch.fx can't trace the network ({reason}); add compile=true") from error
+    if len(list(_norms(folded))) == len(list(_norms(network))):
+        raise UnsupportedError(
+            "freeze=true: the network has no batch normalisation to fold into the layer before it: add compile=true"
+        )
+    return folded
+
+
+def _norms(network: nn.Module) -> Iterator[nn.Module]:
+    return (module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
+
+
+def empty_cache(options: Options) -> AbstractContextManager[None]:
+    """Where inductor finds nothing that it compiled before, so that its time is that of a first use."""
+    if not options.compile:
+        return nullcontext()
+    return _fresh_cache()
+
+
+@contextmanager
+def _fresh_cache() -> Iterator[None]:
+    from torch._inductor.utils import fresh_cache
+
+    with tempfile.TemporaryDirectory(prefix="accelbench-") as folder, fresh_cache(dir=folder):
+        yield
+
+
+@torch.no_grad()
+def run_plain(network: nn.Module, step: InferStep, images: Tensor) -> None:
+    """Runs the uncompiled network once, as `step` would, and leaves no trace in it."""
+    (inputs,) = step.copy_in((images,))
+    training = network.training
+    network.eval()
+    with step.context():
+        network(step.task.inputs(inputs))
+    network.train(training)
+
+
+def compiler_for(options: Options) -> "Compiler | None":
+    """What compiles the network, if anything does."""
+    return Compiler(options) if options.compile or options.cuda_graphs else None
+
+
+class Compiler:
+    """torch.compile, and what it did.
+
+    With `compile` it is inductor, with its own CUDA graphs and freezing where those are asked for; `cuda_graphs` alone
+    records the network's own kernels. Calls of several compilations inside of one another count once.
+    """
+
+    def __init__(self, options: Options) -> None:
+        import torch._dynamo  # takes seconds
+
+        self._options = options
+        self._dynamo = torch._dynamo
+        self._num, self._seconds, self._started = 0, 0.0, 0.0
+        torch._dynamo.reset()  # else what was compiled with other options would be used again
+        torch._dynamo.utils.counters.clear()
+        # What can't be compiled any more would run plain, with a note in the log.
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
+        torch._dynamo.callback.on_compile_start(self._start)
+        torch._dynamo.callback.on_compile_end(self._end)
+
+    def compiled(self, network: nn.Module) -> nn.Module:
+        """The network as compiled code, around the same weights; it is compiled when it is first called."""
+        if self._options.compile:
+            changes = {"freezing": self._options.freeze, "triton.cudagraphs": self._options.cuda_graphs}
+            compiled: Any = torch.compile(network, options={name: True for name, wanted in changes.items() if wanted})
+        else:
+            compiled = torch.compile(network, backend="cudagraphs")
+        assert isinstance(compiled, nn.Module)  # its type says less
+        return compiled
+
+    def compiles(self) -> Compiles:
+        """How many compilations so far, and their seconds: what is lowered later, as for backward, included."""
+        return self._num, self._seconds
+
+    def warnings(self) -> Iterator[str]:
+        """What a reader of the numbers should know.
+
+        Raises:
+            UnsupportedError: nothing was compiled.
+        """
+        counters = self._dynamo.utils.counters
+        if not counters["stats"]["unique_graphs"]:
+            raise UnsupportedError(
+                f"{self._options.on[-1]}=true: torch.compile found nothing in the network that it compiles"
+            )
+        num = sum(counters["graph_break"].values())
+        if num:
+            yield f"torch.compile left parts of the network as they are: {num} graph breaks"
+
+    def _start(self, _: object) -> None:
+        self._started = time.perf_counter()
+
+    def _end(self, _: object) -> None:
+        self._num += 1
+        self._seconds += time.perf_counter() - self._started
