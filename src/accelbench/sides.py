@@ -87,12 +87,15 @@ def find(name: str, root: Path) -> Side:
     Raises:
         UserError: there is nothing of that name, or nothing readable; the message says what there is.
     """
-    path, _, word = (name, "", "") if _located(name, root) else name.rpartition("@")
-    found = _located(path or "results", root)
+    path, word = name, ""
+    if "@" in name and _located(name, root) is None:
+        path, _, word = name.rpartition("@")
+        path = path or "results"
+    found = _located(path, root)
     if found is None:
         there = _folders(root)
         listed = f"There are: {', '.join(there)}." if there else "There are none yet: measure something first."
-        raise UserError(f"{path or name}: no folder of records, suite or record. {listed}")
+        raise UserError(f"{path}: no folder of records, suite or record. {listed}")
     if word:
         return _selected(name, word, [Process.of(read(file)) for file in sorted(found.rglob(FILES))])
     processes = [Process.of(record) for record in ([read(found)] if found.is_file() else _wanted(found))]
