@@ -171,7 +171,7 @@ def test_a_malformed_limit_is_told_with_the_form(fail_if):
 
 @pytest.mark.parametrize("margin", ["2", "x%", "-1%", "nan%", ""])
 def test_a_malformed_margin_too(margin):
-    with pytest.raises(UserError, match="--margin .*should be such as 2%"):
+    with pytest.raises(UserError, match="--margin .*should be such as 5%"):
         terms(margin, None, anyway=False)
 
 

@@ -75,20 +75,18 @@ def terms(margin: str | None, fail_if: str | None, *, anyway: bool) -> Terms:
     Raises:
         UserError: one is not of that form.
     """
-    verdict, _, limit = (fail_if or "").partition(":")
-    if fail_if is not None and verdict != Verdict.slower:
-        raise UserError(f"--fail-if {fail_if}: should be such as slower:5%")
     return Terms(
-        margin=MARGIN if margin is None else _share("--margin ", margin, "2%"),
-        max_slower=None if fail_if is None else _share("--fail-if slower:", limit, "slower:5%"),
+        margin=MARGIN if margin is None else _share("--margin", margin, ""),
+        max_slower=None if fail_if is None else _share("--fail-if", fail_if, f"{Verdict.slower}:"),
         anyway=anyway,
     )
 
 
-def _share(flag: str, text: str, example: str) -> float:
-    if not re.fullmatch(r"\d{1,2}(\.\d+)?%", text):
-        raise UserError(f"{flag}{text}: should be such as {example}, from 0% to below 100%")
-    return float(text.removesuffix("%")) / 100
+def _share(flag: str, text: str, before: str) -> float:
+    found = re.fullmatch(rf"{before}(\d{{1,2}}(?:\.\d+)?)%", text)
+    if not found:
+        raise UserError(f"{flag} {text}: should be such as {before}5%, from 0% to below 100%")
+    return float(found[1]) / 100
 
 
 def answer(first: Side, second: Side, terms: Terms, console: Console) -> int:
