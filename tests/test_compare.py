@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -38,7 +39,9 @@ def both(*sides):
 
 
 def told(first, second, **judged):
-    """The exit status, and what is printed."""
+    """The exit status, and what is printed. The second side is measured half an hour after the first."""
+    later = [replace(one, started_at=one.started_at.replace(":00:00", ":30:00")) for one in second.processes]
+    second = replace(second, processes=later)
     console = Console(file=io.StringIO(), width=80)
     status = answer(first, second, Terms(**judged), console)
     return status, console.file.getvalue()
@@ -80,7 +83,7 @@ def test_a_pair_that_is_too_slow_for_sure_is_the_exit_status(speed, limit, statu
 def test_what_is_compared_is_named():
     text = told(side(), side(device=Device.xla_cpu))[1]
     assert 'Compared: device: "cpu" | "xla_cpu"' in text
-    assert "A: runs/x (5 ok; git None)" in text
+    assert "A: runs/x (5 ok; git unknown)" in text
 
 
 @pytest.mark.parametrize(
@@ -108,10 +111,24 @@ def test_a_machine_or_a_revision_that_was_asked_for_is_what_is_compared():
     assert "The environment differs: machine.cpu_name" in text
 
 
+def test_the_revisions_of_a_side_are_named():
+    git = {"revision": "abcd" * 10, "branch": "main", "dirty": True}
+    text = told(side(environment={**HERE, "git": git}), side(environment={**HERE, "git": {**git, "dirty": False}}))[1]
+    assert "A: runs/x (5 ok; git abcdabcd (changed))" in text
+    assert "B: runs/x (5 ok; git abcdabcd)" in text
+    assert "environment" not in text
+
+
 def test_a_side_of_several_machines_is_refused():
     mixed = both(side(), side(environment={**HERE, "machine": {**MACHINE, "cpu_name": "Intel"}}))
     with pytest.raises(UserError, match=r"both: records of several machines \(machine.cpu_name: AMD EPYC, Intel\)"):
         told(side(), mixed)
+
+
+def test_a_record_that_both_sides_have_is_refused():
+    console = Console(file=io.StringIO())
+    with pytest.raises(UserError, match="A and B have 5 records in common"):
+        answer(side(), both(side(), side(batch_size=8)), Terms(), console)
 
 
 DIGITS = Data(name="mnist", digest="1" * 64, source="digits", stand_in=True)
@@ -147,7 +164,7 @@ def test_what_did_not_run_and_what_has_no_like_is_counted():
     assert text.splitlines()[-3:] == ["1 same", "  1 were skipped on both sides", "  1 only one side has"]
     failed = told(side(), side(status=Status.failed))[1]
     assert "can't tell 5 and 0 processes" in failed
-    assert "B: runs/x (5 failed; git None)" in failed
+    assert "B: runs/x (5 failed; git unknown)" in failed
 
 
 def test_of_many_pairs_some_differ_by_chance():

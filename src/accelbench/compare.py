@@ -10,7 +10,7 @@ from rich.console import Console
 
 from accelbench.comparison import CONFIDENCE, MARGIN, MIN_PROCESSES, Comparison, Verdict
 from accelbench.errors import UserError
-from accelbench.pairs import Pair, Pairing, pair
+from accelbench.pairs import Pair, Pairing, label, pair
 from accelbench.record import Data
 from accelbench.sides import Selection, Side
 
@@ -26,12 +26,12 @@ a folder (results/ without one) whose git revision begins with WORD, whose branc
 it in its name. Cells that are equal but for `repeat` are paired; so are, where A and B have no cell in common, those
 that are equal but for the settings in which the two sides differ throughout.
 
-The answer is of the ratio of samples/s, by a bootstrap over processes: the steps within one process are no
+The answer is B's samples/s over A's, less 1, by a bootstrap over processes: the steps within one process are no
 independent samples. It takes 5 fresh processes a side (repeats=5), best measured in turns.
   same        the whole 95 % interval lies within the margin, 2 % to either side
-  faster      B is: the whole interval lies above 0
-  slower      B is: the whole interval lies below 0
-  can't tell  neither, or fewer than 5 processes a side
+  faster      else, where the whole interval lies above 0
+  slower      else, where it lies below 0
+  can't tell  none of these, or fewer than 5 processes a side
 
 options:
   --repeats N         with --run: fresh processes a side (5)
@@ -95,6 +95,7 @@ def answer(first: Side, second: Side, terms: Terms, console: Console) -> int:
     Raises:
         UserError: what they measured can't be compared.
     """
+    _check_apart(first, second)
     pairing = pair(first.processes, second.processes)
     doubts = [*_refused(pairing, terms), *_environment(first, second), *_circumstances(pairing.pairs)]
     for letter, side in (("A", first), ("B", second)):
@@ -134,6 +135,12 @@ def _conclude(pairing: Pairing, comparisons: list[Comparison], terms: Terms, con
     if len(comparisons) >= MANY:
         told = f"of as many pairs that are alike, about {(1 - CONFIDENCE) * len(comparisons):.0f} intervals miss 0"
         _say(console, f"  by chance alone, {told}", "dim")
+
+
+def _check_apart(first: Side, second: Side) -> None:
+    a, b = ({(one.started_at, label(one.cell)) for one in side.processes if one.rates} for side in (first, second))
+    if a & b:
+        raise UserError(f"A and B have {len(a & b)} records in common: name sides that have none")
 
 
 def _refused(pairing: Pairing, terms: Terms) -> list[str]:
@@ -212,7 +219,8 @@ def _circumstances(pairs: list[Pair]) -> list[str]:
 
 def _described(side: Side) -> str:
     statuses = Counter(process.status for process in side.processes)
-    revisions = {str(each.get("git", {}).get("revision"))[:8] for each in side.environments()}
+    states = [environment.get("git", {}) for environment in side.environments()]
+    revisions = {f"{(git.get('revision') or 'unknown')[:8]}{' (changed)' * bool(git.get('dirty'))}" for git in states}
     return f"{', '.join(f'{num} {status}' for status, num in statuses.most_common())}; git {_listed(revisions)}"
 
 
