@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from accelbench.cli import COMMANDS, main
 from accelbench.engines.registry import HostSpec
 from accelbench.isolate import Hosts
 from accelbench.vocab import Status
-from fakes import make_project
+from fakes import faulty_host, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
 PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed"
@@ -109,6 +110,21 @@ def complaint(words, capsys, project):
         ("doctor now", "unrecognized arguments: now"),
         ("ui --port x", "argument --port: invalid int value: 'x'"),
         ("report runs/nothing", "runs/nothing"),
+        ("repeats=0", "repeats=0: should be at least 1"),
+        ("-m repeats=1,2", "retry and repeats hold for a whole sweep: give each one value"),
+        ("compare", "the following arguments are required: sides"),
+        ("compare runs/a runs/b", "runs/a: no folder of records, suite or record. There are none yet"),
+        ("compare runs/a", "runs/a: not the folder of a `compare --run`"),
+        ("compare a b c", "compare: takes two sides, 3 given"),
+        ("compare a b --repeats 5", "--repeats: goes with --run"),
+        ("compare a b --fail-if slower", "--fail-if slower: should be such as slower:5%"),
+        ("compare a b --margin 2", "--margin 2: should be such as 5%"),
+        ("compare --run model=mlp", "compare: takes two sides, 1 given"),
+        ("compare --run model=mlp model=mpl", "model=mpl: unknown model. Choose from:"),
+        ("compare --run model=mlp model=cnn,mlp", "model=cnn,mlp: a list of values is swept with -m"),
+        ("compare --run model=mlp repeats=3", "repeats=3: not for a side of compare"),
+        ("compare --run model=mlp model=mlp --repeats 0", "--repeats 0: should be a whole number, at least 1"),
+        ("compare --run tracking=none tracking=mlflow", "hold for both sides: give each one value"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_flag_and_the_choices(words, told, capsys, project):
@@ -205,6 +221,22 @@ def test_options_are_axes(capsys, project):
     ]
 
 
+def test_repeats_are_those_of_the_whole_sweep_again(capsys, project):
+    lines = planned("batch_size=8,16 repeats=3", capsys)
+    expected = [f"mlp-cpu-fp32-b{size}-train{repeat}" for repeat in ("", "-r1", "-r2") for size in (8, 16)]
+    assert [line.split()[0] for line in lines[:6]] == expected
+
+
+def test_a_suites_repeats_are_in_params(capsys, own):
+    settings = yaml.safe_load((own / "params.yaml").read_text())
+    axes = {"data": "mnist", "model": ["mlp", "cnn"], "repeats": {"quick": 2, "full": 5}}
+    (own / "params.yaml").write_text(yaml.safe_dump(settings | {"suites": {"mnist_networks": axes}}))
+    lines = planned("suite=mnist_networks", capsys)
+    expected = [f"{model}-cpu-fp32-b128-train{repeat}" for repeat in ("", "-r1") for model in ("mlp", "cnn")]
+    assert [line.split()[0] for line in lines[:4]] == expected
+    assert planned("suite=mnist_networks repeats=1", capsys)[-1].startswith("2 cells: ")
+
+
 def test_plan_says_where_the_time_is_unknown(capsys, project):
     lines = planned("protocol=fit model=mlp,cnn", capsys)
     assert lines[0].endswith("whole epochs")
@@ -267,6 +299,43 @@ def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatc
     monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks", "model=resnet"])
     assert stage.main() == 2
     assert capsys.readouterr().err.startswith("accelbench: model=resnet: unknown model.")
+
+
+def test_the_terms_of_a_comparison_have_their_own_help(capsys, project):
+    assert main(["compare", "--help"]) == 0
+    text = capsys.readouterr().out
+    for taught in ("same", "faster", "slower", "can't tell", "--fail-if slower:5%", "--run", "FOLDER@WORD", "margin"):
+        assert taught in text
+
+
+def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(own, monkeypatch, capsys):
+    monkeypatch.setattr(sweep, "Hosts", lambda: Hosts(faulty_host))
+    words = "tracking=none mode=infer out=runs/c batch_size="
+    assert main(["compare", "--run", f"{words}8", f"{words}64", "--fail-if", "slower:5%"]) == 0
+    text = capsys.readouterr().out
+    assert "Compared: batch_size: 8 | 64" in text
+    assert re.search(r"mlp-cpu-fp32-b8-infer +same +\+0.0 % \(.*%\), 5 and 5 processes", text)
+    records = list(record.read_planned(own / "runs/c"))
+    assert [one.cell.repeat for one in records] == list(range(10))
+    assert [one.started_at for one in records] == sorted(one.started_at for one in records)
+    assert all({a.cell.batch_size, b.cell.batch_size} == {8, 64} for a, b in zip(*[iter(records)] * 2, strict=True))
+    assert main(["compare", "runs/c"]) == 0
+    assert capsys.readouterr().out == text[text.index("A: ") :]
+
+
+@pytest.mark.slow
+def test_what_is_faster_for_sure_is_found_to_be(own, capsys):
+    words = "tracking=none mode=infer threads=1 window.measure_s=0.1 window.block_s=0.01 window.latency_s=0.01 "
+    words += "model.args.widths=[16] out=runs/c batch_size="
+    assert main(["compare", "--run", f"{words}64", f"{words}1", "--fail-if", "slower:50%"]) == 1
+    assert re.search(r"mlp-cpu-fp32-b64-infer +slower +-", capsys.readouterr().out)
+    assert main(["compare", "runs/c", "--fail-if", "slower:99.9%"]) == 0
+
+
+def test_a_comparison_whose_cells_fail_says_so_by_its_exit_status(failing, capsys):
+    words = "tracking=none out=runs/c"
+    assert main(["compare", "--run", words, words, "--repeats", "1"]) == 1
+    assert "can't tell 0 and 0 processes" in capsys.readouterr().out
 
 
 def test_an_interruption_is_no_traceback(capsys, project, monkeypatch):

@@ -47,6 +47,17 @@ def test_a_network_of_ones_own_is_measured_as_the_page_says(project):
         assert re.search(r"MyNet-cpu-fp32-b8-\w+-host +ok ", done.stdout)
 
 
+def test_what_the_page_on_comparing_measures_is_understood(project):
+    lines = [shlex.split(line)[1:] for block in blocks("comparing.md", "sh") for line in block.splitlines()]
+    (sides,) = [words[2:] for words in lines if words[:2] == ["compare", "--run"]]
+    (sweep,) = [words for words in lines if words[0] == "-m"]
+    for words, num in [*((side.split(), 1) for side in sides), (sweep, 20)]:
+        command = [sys.executable, "-m", "accelbench.cli", "plan", *words]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1].startswith(f"{num} cells: {num} to run")
+
+
 @pytest.mark.parametrize(
     "page", sorted(path.relative_to(ROOT) for path in [*ROOT.glob("docs/*.md"), ROOT / "README.md"])
 )

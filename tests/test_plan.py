@@ -33,6 +33,12 @@ def test_repeats_are_kept_apart_from_each_other():
     assert order == [(size, repeat) for repeat in range(3) for size in (8, 16, 32)]
 
 
+def test_a_cell_is_repeated_as_other_processes_of_the_same_settings():
+    again = plan.repeated([make_cell(), make_cell(batch_size=8, repeat=4)], 2)
+    assert [(cell.batch_size, cell.repeat) for cell in again] == [(32, 0), (32, 1), (8, 4), (8, 5)]
+    assert plan.repeated([make_cell()], 1) == [make_cell()]
+
+
 def test_the_identity_holds_what_a_number_depends_on():
     cell = make_cell()
     other_data = Data(name="mnist", digest="e" * 64, source="random pixels", stand_in=True)

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from accelbench import axes, config, params, sweep
 from accelbench.cell import Cell
 from accelbench.complaints import as_user_error
 from accelbench.errors import UserError
-from accelbench.plan import Planned
+from accelbench.plan import Planned, repeated
 from accelbench.progress import duration
 
 USAGE = """\
@@ -25,6 +26,9 @@ accelbench measures how fast a model trains and infers on each device, precision
 
 usage: accelbench [run] [-m] [name=value ...]   measure one cell, or with -m every combination of lists
        accelbench plan [name=value ...]         show the cells of such a sweep and how long they take
+       accelbench compare A B                   same, faster, slower or can't tell; `compare --help` has the terms
+       accelbench compare --run "name=value ..." "name=value ..."
+                                                measure two cells in turns, and compare them
        accelbench doctor                        show what this machine has, and what would be skipped
        accelbench report [folder]               build the report of results/, or of a folder under runs/
        accelbench sync                          deliver the records that MLflow missed
@@ -43,6 +47,7 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
   suite=mnist_networks profile=quick|full      the axes of params.yaml; what you name wins
   data=mnist|fashion_mnist|cifar10|cats_vs_dogs|random
   data.pipeline=array|jpeg|host|device         data.num_workers=N  data.augment=none|flip|flip_shift
+  repeats=N                                    N fresh processes of each cell: all cells once, then all again, ...
   seed=N  repeat=N  timeout_s=S  out=FOLDER  retry=none|failed  tracking=mlflow|none
   window.width=0.02 window.measure_s=S ...     how exact, how long; --cfg job prints all of them
   breakdown_s=S                                for timing each phase of a step; 0 for none
@@ -52,9 +57,10 @@ examples:
   accelbench -m model=mlp,cnn batch_size=32,128
   accelbench -m model=torchvision model.name=resnet18 mode=infer channels_last=false,true compile=false,true
   accelbench plan suite=mnist_networks
+  accelbench compare --run "model=cnn precision=fp32" "model=cnn precision=bf16"
 """
 
-COMMANDS = ("run", "plan", "doctor", "report", "sync", "ui")
+COMMANDS = ("run", "plan", "compare", "doctor", "report", "sync", "ui")
 
 
 def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int:
@@ -94,11 +100,12 @@ def _dispatch(words: list[str], console: Console, out: Path | None) -> int:
     if command in ("run", "plan") and rest and "=" not in rest[0] and not rest[0].startswith("-"):
         raise UserError(f"{rest[0]}: unknown command. Choose from: {', '.join(COMMANDS)}; or give name=value.")
     if "-h" in rest or "--help" in rest:
-        print(USAGE, end="")
+        print(_usage(command), end="")
         return 0
     if command == "run":
         return _run(rest, console, out)
-    return {"plan": _plan, "doctor": _doctor, "report": _report, "sync": _sync, "ui": _ui}[command](rest, console)
+    others = {"plan": _plan, "compare": _compare, "doctor": _doctor, "report": _report, "sync": _sync, "ui": _ui}
+    return others[command](rest, console)
 
 
 def _run(words: list[str], console: Console, out: Path | None) -> int:
@@ -139,10 +146,10 @@ def _expectation(item: Planned, seconds: float | None) -> str:
 
 def _cells(configs: list[DictConfig]) -> tuple[list[Cell], config.SweepOptions]:
     pairs = [config.split(one) for one in configs]
-    cells, options = [cell for cell, _ in pairs], pairs[0][1]
+    options = pairs[0][1]
     if any(other != options for _, other in pairs):
-        raise UserError("suite, tracking, profile, out and retry hold for a whole sweep: give each one value")
-    return cells, options
+        raise UserError("suite, tracking, profile, out, retry and repeats hold for a whole sweep: give each one value")
+    return repeated([cell for cell, _ in pairs], options.repeats), options
 
 
 def _compose(words: list[str], task: Callable[[list[DictConfig]], None]) -> None:
@@ -175,6 +182,55 @@ def _compose(words: list[str], task: Callable[[list[DictConfig]], None]) -> None
         hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(guarded)()
     if raised:
         raise raised[0]
+
+
+def _usage(command: str) -> str:
+    if command != "compare":
+        return USAGE
+    from accelbench import compare
+
+    return compare.USAGE
+
+
+def _compare(words: list[str], console: Console) -> int:
+    from accelbench import compare, sides, turns  # numpy and scipy take their time
+
+    parser = _parser("compare")
+    parser.add_argument("sides", nargs="+")
+    parser.add_argument("--run", action="store_true")
+    parser.add_argument("--anyway", action="store_true")
+    for flag in ("--repeats", "--margin", "--fail-if"):
+        parser.add_argument(flag)
+    chosen = parser.parse_intermixed_args(words)
+    terms = compare.terms(chosen.margin, chosen.fail_if, anyway=chosen.anyway or chosen.run or len(chosen.sides) == 1)
+    root, names = params.project_root(), chosen.sides
+    if len(names) not in ((2,) if chosen.run else (1, 2)):
+        raise UserError(f"compare: takes two sides, {len(names)} given; words with spaces go in quotes")
+    if chosen.repeats is not None and not chosen.run:
+        raise UserError("--repeats: goes with --run; what lies in records was measured as often as it was")
+    if not chosen.run:
+        first, second = turns.load(Path(names[0])) if len(names) == 1 else (sides.find(name, root) for name in names)
+        return compare.answer(first, second, terms, console)
+    order, options = turns.plan(_one_cell(names[0]), _one_cell(names[1]), chosen.repeats)
+    result = sweep.run(order.cells, options, console)
+    turns.save(order, (names[0], names[1]), result.records, result.folder)
+    status = compare.answer(*turns.load(result.folder), terms, console)
+    return 1 if result.num_unexpected else status
+
+
+def _one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
+    """The cell that one side of `compare --run` is, and the options of its run."""
+    try:
+        given = shlex.split(words)
+    except ValueError as error:
+        raise UserError(f"{words}: not readable as words ({error})") from error
+    for word in given:
+        if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
+            raise UserError(f"{word}: not for a side of compare, which is one cell; --repeats N stands outside of it")
+    found: list[tuple[list[Cell], config.SweepOptions]] = []
+    _compose(given, lambda configs: found.append(_cells(configs)))
+    ((cell,), options) = found[0]
+    return cell, options
 
 
 def _doctor(words: list[str], console: Console) -> int:

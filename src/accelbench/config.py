@@ -109,6 +109,7 @@ class RunConfig:
     """One run; see `cell.Cell` for the settings that make a cell, and `cell.Options` for its switches.
 
     Attributes:
+        repeats: fresh processes of each cell, numbered from `repeat`: all cells' first, then all their second, ...
         profile: which values of params.yaml's `{quick: ..., full: ...}` are run; None for its own `profile`.
         out: the folder for the records; None for a new one under runs/.
         retry: whether failed, timeout and killed cells of `out` are run again.
@@ -135,6 +136,7 @@ class RunConfig:
     threads: int | None = None
     seed: int = 0
     repeat: int = 0
+    repeats: int = 1
     timeout_s: float = 600.0
     window: WindowConfig = field(default_factory=WindowConfig)
     profile: str | None = None
@@ -160,6 +162,7 @@ class SweepOptions:
     tracking: str
     out: str | None
     retry: Retry
+    repeats: int = 1
 
 
 def register() -> None:
@@ -219,6 +222,7 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         tracking=run.tracking.name,
         out=run.out,
         retry=run.retry,
+        repeats=run.repeats,
     )
     return cell, options
 
@@ -278,6 +282,7 @@ def _check(run: RunConfig) -> None:
         "model.input_shape": (min(run.model.input_shape, default=0), 1),
         "seed": (run.seed, 0),
         "repeat": (run.repeat, 0),
+        "repeats": (run.repeats, 1),
         "window.warmup_steps": (run.window.warmup_steps, 1),
         "window.warmup_s": (run.window.warmup_s, 0),
         "window.latency_s": (run.window.latency_s, 0),

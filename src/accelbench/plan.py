@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,11 @@ def identity(cell: Cell, data: Data, fingerprint: dict[str, Any]) -> str:
     if cell.model.library == Library.custom:
         parts["network"] = source_digest(cell.model.definition)
     return digest(parts)
+
+
+def repeated(cells: Iterable[Cell], num: int) -> list[Cell]:
+    """Each cell `num` times over, its `repeat` counted on: as many fresh processes of the same settings."""
+    return [replace(cell, repeat=cell.repeat + more) for cell in cells for more in range(num)]
 
 
 def plan(cells: Iterable[Cell], data: Data, fingerprint: dict[str, Any]) -> list[Planned]:

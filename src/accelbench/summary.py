@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from accelbench import stats
-from accelbench.doubts import doubts
+from accelbench.doubts import MAX_OTHERS_PERCENT, doubts
 from accelbench.energy import joules_per_sample
-from accelbench.measurement import Breakdown, Measurement
+from accelbench.measurement import Breakdown, Epoch, Measurement
 from accelbench.record import Record, Row, SystemSeries
 from accelbench.vocab import RANDOM, Mode, Phase, Pipeline, Protocol, Provenance
 
@@ -43,6 +43,13 @@ def summarise(record: Record) -> Row:
     if record.measurement is not None:
         row["warnings"] = "; ".join([*record.measurement.warnings, *doubts(record, row)]) or None
     return row
+
+
+def is_disturbed(record: Record) -> bool:
+    """Whether other processes used the machine's cores while the record's numbers were measured."""
+    name = SERIES["other_cpu_utilization_percent"]
+    others = _steady_mean(record.system, name, record.measurement) if record.system else None
+    return others is not None and others > MAX_OTHERS_PERCENT
 
 
 def _steady_mean(system: SystemSeries, name: str, measured: Measurement | None) -> float | None:
@@ -104,20 +111,27 @@ def _settings(record: Record) -> Row:
     }
 
 
+def steady_epochs(measured: Measurement) -> list[Epoch]:
+    """All but the first epoch, which holds warm-up and compilation; that one where there is no other."""
+    return measured.epochs[1:] or measured.epochs
+
+
+def steady_rates(measured: Measurement) -> list[float]:
+    """Samples/s of each epoch where whole ones were run, else of each block; empty where there is neither."""
+    return [part.num_samples / part.seconds for part in steady_epochs(measured) or measured.blocks]
+
+
 def _rates(record: Record, measured: Measurement) -> Row:
     """Throughput, and the time of the whole job: measured over whole epochs, else estimated from it."""
     if measured.epochs:
-        # The first epoch holds warm-up and compilation: it is left out of the rate where there are others.
-        steady = measured.epochs[1:] or measured.epochs
-        rates = [epoch.num_samples / epoch.seconds for epoch in steady]
         # Training takes all its epochs; inference takes one pass, measured several times.
         trains = record.cell.mode == Mode.train
-        seconds = [epoch.seconds for epoch in (measured.epochs if trains else steady)]
+        seconds = [epoch.seconds for epoch in (measured.epochs if trains else steady_epochs(measured))]
         time_s: float | None = sum(seconds) if trains else stats.median(seconds)
         provenance = Provenance.measured
     else:
-        rates = [block.num_samples / block.seconds for block in measured.blocks]
         time_s, provenance = None, Provenance.estimated
+    rates = steady_rates(measured)
     if not rates:
         return {}
     rate = stats.median(rates)

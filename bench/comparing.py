@@ -1,0 +1,95 @@
+"""How long comparing and summarising 10,000 records takes: 1,000 cells of 5 processes a side.
+
+The records are made here, as long as those of the `window` protocol with its default bounds are.
+"""
+
+import dataclasses
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from accelbench.cell import Cell, DataSpec, ModelSpec
+from accelbench.measurement import Block, Measurement
+from accelbench.record import FILES, Record, read
+from accelbench.summary import summarise
+from accelbench.vocab import Device, Engine, Mode, Precision, Protocol, Status
+
+NUM_CELLS = 1000
+NUM_PROCESSES = 5
+NUM_STEPS = 400
+TARGET_S = 5.0
+
+
+def main() -> None:
+    """Prints the seconds of both."""
+    with tempfile.TemporaryDirectory() as scratch:
+        sides = [Path(scratch, name) for name in ("a", "b")]
+        for side in sides:
+            fill(side)
+        num = sum(1 for side in sides for _ in side.glob(FILES))
+        start = time.perf_counter()
+        command = [sys.executable, "-m", "accelbench.cli", "compare", *map(str, sides)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        compared_s = time.perf_counter() - start
+        start = time.perf_counter()
+        for side in sides:
+            for path in side.glob(FILES):
+                summarise(read(path))
+        summarised_s = time.perf_counter() - start
+    print(f"`accelbench compare` of {num:,} records: {compared_s:.1f} s (target: at most {TARGET_S:g} s)")
+    print(f"  {next(line for line in done.stdout.splitlines() if ' same' in line and line[0].isdigit())}")
+    print(f"reading and summarising them: {summarised_s:.1f} s (target: at most {TARGET_S:g} s)")
+
+
+def fill(folder: Path) -> None:
+    """Writes one side's records."""
+    folder.mkdir()
+    for seed in range(NUM_CELLS):
+        for repeat in range(NUM_PROCESSES):
+            made = record(seed, repeat, random.gauss(1, 0.01))
+            (folder / f"{made.name}.json").write_text(json.dumps(made.to_json(), indent=1))
+
+
+def record(seed: int, repeat: int, speed: float) -> Record:
+    """A record of one process, `speed` times as fast as most."""
+    cell = Cell(
+        suite="bench",
+        engine=Engine.lightning,
+        device=Device.cpu,
+        model=ModelSpec(name="mlp"),
+        data=DataSpec(name="mnist"),
+        mode=Mode.infer,
+        precision=Precision.fp32,
+        batch_size=128,
+        protocol=Protocol.window,
+        epochs=1,
+        seed=seed,
+        repeat=repeat,
+    )
+    steps = [random.gauss(2e-3, 1e-4) for _ in range(NUM_STEPS)]
+    measured = Measurement(
+        device="cpu",
+        device_name="a CPU",
+        precision="fp32",
+        num_devices=1,
+        threads=2,
+        num_params=100_000,
+        num_train_samples=60_000,
+        num_test_samples=10_000,
+        build_s=0.1,
+        warmup_s=steps[:100],
+        blocks=[Block(num_steps=60, num_samples=7680, seconds=random.gauss(0.1, 0.002) / speed) for _ in range(10)],
+        **{name: steps for name in ("latency_s", "launch_s", "data_s")},
+    )
+    environment = {"machine": {"cpu_name": "a CPU"}, "versions": {"torch": "2.9.0"}, "code": "c0de"}
+    at = f"2026-01-01T{repeat:02}:{seed // 60:02}:{seed % 60:02}.000+00:00"
+    made = Record(cell=cell, identity="0" * 64, status=Status.ok, started_at=at, wall_s=2.5, environment=environment)
+    return dataclasses.replace(made, measurement=measured)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+import dataclasses
+
+import pytest
+
+from accelbench import record, turns
+from accelbench.config import Retry, SweepOptions
+from accelbench.errors import UserError
+from accelbench.record import Record
+from accelbench.vocab import Status
+from fakes import make_cell
+
+OPTIONS = SweepOptions(suite="s", title="S", study=None, profile=None, tracking="none", out=None, retry=Retry.none)
+
+
+def test_each_round_has_both_cells_once_in_an_order_drawn_at_random():
+    first, second = make_cell(batch_size=8), make_cell(batch_size=16)
+    drawn = turns.draw(first, second, 50, seed=1)
+    assert [cell.repeat for cell in drawn.cells] == list(range(100))
+    rounds = list(zip(drawn.is_second[::2], drawn.is_second[1::2], strict=True))
+    assert set(rounds) == {(False, True), (True, False)}
+    assert 10 < sum(a for a, _ in rounds) < 40
+    sizes = [cell.batch_size for cell in drawn.cells]
+    assert sizes == [16 if which else 8 for which in drawn.is_second]
+
+
+def test_equal_seeds_draw_equal_orders():
+    orders = [turns.draw(make_cell(), make_cell(), 20, seed).is_second for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_a_cell_beside_itself_is_measured_as_often():
+    drawn = turns.draw(make_cell(), make_cell(), 5, seed=3)
+    assert len({cell.id for cell in drawn.cells}) == 10
+
+
+def test_the_plan_has_a_folder_of_its_own_and_five_rounds():
+    drawn, options = turns.plan((make_cell(), OPTIONS), (make_cell(), OPTIONS), None)
+    assert len(drawn.cells) == 10
+    assert options.out.startswith("runs/")
+    assert options.out.endswith("-compare")
+    mine = dataclasses.replace(OPTIONS, out="runs/mine")
+    drawn, options = turns.plan((make_cell(), mine), (make_cell(), mine), "2")
+    assert (len(drawn.cells), options.out) == (4, "runs/mine")
+
+
+@pytest.mark.parametrize("repeats", ["0", "-1", "many", "1.5"])
+def test_a_malformed_number_of_repeats_is_told(repeats):
+    with pytest.raises(UserError, match=f"--repeats {repeats}: should be a whole number, at least 1"):
+        turns.plan((make_cell(), OPTIONS), (make_cell(), OPTIONS), repeats)
+
+
+def test_sides_of_different_sweeps_are_told():
+    other = dataclasses.replace(OPTIONS, tracking="mlflow")
+    with pytest.raises(UserError, match="hold for both sides"):
+        turns.plan((make_cell(), OPTIONS), (make_cell(), other), None)
+
+
+def test_whose_record_is_whose_is_kept_beside_them(tmp_path):
+    drawn = turns.draw(make_cell(), make_cell(), 5, seed=4)
+    made = [
+        Record(cell=cell, identity="0" * 64, status=Status.failed, started_at="", wall_s=0.0, environment={})
+        for cell in drawn.cells
+    ]
+    for one in made:
+        record.write(one, tmp_path)
+    turns.save(drawn, ("a=1", "b=2"), made, tmp_path)
+    first, second = turns.load(tmp_path)
+    assert (first.name, second.name) == ("a=1", "b=2")
+    for side, which in ((first, False), (second, True)):
+        expected = [turn for turn, is_second in enumerate(drawn.is_second) if is_second == which]
+        assert [process.cell.repeat for process in side.processes] == expected
+
+
+def test_any_other_folder_is_told(tmp_path):
+    with pytest.raises(UserError, match="not the folder of a `compare --run`"):
+        turns.load(tmp_path)
