@@ -50,6 +50,28 @@ class Ceilings:
         """Operations per second in `precision`: of a mixed one, in its lower format; None where there is none."""
         return self.flops_per_s.get(MIXED.get(Precision(precision), Precision(precision)))
 
+    def joined(self, other: "Ceilings") -> "Ceilings":
+        """The better of both in everything: whatever else ran on the machine only ever made a probe's result worse.
+
+        Args:
+            other: a second probe of the same device; its time is kept, and the seconds of both are added.
+        """
+        rates = {
+            word: max(one.get(word, 0.0) for one in (self.flops_per_s, other.flops_per_s))
+            for word in {**self.flops_per_s, **other.flops_per_s}
+        }
+        kept = {word: self if self.flops_per_s.get(word) == rate else other for word, rate in rates.items()}
+        return dataclasses.replace(
+            other,
+            flops_per_s=rates,
+            how={word: one.how[word] for word, one in kept.items()},
+            memory_bytes_per_s=max(self.memory_bytes_per_s, other.memory_bytes_per_s),
+            host_to_device_bytes_per_s=_best(self.host_to_device_bytes_per_s, other.host_to_device_bytes_per_s),
+            device_to_host_bytes_per_s=_best(self.device_to_host_bytes_per_s, other.device_to_host_bytes_per_s),
+            launch_s=min(self.launch_s, other.launch_s),
+            seconds=self.seconds + other.seconds,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return dataclasses.asdict(self)
@@ -58,6 +80,10 @@ class Ceilings:
     def from_json(cls, values: Mapping[str, Any] | None) -> "Ceilings | None":
         """The ceilings that `to_json` wrote, if it did."""
         return cls(**values) if values else None
+
+
+def _best(one: float | None, other: float | None) -> float | None:
+    return max((rate for rate in (one, other) if rate is not None), default=None)
 
 
 def share(flops: int | None, seconds: float, ceiling: float | None) -> float | None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import torch
-from torch import Tensor
 
 from accelbench.ceilings import Ceilings
 from accelbench.devices.cpu import usable_cores
@@ -21,37 +20,39 @@ from accelbench.vocab import Precision
 PRECISIONS = (Precision.fp32, Precision.tf32, Precision.bf16, Precision.fp16, Precision.fp64)
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
 
-MAX_CALL_S = 0.2  # a kernel that would take longer is not tried
-MIN_REPEAT_S = 0.003  # calls that are timed together take this long at least, so that waiting for them costs little
+MAX_CALL_S = 0.1  # a kernel that would take longer is not tried
+MIN_REPEAT_S = 0.001  # calls that are timed together take this long at least, so that waiting for them costs little
 MIN_REPEATS = 3
+REST_S = 0.001  # before each repeat: the kernel's scheduler favours whoever just slept over what else is running
+NUM_PASSES = 2  # over all kernels, some seconds apart: what else runs on the machine may slow one of them down
 # Together the buffers are larger than any last-level cache that CPUs or GPUs have had so far.
 MEMORY_BYTES = 512 << 20
 COPY_BYTES = 256 << 20
+NOTHING = (0.0, "")
+
 NUM_LAUNCHES = 500  # fewer than the launches that a CUDA device queues before it makes the host wait
 
 
-def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, seconds_each: float = 0.06) -> Ceilings:
+def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:
     """The ceilings of the backend's device, measured in this process, which should do nothing else.
 
     Args:
         backend: of the device, which must be there. CPU threads are those that torch has been set to.
         precisions: true ones; those that the device has no units for are left out of the result.
-        seconds_each: how long each way is repeated once it is warm. With the default a CPU of 2 cores takes about 10 s.
+        seconds_each: how long each way is repeated once it is warm, in each of two passes. With the default a CPU of 2
+            cores takes about 10 s.
     """
     start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
     stopwatch = Stopwatch(backend, seconds_each)
-    rates: dict[str, float] = {}
-    how: dict[str, str] = {}
+    rates: dict[Precision, tuple[float, str]] = {}
     benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True  # cuDNN tries its algorithms
+    supported = [precision for precision in precisions if _has_units(backend, precision)]
+    backend.prepare(allow_tf32=False)
     try:
         with torch.no_grad():
-            for precision in precisions:
-                if not _has_units(backend, precision):
-                    continue
-                backend.prepare(allow_tf32=precision == Precision.tf32)
-                best = _best_rate(backend, precision, stopwatch)
-                if best is not None:
-                    rates[precision], how[precision] = best
+            for precision in supported * NUM_PASSES:
+                found = _best_rate(backend, precision, stopwatch)
+                rates[precision] = max(rates.get(precision, NOTHING), found)
             memory = _memory_bytes_per_s(backend, stopwatch)
             to_device, to_host = _copy_bytes_per_s(backend, stopwatch)
             launch_s = _launch_s(backend)
@@ -61,8 +62,8 @@ def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, sec
         device=backend.ran_on(backend.torch_type),
         device_name=backend.device_name(),
         threads=None if backend.torch_type == "xla" else torch.get_num_threads(),
-        flops_per_s=rates,
-        how=how,
+        flops_per_s={precision: rate for precision, (rate, _) in rates.items() if rate},
+        how={precision: name for precision, (rate, name) in rates.items() if rate},
         memory_bytes_per_s=memory,
         host_to_device_bytes_per_s=to_device,
         device_to_host_bytes_per_s=to_host,
@@ -85,13 +86,14 @@ class Stopwatch:
         self.seconds = seconds
 
     def best(self, call: Call) -> float:
-        """Seconds per call in the fastest of several repeats, each waited for, after two to warm up."""
+        """Seconds per call in the fastest of several repeats, each waited for, once it is warm."""
         self._time(call, 1)
         num = max(1, round(MIN_REPEAT_S / max(self._time(call, 1), 1e-6)))
-        least, spent, repeats = float("inf"), 0.0, 0
-        while repeats < MIN_REPEATS or spent < self.seconds:
-            taken = self._time(call, num)
-            least, spent, repeats = min(least, taken), spent + taken, repeats + 1
+        least, repeats, end = float("inf"), 0, time.perf_counter() + self.seconds
+        while repeats < MIN_REPEATS or time.perf_counter() < end:
+            time.sleep(REST_S)
+            least = min(least, self._time(call, num))
+            repeats += 1
         return least / num
 
     def _time(self, call: Call, num: int) -> float:
@@ -111,11 +113,17 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
     return precision not in (Precision.tf32, Precision.bf16) or torch.cuda.get_device_capability() >= AMPERE
 
 
-def _best_rate(backend: Backend, precision: Precision, stopwatch: Stopwatch) -> tuple[float, str] | None:
-    """Operations per second of the fastest kernel, and its name; None where not one runs in this precision."""
+def _best_rate(backend: Backend, precision: Precision, stopwatch: Stopwatch) -> tuple[float, str]:
+    """Operations per second of the fastest kernel, and its name; `NOTHING` where not one runs in this precision."""
     all_cores = torch.get_num_threads() == usable_cores()
     found = families(DTYPES[precision], backend.device(), numpy_too=all_cores)
-    return max((rate for family in found for rate in _rates(family, stopwatch)), default=None)
+    if precision != Precision.tf32:
+        return max((entry for family in found for entry in _rates(family, stopwatch)), default=NOTHING)
+    backend.prepare(allow_tf32=True)
+    try:
+        return max((entry for family in found for entry in _rates(family, stopwatch)), default=NOTHING)
+    finally:
+        backend.prepare(allow_tf32=False)
 
 
 def _rates(family: Iterable[Kernel], stopwatch: Stopwatch) -> Iterator[tuple[float, str]]:
@@ -135,15 +143,11 @@ def _memory_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> float:
     """Bytes read and written by the best of a copy, a sum and an addition in place."""
     num = MEMORY_BYTES // 4
     source, target = (torch.ones(num, device=backend.device()) for _ in range(2))
-
-    def accumulate() -> Tensor:
-        return target.add_(source)
-
-    moved: list[tuple[int, Call]] = [
-        (2, lambda: target.copy_(source)),
-        (1, lambda: source.sum()),
-        (3, accumulate),
-    ]
+    moved: list[tuple[int, Call]] = [(1, source.sum)]
+    if backend.torch_type == "xla":  # it copies nothing where two tensors can share memory
+        moved += [(3, lambda: source + target)]
+    else:
+        moved += [(2, lambda: target.copy_(source)), (3, lambda: target.add_(source))]
     return max(streams * 4 * num / stopwatch.best(call) for streams, call in moved)
 
 

@@ -1,0 +1,118 @@
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from accelbench.ceilings import Ceilings
+from accelbench.engines.lightning import kernels
+from accelbench.engines.lightning.backends import Backend, Cuda
+from accelbench.engines.lightning.kernels import families
+from accelbench.engines.lightning.probe import PRECISIONS, Stopwatch, probe
+from accelbench.vocab import Precision
+
+SECONDS = 0.003
+NUM_TRIES = 4  # what else runs on the machine may spoil some
+
+
+def least(call):
+    """The seconds of the fastest of five calls."""
+    call()
+    taken = []
+    for _ in range(5):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def test_a_cpus_ceilings_are_no_lower_than_what_a_plain_call_reaches():
+    one = torch.rand(1024, 1024)
+    buffer = np.ones(1 << 27, dtype=np.uint8)
+    for _ in range(NUM_TRIES):
+        found = probe(Backend(), (Precision.fp32, Precision.tf32), seconds_each=SECONDS)
+        assert (found.device, found.threads) == ("cpu", torch.get_num_threads())
+        assert set(found.flops_per_s) == set(found.how) == {"fp32"}  # a CPU has no TF32
+        assert found.host_to_device_bytes_per_s is found.device_to_host_bytes_per_s is None
+        assert 0 < found.launch_s < 1e-3
+        assert found.seconds > 0
+        plain = 2 * 1024**3 / least(lambda: one @ one)
+        copied = 2 * len(buffer) / least(buffer.copy)
+        if found.flops_per_s["fp32"] > 0.5 * plain and 0.5 < found.memory_bytes_per_s / copied < 50:
+            return
+    raise AssertionError((found, plain, copied))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_kernels_run_in_every_true_precision_of_a_cpu(dtype):
+    smallest = [next(family) for family in families(dtype, torch.device("cpu"), numpy_too=True)]
+    assert any(kernel.name == "numpy 256" for kernel in smallest) == (dtype in (torch.float32, torch.float64))
+    for kernel in smallest[:4]:
+        result = kernel.make()()
+        assert result.dtype == dtype
+        assert torch.isfinite(result).all()
+
+
+def test_a_kernels_operations_are_those_of_its_shapes():
+    found = {
+        kernel.name: kernel
+        for family in families(torch.float32, torch.device("cpu"), numpy_too=True)
+        for kernel in family
+    }
+    assert found["matmul 512"].flops == found["oneDNN linear 512"].flops == found["numpy 512"].flops == 2 * 512**3
+    convolution = found["conv3x3 8x128x28x28 channels_last"]
+    assert convolution.flops == 2 * (8 * 128 * 28 * 28) * (128 * 3 * 3)
+    assert convolution.make()().shape == (8, 128, 28, 28)
+
+
+@pytest.mark.parametrize(
+    ("make", "transposed"),
+    [(kernels._matmul, False), (kernels._numpy, False), (kernels._linear, True), (kernels._onednn, True)],
+)
+def test_the_products_of_all_libraries_are_the_same(make, transposed):
+    one, other = torch.rand(64, 64), torch.rand(64, 64)
+    given = iter((one, other))
+    product = make(lambda *_: next(given), 64)()
+    found = torch.from_numpy(product) if isinstance(product, np.ndarray) else product
+    torch.testing.assert_close(found.to_dense() if found.is_mkldnn else found, one @ (other.T if transposed else other))
+
+
+def test_the_stopwatch_tells_a_calls_own_time():
+    assert Stopwatch(Backend(), 0.0).best(lambda: time.sleep(0.01)) == pytest.approx(0.01, rel=0.5)
+
+
+# In a process of its own, since importing torch_xla replaces parts of torch.nn.
+ON_XLA = """
+import json
+from accelbench.engines.lightning.backends import backend_for
+from accelbench.engines.lightning.probe import probe
+from accelbench.vocab import Device, Precision
+found = probe(backend_for(Device.xla_cpu), (Precision.fp32, Precision.bf16, Precision.fp64), seconds_each=0.001)
+print(json.dumps(found.to_json()))
+"""
+
+
+def test_xla_has_ceilings():
+    environment = {**os.environ, "PJRT_DEVICE": "CPU"}
+    done = subprocess.run([sys.executable, "-c", ON_XLA], env=environment, capture_output=True, text=True, check=True)
+    found = Ceilings.from_json(json.loads(done.stdout))
+    assert (found.device, found.threads) == ("xla_cpu", None)
+    assert set(found.flops_per_s) == {"fp32", "bf16", "fp64"}
+    assert min(*found.flops_per_s.values(), found.memory_bytes_per_s, found.launch_s) > 0
+
+
+@pytest.mark.gpu
+def test_a_gpus_ceilings():
+    found = probe(Cuda())
+    assert found.device == "gpu"
+    assert found.device_name == torch.cuda.get_device_name()
+    assert {"fp32", "fp16", "fp64"} <= set(found.flops_per_s) <= set(PRECISIONS)
+    assert found.flops_per_s["fp16"] > found.flops_per_s["fp32"]
+    assert found.memory_bytes_per_s > found.host_to_device_bytes_per_s > 1e9
+    assert found.device_to_host_bytes_per_s > 1e9
+    assert 1e-7 < found.launch_s < 1e-4
+    assert not torch.backends.cuda.matmul.allow_tf32
