@@ -25,6 +25,7 @@ def doubts(record: Record, row: Row) -> list[str]:
     return [
         *_of_blocks(record, measured),
         *_of_steps(measured),
+        *_of_work(measured),
         *_of_machine(record, row),
         *_throttled(record, measured),
     ]
@@ -58,6 +59,11 @@ def _of_steps(measured: Measurement) -> Iterator[str]:
         yield f"{outliers} of {num} steps are outliers"
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
         yield f"the clock ran {measured.clock_drift:+.2%} against the machine's raw one"
+
+
+def _of_work(measured: Measurement) -> Iterator[str]:
+    if measured.work is not None and measured.work.uncounted:
+        yield f"its operations can't be counted: {', '.join(measured.work.uncounted)}"
 
 
 def _of_machine(record: Record, row: Row) -> Iterator[str]:

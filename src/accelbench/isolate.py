@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from accelbench.ceilings import Ceilings
 from accelbench.cell import Cell
 from accelbench.engines.registry import HostSpec, host_spec
 from accelbench.measurement import Measurement
@@ -32,6 +33,7 @@ SUBSTITUTING = {
 }
 # How long a host may take to end its cell and itself before it is killed.
 END_S = 10.0
+PROBE_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,10 @@ class Outcome:
     error: str | None = None
     measurement: Measurement | None = None
     system: SystemSeries | None = None
+
+
+class ProbeFailedError(Exception):
+    """A device's ceilings could not be found; the message says why."""
 
 
 class Hosts:
@@ -78,6 +84,31 @@ class Hosts:
             }
             answer = self._ask(spec, request)
         return _outcome(answer)
+
+    def can_probe(self, cell: Cell) -> bool:
+        """Whether the cell's engine finds ceilings."""
+        return self._spec_of(cell).prober is not None
+
+    def probe(self, cell: Cell) -> Ceilings:
+        """The ceilings of the cell's device, from a process of its own.
+
+        Raises:
+            ProbeFailedError: they could not be found.
+        """
+        spec = self._spec_of(cell)
+        with tempfile.NamedTemporaryFile(prefix="accelbench-", suffix=".log") as log:
+            request = {
+                "prober": spec.prober,
+                "device": cell.device,
+                "log": log.name,
+                "timeout_s": PROBE_TIMEOUT_S,
+                "num_gpus": 0,
+            }
+            answer = self._ask(spec, request)
+        found = Ceilings.from_json(answer.get("ceilings"))
+        if found is None:
+            raise ProbeFailedError(answer.get("reason") or answer["status"])
+        return found
 
     def _ask(self, spec: HostSpec, request: dict[str, Any]) -> dict[str, Any]:
         host = self._hosts.get(spec.key)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelbench.vocab import Stop
+from accelbench.work import Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +104,7 @@ class Measurement:
         clock_drift: how much faster the clock ran in the steady state than one that nothing sets, as a share; None
             for whole epochs.
         breakdown: where the time of further steps went; None where it was not looked at.
+        work: what one step has to do; None where it was not counted.
         epochs: whole epochs (`fit`).
         loss: the last training step's, of one batch; None in inference.
         evaluation: on the test set, after the last epoch of training; else None.
@@ -142,6 +144,7 @@ class Measurement:
     steady_boot_s: tuple[float, float] | None = None
     clock_drift: float | None = None
     breakdown: Breakdown | None = None
+    work: Work | None = None
     epochs: list[Epoch] = field(default_factory=list)
     loss: float | None = None
     evaluation: Evaluation | None = None
@@ -161,6 +164,7 @@ class Measurement:
                 "steady_boot_s": tuple(steady) if steady else None,
                 "stop": Stop(values["stop"]) if values["stop"] else None,
                 "breakdown": Breakdown(**values["breakdown"]) if values["breakdown"] else None,
+                "work": Work.from_json(values["work"]),
                 "blocks": [Block(**block) for block in values["blocks"]],
                 "epochs": [Epoch.from_json(epoch) for epoch in values["epochs"]],
                 "evaluation": Evaluation.from_json(values["evaluation"]),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from accelbench import stats
+from accelbench.ceilings import Ceilings, bound
 from accelbench.doubts import MAX_OTHERS_PERCENT, doubts
 from accelbench.energy import joules_per_sample
 from accelbench.measurement import Breakdown, Epoch, Measurement
@@ -31,6 +32,7 @@ def summarise(record: Record) -> Row:
         row |= _latencies(record.measurement)
         row |= _facts(record.measurement)
         row |= _steadiness(record.measurement)
+        row |= _work(record, record.measurement, row)
         if record.measurement.breakdown is not None:
             row |= _breakdown(record.measurement.breakdown)
     if record.system is not None:
@@ -71,6 +73,7 @@ launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
 num_blocks num_steps num_outliers stopped num_warmup_steps settled
 compile_s num_compiles first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
 cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
+flops_per_sample bytes_per_sample num_operators flops_per_s ceiling_flops_per_s bound
 energy_j_per_sample energy_provenance cost_per_million_samples
 mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name warnings
 """
@@ -188,6 +191,26 @@ def _breakdown(breakdown: Breakdown) -> Row:
         for phase, seconds in breakdown.phases_s.items()
     }
     return row | {"breakdown_disturbance": stats.median(totals) / stats.median(breakdown.undisturbed_s) - 1}
+
+
+def _work(record: Record, measured: Measurement, row: Row) -> Row:
+    """What a step has to do, how near it comes to the ceiling of its device, and what bounds it."""
+    work, ceilings = measured.work, Ceilings.from_json(record.environment.get("ceilings"))
+    if work is None:
+        return {}
+    precision, batch, speed = record.cell.precision, record.cell.batch_size, row["samples_per_s"]
+    ceiling = ceilings.ceiling_of(precision) if ceilings else None
+    rate = None if work.flops is None or not isinstance(speed, float) else work.flops / batch * speed
+    data_s = stats.median(measured.data_s) if measured.data_s else None
+    return {
+        "flops_per_sample": None if work.flops is None else work.flops / batch,
+        "bytes_per_sample": None if work.bytes is None else work.bytes / batch,
+        "num_operators": work.num_operators,
+        "flops_per_s": rate,
+        "ceiling_flops_per_s": ceiling,
+        "mfu": None if rate is None or ceiling is None else rate / ceiling,
+        "bound": bound(work, data_s, ceilings, precision),
+    }
 
 
 def _energy(record: Record, measured: Measurement, system: SystemSeries) -> Row:

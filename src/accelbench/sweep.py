@@ -19,8 +19,9 @@ from accelbench.data.manifest import check_arrays, read_manifest
 from accelbench.environment import fingerprint, git_state
 from accelbench.errors import UserError
 from accelbench.isolate import Hosts
-from accelbench.params import project_root
+from accelbench.params import project_root, store_root
 from accelbench.plan import Planned, estimate_s, known_walls, plan, write_plan
+from accelbench.probing import Prober
 from accelbench.progress import SweepProgress, duration, outcome
 from accelbench.record import Data, Record
 from accelbench.run import run_cell
@@ -142,9 +143,13 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
             environment = {**ready.environment, "idle_w": energy.idle_w(energy.counters(int(uses_gpu)))}
             hosts = stack.enter_context(Hosts())
             show = stack.enter_context(SweepProgress(console, *map(list, zip(*todo, strict=True))))
+            prober = Prober(hosts, store_root(ready.root), environment, console.print)
             for item, _ in todo:
                 show.start(item)
+                if item.skip_reason is None:
+                    prober.ceilings(item.cell)
                 done = run_cell(item, hosts, ready.data, ready.data_folder, environment, sweep_id)
+                done = prober.judged(done)
                 if read_manifest(ready.data_folder) != ready.data:
                     done = dataclasses.replace(done, status=Status.invalid, reason=CHANGED)
                 record.write(done, folder)

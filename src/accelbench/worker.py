@@ -12,12 +12,13 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
+from accelbench.ceilings import Ceilings
 from accelbench.cell import Cell
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.lifeline import end_with_starter
 from accelbench.measurement import Measurement
 from accelbench.sample import high_water_bytes
-from accelbench.vocab import Status
+from accelbench.vocab import Device, Status
 
 # What the frameworks say when memory ran out: torch's CPU allocator and XLA raise plain RuntimeErrors.
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "RESOURCE_EXHAUSTED", "ALLOC_FAILED")
@@ -35,9 +36,10 @@ def main(request: dict[str, Any], answer: "connection.Connection[Any, Any]") -> 
     """The cell process's entry.
 
     Args:
-        request: `cell` (its JSON), `engine` (the module to run), `data_folder` and `log` (paths).
+        request: `cell` (its JSON), `engine` (the module to run), `data_folder` and `log` (paths); or `prober` (the
+            module to run), `device` and `log`.
         answer: gets one JSON text: `status`, `reason`, `error`, `measurement`, `peak_host_bytes` and `until_boot_s`,
-            when measuring ended.
+            when measuring ended; or `ceilings`.
     """
     os.setsid()  # a group of its own, so that one signal ends it with its data workers
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
@@ -45,7 +47,7 @@ def main(request: dict[str, Any], answer: "connection.Connection[Any, Any]") -> 
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
     try:
-        outcome = _measure(request)
+        outcome = _probe(request) if "prober" in request else _measure(request)
     except UnsupportedError as error:
         outcome = {"status": Status.skipped, "reason": str(error)}
     except BaseException as error:  # whatever it is, it is this cell's outcome
@@ -64,6 +66,11 @@ def judge(cell: Cell, measurement: Measurement) -> str | None:
         if asked != ran:
             return f"asked for {word} {asked}, but {ran} ran"
     return "; ".join(measurement.defects) or None
+
+
+def _probe(request: dict[str, Any]) -> dict[str, Any]:
+    ceilings: Ceilings = importlib.import_module(request["prober"]).run(Device(request["device"]))
+    return {"status": Status.ok, "ceilings": ceilings.to_json()}
 
 
 def _measure(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Which module runs which engine, and what its processes need before they start."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from accelbench.cell import Cell
 from accelbench.vocab import Device, Engine, Library
 
 MODULES: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.engine"}
+PROBERS: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.probe"}
 
 
 @dataclass(frozen=True)
@@ -17,11 +18,13 @@ class HostSpec:
         engine: the module whose `run(cell, data_folder)` measures.
         preload: modules imported once, before any fork. None may start threads or touch a GPU.
         environment: variables that must be set before those imports.
+        prober: the module whose `run(device)` finds the device's ceilings; None where none does.
     """
 
     engine: str
     preload: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    prober: str | None = None
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -31,6 +34,10 @@ class HostSpec:
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host that `cell` is forked from."""
+    return replace(_host_spec(cell), prober=PROBERS[cell.engine])
+
+
+def _host_spec(cell: Cell) -> HostSpec:
     module = MODULES[cell.engine]
     preload: tuple[str, ...] = ("accelbench.host", module)
     if cell.model.library == Library.timm:

@@ -25,10 +25,12 @@ from accelbench.engines.lightning.feed import Passes, RandomFeed
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, Task, TestStep, TrainStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, Observer, plugin_for
 from accelbench.engines.lightning.sources import feed_of, input_of
+from accelbench.engines.lightning.work import count
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement
 from accelbench.sample import high_water_bytes
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
+from accelbench.work import Work
 
 # Passes over the test set in `fit` inference: the first one warms up.
 NUM_INFER_PASSES = 3
@@ -271,6 +273,7 @@ class _Run:
             num_compiles=num_compiles if num_compiles else None,
             blocks=self.timing.blocks,
             breakdown=self.breakdown,
+            work=self._work(),
             epochs=self.epochs,
             evaluation=self.evaluation,
             output_error=error,
@@ -281,6 +284,14 @@ class _Run:
             defects=self.defects or ([] if finite else [f"the {'loss' if trains else 'output'} is not finite"]),
             **timing,
         )
+
+    def _work(self) -> Work:
+        """What one step has to do, counted once all was measured: it takes memory of its own."""
+        images = self._first_images()
+        like = images[:1].expand(self.cell.batch_size, *images.shape[1:])
+        labels = torch.zeros(self.cell.batch_size, dtype=torch.int64)
+        module = BenchModule(self.network, self.cell.model, self.task, self.backend)
+        return count(module, (like, labels), self.cell.precision, train=self.cell.mode == Mode.train)
 
     def _warnings(self, recompiled: int, output_error: float | None) -> Iterator[str]:
         if self.compiler is not None:

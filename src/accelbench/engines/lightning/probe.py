@@ -4,6 +4,7 @@ A ceiling is the best of several ways, each at its best: matrix products, linear
 layouts and libraries. One alone is none: on one CPU fp32 reached 193 GFLOP/s with matmul and 487 with a convolution.
 """
 
+import dataclasses
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -12,10 +13,11 @@ import torch
 
 from accelbench.ceilings import Ceilings
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.lightning.backends import Backend
+from accelbench.devices.registry import look
+from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.kernels import Call, Kernel, families
 from accelbench.engines.lightning.precision import DTYPES
-from accelbench.vocab import Precision
+from accelbench.vocab import Device, Precision
 
 PRECISIONS = (Precision.fp32, Precision.tf32, Precision.bf16, Precision.fp16, Precision.fp64)
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
@@ -31,6 +33,15 @@ COPY_BYTES = 256 << 20
 NOTHING = (0.0, "")
 
 NUM_LAUNCHES = 500  # fewer than the launches that a CUDA device queues before it makes the host wait
+
+
+def run(device: Device) -> Ceilings:
+    """The ceilings of `device`, which must be there, with every core."""
+    backend = backend_for(device)
+    if backend.torch_type != "xla":
+        torch.set_num_threads(usable_cores())
+    found = probe(backend)
+    return found if found.device_name else dataclasses.replace(found, device_name=look(device).name)
 
 
 def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:

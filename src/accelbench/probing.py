@@ -1,0 +1,101 @@
+"""The ceilings of this machine's devices: probed once, kept, and held against every cell."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from accelbench.ceilings import WINOGRAD, Ceilings, verdict
+from accelbench.cell import Cell, digest
+from accelbench.isolate import Hosts, ProbeFailedError
+from accelbench.record import Record, write_json
+from accelbench.summary import summarise
+from accelbench.vocab import Device, Status, Verdict
+
+FILE = "ceilings.json"
+
+
+class Prober:
+    """Probes each device before its first cell, unless this machine's file has its ceilings already.
+
+    Args:
+        hosts: where the probe's process comes from.
+        root: the folder of the file.
+        environment: the fingerprint: another machine, or other versions of what computes, are probed anew.
+        say: shows a line to the user.
+    """
+
+    def __init__(self, hosts: Hosts, root: Path, environment: Mapping[str, Any], say: Callable[[str], None]) -> None:
+        self.hosts, self.path, self.say = hosts, root / FILE, say
+        self.machine = digest({name: environment[name] for name in ("machine", "versions", "variables")})[:12]
+        self.known: dict[Device, Ceilings | None] = {}
+        self.probed: set[Device] = set()
+
+    def ceilings(self, cell: Cell) -> Ceilings | None:
+        """Those of the cell's device; None where it can't be probed."""
+        if cell.device not in self.known:
+            self.known[cell.device] = self._read(cell.device) or self.probe(cell)
+        return self.known[cell.device]
+
+    def probe(self, cell: Cell) -> Ceilings | None:
+        """Measures them, joins them with what was known before, and keeps the result."""
+        self.probed.add(cell.device)
+        if not self.hosts.can_probe(cell):
+            return None
+        self.say(f"Probing what {cell.device} can do at most (some 10 s, once on a machine) ...")
+        try:
+            found = self.hosts.probe(cell)
+        except ProbeFailedError as error:
+            self.say(f"{cell.device} could not be probed: {error}. Its cells have no share of a ceiling.")
+            return self.known.get(cell.device)
+        before = self.known.get(cell.device) or self._read(cell.device)
+        self.known[cell.device] = joined = before.joined(found) if before else found
+        everything = self._file()
+        everything.setdefault(self.machine, {})[cell.device.value] = joined.to_json()
+        write_json(self.path, everything)
+        return joined
+
+    def judged(self, record: Record) -> Record:
+        """`record` with its device's ceilings, and what they say of it.
+
+        A cell above the ceiling has the device probed once more. If it still is, that is told; beyond what Winograd's
+        algorithm explains, it is invalid.
+        """
+        rate, ceilings = flops_per_s(record), self.known.get(record.cell.device)
+        ceiling = ceilings.ceiling_of(record.cell.precision) if ceilings else None
+        if rate is not None and ceiling is not None and verdict(rate, ceiling) != Verdict.below:
+            if record.cell.device not in self.probed:
+                ceilings = self.probe(record.cell)
+            ceiling = ceilings.ceiling_of(record.cell.precision) if ceilings else None
+        record = dataclasses.replace(
+            record, environment={**record.environment, "ceilings": ceilings.to_json() if ceilings else None}
+        )
+        if rate is None or ceiling is None or record.measurement is None:
+            return record
+        told = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
+        found = verdict(rate, ceiling)
+        if found == Verdict.beyond:
+            reason = f"{told}: more than the {WINOGRAD} that a faster algorithm explains"
+            return dataclasses.replace(record, status=Status.invalid, reason=reason)
+        if found == Verdict.above:
+            warnings = [*record.measurement.warnings, told]
+            return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, warnings=warnings))
+        return record
+
+    def _read(self, device: Device) -> Ceilings | None:
+        return Ceilings.from_json(self._file().get(self.machine, {}).get(device.value))
+
+    def _file(self) -> dict[str, dict[str, Any]]:
+        """What the file holds; nothing where it is not there or not readable: it is only a memory."""
+        try:
+            values: dict[str, dict[str, Any]] = json.loads(self.path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return values
+
+
+def flops_per_s(record: Record) -> float | None:
+    """What an ok cell computed in a second; None where operations or speed are unknown."""
+    rate = summarise(record)["flops_per_s"] if record.status == Status.ok else None
+    return rate if isinstance(rate, float) else None
