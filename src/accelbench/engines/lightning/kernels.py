@@ -45,9 +45,10 @@ def families(dtype: torch.dtype, device: torch.device, *, numpy_too: bool) -> It
         numpy_too: whether numpy's own library, which takes all cores, is a candidate on the CPU.
     """
     sides = SIDES[device.type]
+    origin = "cpu" if device.type == "xla" else device  # XLA would compile the drawing of each shape
 
     def draw(*shape: int) -> Tensor:
-        return torch.randn(shape).to(dtype).to(device)
+        return torch.randn(shape, device=origin).to(dtype).to(device)
 
     yield _products("matmul", _matmul, draw, sides)
     yield _products("linear", _linear, draw, sides)
