@@ -17,7 +17,7 @@ SIDES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 2048, 4096, 8192, 16384),
 IMAGES = {
     "cpu": ((1, 64, 28), (8, 64, 56), (8, 128, 28), (8, 256, 14)),
     "cuda": ((32, 64, 56), (64, 128, 56), (128, 256, 28), (256, 512, 14), (256, 256, 56)),
-    "xla": ((8, 128, 28), (64, 256, 28), (256, 256, 56)),
+    "xla": ((1, 64, 28), (8, 128, 28), (64, 256, 28), (256, 256, 56)),
 }
 
 
@@ -45,9 +45,10 @@ def families(dtype: torch.dtype, device: torch.device, *, numpy_too: bool) -> It
         numpy_too: whether numpy's own library, which takes all cores, is a candidate on the CPU.
     """
     sides = SIDES[device.type]
+    origin = "cpu" if device.type == "xla" else device  # XLA would compile the drawing of each shape
 
     def draw(*shape: int) -> Tensor:
-        return torch.randn(shape).to(dtype).to(device)
+        return torch.randn(shape, device=origin).to(dtype).to(device)
 
     yield _products("matmul", _matmul, draw, sides)
     yield _products("linear", _linear, draw, sides)
