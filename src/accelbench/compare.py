@@ -99,7 +99,9 @@ def answer(first: Side, second: Side, terms: Terms, console: Console) -> int:
     """
     _check_apart(first, second)
     pairing = pair(first.processes, second.processes)
-    doubts = [*_refused(pairing, terms), *_environment(first, second), *_circumstances(pairing.pairs)]
+    # Two machines drift each on its own, turns or not.
+    anyway = terms.anyway or _machines(first) != _machines(second)
+    doubts = [*_refused(pairing, terms), *_environment(first, second), *_circumstances(pairing.pairs, anyway)]
     for letter, side in (("A", first), ("B", second)):
         _say(console, f"{letter}: {side.name} ({_described(side)})")
     for name, (a, b) in pairing.varied.items():
@@ -107,8 +109,6 @@ def answer(first: Side, second: Side, terms: Terms, console: Console) -> int:
     for doubt in doubts:
         _say(console, doubt, "yellow")
     ran = [one for one in pairing.pairs if not one.is_skipped]
-    # Two machines drift each on its own, turns or not.
-    anyway = terms.anyway or _machines(first) != _machines(second)
     compared = [(one, one.compare(anyway=anyway)) for one in ran]
     _say(console, f"\nB's samples/s against A's, with the {CONFIDENCE:.0%} interval of the difference:")
     for one, comparison in compared:
@@ -209,14 +209,15 @@ def _values(environments: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     return found
 
 
-def _circumstances(pairs: list[Pair]) -> list[str]:
+def _circumstances(pairs: list[Pair], anyway: bool) -> list[str]:
     """What was amiss when the pairs were measured."""
     doubts = []
     apart = sum(not one.took_turns for one in pairs if not one.is_skipped)
     if apart:
         doubts.append(
             f"Not measured in turns: {apart} of {len(pairs)} pairs. What changed on the machine between A and B is in "
-            "the difference, and not in its interval: `compare --run` takes turns, --anyway tells without."
+            "the difference, and not in its interval"
+            + ("." if anyway else ": `compare --run` takes turns, --anyway tells without.")
         )
     processes = [process for one in pairs for process in one.first + one.second]
     num = sum(process.is_disturbed for process in processes)
