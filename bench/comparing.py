@@ -28,8 +28,8 @@ def main() -> None:
     """Prints the seconds of both."""
     with tempfile.TemporaryDirectory() as scratch:
         sides = [Path(scratch, name) for name in ("a", "b")]
-        for side in sides:
-            fill(side)
+        for minute, side in zip((0, 30), sides, strict=True):
+            fill(side, minute)
         num = sum(1 for side in sides for _ in side.glob(FILES))
         start = time.perf_counter()
         command = [sys.executable, "-m", "accelbench.cli", "compare", *map(str, sides)]
@@ -45,16 +45,16 @@ def main() -> None:
     print(f"reading and summarising them: {summarised_s:.1f} s (target: at most {TARGET_S:g} s)")
 
 
-def fill(folder: Path) -> None:
-    """Writes one side's records."""
+def fill(folder: Path, minute: int) -> None:
+    """Writes one side's records, each round of which began that many minutes past the hour."""
     folder.mkdir()
     for seed in range(NUM_CELLS):
         for repeat in range(NUM_PROCESSES):
-            made = record(seed, repeat, random.gauss(1, 0.01))
+            made = record(seed, f"{repeat:02}:{minute + seed // 60:02}:{seed % 60:02}", repeat, random.gauss(1, 0.01))
             (folder / f"{made.name}.json").write_text(json.dumps(made.to_json(), indent=1))
 
 
-def record(seed: int, repeat: int, speed: float) -> Record:
+def record(seed: int, time_of_day: str, repeat: int, speed: float) -> Record:
     """A record of one process, `speed` times as fast as most."""
     cell = Cell(
         suite="bench",
@@ -86,7 +86,7 @@ def record(seed: int, repeat: int, speed: float) -> Record:
         **{name: steps for name in ("latency_s", "launch_s", "data_s")},
     )
     environment = {"machine": {"cpu_name": "a CPU"}, "versions": {"torch": "2.9.0"}, "code": "c0de"}
-    at = f"2026-01-01T{repeat:02}:{seed // 60:02}:{seed % 60:02}.000+00:00"
+    at = f"2026-01-01T{time_of_day}.000+00:00"
     made = Record(cell=cell, identity="0" * 64, status=Status.ok, started_at=at, wall_s=2.5, environment=environment)
     return dataclasses.replace(made, measurement=measured)
 

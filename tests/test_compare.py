@@ -1,4 +1,5 @@
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -151,11 +152,23 @@ def test_what_is_not_the_same_thing_is_refused_unless_it_was_asked_for(other, na
     assert named in text
 
 
-def test_sides_that_did_not_take_turns_are_doubted():
-    first, second = side(num=5), side(num=12)
-    assert "turns" not in told(first, second)[1]
+def test_sides_that_did_not_take_turns_cannot_be_told_apart():
+    first, second = side(num=5), side(900.0, num=10)
     late = Side(name="late", processes=second.processes[5:])
-    assert "Not measured in turns: 1 of 1 pairs" in told(first, late)[1]
+    assert "turns" not in told(first, second)[1]
+    status, text = told(first, late, max_slower=0.05)
+    assert "Not measured in turns: 1 of 1 pairs" in text
+    assert re.search(r" can't tell -10.0 % \(.*\), 5 and 5 processes, not in turns", text)
+    assert status == 0
+    status, text = told(first, late, max_slower=0.05, anyway=True)
+    assert re.search(r" slower +-10.0 % \(.*\), 5 and 5 processes\n", text)
+    assert status == 1
+
+
+def test_two_machines_take_no_turns():
+    there = {**HERE, "machine": {**MACHINE, "cpu_name": "Intel"}}
+    late = Side(name="late", processes=side(900.0, num=10, environment=there).processes[5:])
+    assert " slower " in told(side(), late)[1]
 
 
 def test_what_did_not_run_and_what_has_no_like_is_counted():

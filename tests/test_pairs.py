@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from accelbench import turns
 from accelbench.cell import ModelSpec
 from accelbench.errors import UserError
 from accelbench.pairs import pair
@@ -33,9 +34,9 @@ def test_cells_that_are_equal_but_for_the_repeat_are_a_pair():
     found = pair(first, second)
     assert [one.label for one in found.pairs] == ["mlp-cpu-fp32-b8-infer", "mlp-cpu-fp32-b16-infer"]
     assert (found.varied, found.num_alone) == ({}, 1)
-    assert found.pairs[0].compare().ratio == pytest.approx(1.0)
-    assert found.pairs[1].compare().ratio == pytest.approx(2.0)
-    assert found.pairs[1].compare().num_second == 6
+    assert found.pairs[0].compare(anyway=True).ratio == pytest.approx(1.0)
+    assert found.pairs[1].compare(anyway=True).ratio == pytest.approx(2.0)
+    assert found.pairs[1].compare(anyway=True).num_second == 6
 
 
 def test_the_suite_and_the_time_limit_are_no_part_of_it():
@@ -76,16 +77,28 @@ def test_sides_with_nothing_in_common_are_refused():
 def test_only_processes_that_ended_well_count():
     broken = [process(status=Status.failed, repeat=9)]
     (one,) = pair(processes(4) + broken, processes(5)).pairs
-    assert (one.compare().num_first, one.compare().num_second) == (4, 5)
+    assert (one.compare(anyway=True).num_first, one.compare(anyway=True).num_second) == (4, 5)
     assert not one.is_skipped
     (one,) = pair([process(status=Status.skipped)], [process(status=Status.skipped)]).pairs
     assert one.is_skipped
 
 
 @pytest.mark.parametrize(
-    ("hours", "turns"), [((9, 10, 11, 12), False), ((9, 11, 10, 12), True), ((11, 12, 9, 10), False)]
+    ("order", "took"),
+    [("ABABABABAB", True), ("ABBAABBAAB", True), ("AAAAABBBBB", False), ("AAABABBABB", True), ("AABBAABBAB", True)]
+    + [("BBAAAABBBA", False), ("AAAABBBBBA", False), ("AB", True), ("BA", True), ("ABBBBB", True), ("AABBB", False)],
 )
-def test_turns_are_seen_from_when_each_began(hours, turns):
-    made = [process(repeat=hour, started_at=f"2026-11-20T{hour:02}:00:00") for hour in hours]
-    (one,) = pair(made[:2], made[2:]).pairs
-    assert one.took_turns is turns
+def test_turns_are_seen_from_when_each_began(order, took):
+    made = [process(repeat=hour, started_at=f"2026-11-20T{hour:02}:00:00") for hour in range(len(order))]
+    sides = [[one for one, side in zip(made, order, strict=True) if side == which] for which in "AB"]
+    (one,) = pair(*sides).pairs
+    assert one.took_turns is took
+
+
+def test_rounds_drawn_at_random_are_turns():
+    for seed in range(200):
+        drawn = turns.draw(make_cell(), make_cell(), 5, seed)
+        made = [process(repeat=turn, started_at=f"2026-11-20T{turn:02}:00:00") for turn in range(10)]
+        sides = [[one for one, which in zip(made, drawn.is_second, strict=True) if which is w] for w in (False, True)]
+        (one,) = pair(*sides).pairs
+        assert one.took_turns

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from accelbench.cell import canonical_json
 from accelbench.comparison import CONFIDENCE, MARGIN, MIN_PROCESSES, Comparison, Verdict
 from accelbench.errors import UserError
 from accelbench.pairs import Pair, Pairing, label, pair
@@ -27,17 +28,17 @@ it in its name. Cells that are equal but for `repeat` are paired; so are, where 
 that are equal but for the settings in which the two sides differ throughout.
 
 The answer is B's samples/s over A's, less 1, by a bootstrap over processes: the steps within one process are no
-independent samples. It takes 5 fresh processes a side (repeats=5), best measured in turns.
+independent samples. It takes 5 fresh processes a side, measured in turns.
   same        the whole 95 % interval lies within the margin, 2 % to either side
   faster      else, where the whole interval lies above 0
   slower      else, where it lies below 0
-  can't tell  none of these, or fewer than 5 processes a side
+  can't tell  none of these, fewer than 5 processes a side, or, on one machine, not measured in turns
 
 options:
   --repeats N         with --run: fresh processes a side (5)
   --margin 2%         what counts as the same
   --fail-if slower:5% exit with 1 if B is for sure slower than A by more than that: the whole interval is
-  --anyway            compare different data, modes or protocols, which is refused otherwise
+  --anyway            compare different data, modes or protocols, and what was not measured in turns
 
 exit status: 0 done; 1 --fail-if holds, or a cell of --run ended as nobody asked for; 2 a mistake
 """
@@ -56,7 +57,8 @@ class Terms:
     Attributes:
         margin: see `Comparison.verdict`.
         max_slower: exit status 1 where a pair is slower by more than this share for sure; None: never.
-        anyway: whether what differs in its data or its meaning is compared all the same, since it was asked for.
+        anyway: whether what differs in its data or its meaning, or was not measured in turns, is compared all the same,
+            since it was asked for.
     """
 
     margin: float = MARGIN
@@ -97,7 +99,9 @@ def answer(first: Side, second: Side, terms: Terms, console: Console) -> int:
     """
     _check_apart(first, second)
     pairing = pair(first.processes, second.processes)
-    doubts = [*_refused(pairing, terms), *_environment(first, second), *_circumstances(pairing.pairs)]
+    # Two machines drift each on its own, turns or not.
+    anyway = terms.anyway or _machines(first) != _machines(second)
+    doubts = [*_refused(pairing, terms), *_environment(first, second), *_circumstances(pairing.pairs, anyway)]
     for letter, side in (("A", first), ("B", second)):
         _say(console, f"{letter}: {side.name} ({_described(side)})")
     for name, (a, b) in pairing.varied.items():
@@ -105,23 +109,23 @@ def answer(first: Side, second: Side, terms: Terms, console: Console) -> int:
     for doubt in doubts:
         _say(console, doubt, "yellow")
     ran = [one for one in pairing.pairs if not one.is_skipped]
-    compared = [(one, one.compare()) for one in ran]
+    compared = [(one, one.compare(anyway=anyway)) for one in ran]
     _say(console, f"\nB's samples/s against A's, with the {CONFIDENCE:.0%} interval of the difference:")
     for one, comparison in compared:
         verdict = comparison.verdict(terms.margin)
-        _say(console, f"{one.label:<42} {verdict:<10} {shown(comparison)}", STYLES[verdict])
+        _say(console, f"{one.label:<42} {verdict:<10} {_shown(comparison)}", STYLES[verdict])
     _conclude(pairing, [comparison for _, comparison in compared], terms, console)
     too_slow = terms.max_slower is not None and any(c.is_slower_by(terms.max_slower) for _, c in compared)
     return 1 if too_slow else 0
 
 
-def shown(comparison: Comparison) -> str:
+def _shown(comparison: Comparison) -> str:
     """Such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`."""
     counts = f"{comparison.num_first} and {comparison.num_second} processes"
     if comparison.ratio is None or comparison.low is None or comparison.high is None:
         return f"{counts}; it takes {MIN_PROCESSES} a side"
     ratio, low, high = (f"{100 * (value - 1):+.1f} %" for value in (comparison.ratio, comparison.low, comparison.high))
-    return f"{ratio} ({low} to {high}), {counts}"
+    return f"{ratio} ({low} to {high}), {counts}{'' if comparison.is_told else ', not in turns'}"
 
 
 def _conclude(pairing: Pairing, comparisons: list[Comparison], terms: Terms, console: Console) -> None:
@@ -190,6 +194,10 @@ def _environment(first: Side, second: Side) -> list[str]:
     return doubts
 
 
+def _machines(side: Side) -> list[str]:
+    return sorted({canonical_json(environment.get("machine")) for environment in side.environments()})
+
+
 def _values(environments: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     """Every part of the environments -> what it was."""
     found: dict[str, set[str]] = {}
@@ -201,14 +209,15 @@ def _values(environments: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     return found
 
 
-def _circumstances(pairs: list[Pair]) -> list[str]:
+def _circumstances(pairs: list[Pair], anyway: bool) -> list[str]:
     """What was amiss when the pairs were measured."""
     doubts = []
     apart = sum(not one.took_turns for one in pairs if not one.is_skipped)
     if apart:
         doubts.append(
             f"Not measured in turns: {apart} of {len(pairs)} pairs. What changed on the machine between A and B is in "
-            "the difference, and not in its interval: `accelbench compare --run` takes turns."
+            "the difference, and not in its interval"
+            + ("." if anyway else ": `compare --run` takes turns, --anyway tells without.")
         )
     processes = [process for one in pairs for process in one.first + one.second]
     num = sum(process.is_disturbed for process in processes)

@@ -38,6 +38,7 @@ class Comparison:
         ratio: of the geometric means of the processes' median samples/s, second over first; above 1, the second is
             faster. None below `MIN_PROCESSES` a side.
         low, high: the bounds of its 95 % interval; None where the ratio is.
+        is_told: whether the sides were measured so that the interval holds what drifts: in turns.
     """
 
     num_first: int
@@ -45,6 +46,7 @@ class Comparison:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
+    is_told: bool = True
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
         """The interval in a word.
@@ -53,7 +55,7 @@ class Comparison:
             margin: `same` is a ratio whose whole interval lies within 1 - margin to 1 + margin (a test of equivalence:
                 Schuirmann 1987), even where it leaves 1 out; with 0, nothing is the same.
         """
-        if self.low is None or self.high is None:
+        if self.low is None or self.high is None or not self.is_told:
             return Verdict.cant_tell
         if 1 - margin < self.low and self.high < 1 + margin:
             return Verdict.same
@@ -63,7 +65,7 @@ class Comparison:
 
     def is_slower_by(self, share: float) -> bool:
         """Whether the second side's speed is for sure below `1 - share` of the first's: its whole interval is."""
-        return self.high is not None and self.high < 1 - share
+        return self.is_told and self.high is not None and self.high < 1 - share
 
 
 def compare(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> Comparison:

@@ -1,9 +1,9 @@
 """Two sides' processes -> pairs of cells that are alike in all but what is compared."""
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from accelbench.cell import Cell, canonical_json
@@ -34,14 +34,20 @@ class Pair:
 
     @property
     def took_turns(self) -> bool:
-        """Whether neither side ended before the other began."""
-        first, second = ([process.started_at for process in side] for side in (self.first, self.second))
-        return min(first) < max(second) and min(second) < max(first)
+        """Whether the sides changed places as often as rounds that have each side once make sure of."""
+        starts = [(one.started_at, which) for which, side in enumerate((self.first, self.second)) for one in side]
+        order = [which for _, which in sorted(starts)]
+        num_changes = sum(before != after for before, after in pairwise(order))
+        return num_changes >= min(len(self.first), len(self.second))
 
-    def compare(self) -> Comparison:
-        """The second side's speed over the first's, of the processes that ended well."""
+    def compare(self, *, anyway: bool) -> Comparison:
+        """The second side's speed over the first's, of the processes that ended well.
+
+        Args:
+            anyway: whether it may be told without turns.
+        """
         first, second = ([one.rates for one in side if one.rates] for side in (self.first, self.second))
-        return compare(first, second)
+        return replace(compare(first, second), is_told=anyway or self.took_turns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +89,7 @@ def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
 
 def label(cell: Cell) -> str:
     """The cell's label without its repeat."""
-    return dataclasses.replace(cell, repeat=0).label
+    return replace(cell, repeat=0).label
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
@@ -93,8 +99,12 @@ def _settings(cell: Cell) -> dict[str, Any]:
 
 def _by_settings(processes: Sequence[Process]) -> dict[str, list[Process]]:
     groups = defaultdict(list)
+    keys: dict[str, str] = {}  # since a cell's settings take 0.1 ms, and most are those of another repeat
     for process in processes:
-        groups[canonical_json(_settings(process.cell))].append(process)
+        written = repr(replace(process.cell, repeat=0))
+        if written not in keys:
+            keys[written] = canonical_json(_settings(process.cell))
+        groups[keys[written]].append(process)
     return dict(groups)
 
 
