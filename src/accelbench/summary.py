@@ -209,7 +209,7 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
         "flops_per_s": rate,
         "ceiling_flops_per_s": ceiling,
         "mfu": None if rate is None or ceiling is None else rate / ceiling,
-        "bound": bound(work, data_s, ceilings, precision),
+        "bound": found.value if (found := bound(work, data_s, ceilings, precision)) else None,
     }
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from matplotlib.figure import Figure
 
 from accelbench.cell import canonical_json
-from accelbench.report import beside, lies, options, parity, plots, published, scaling, suite_plots, tables
+from accelbench.report import beside, lies, options, parity, plots, published, scaling, suite_plots, tables, work_plots
 from accelbench.report.study import compare, gain_over_cpu
 from accelbench.report.sweep import NOT_RUN, Planned, Sweep
 from accelbench.report.table import Table
@@ -163,6 +163,12 @@ def _common(sweep: Sweep) -> Drawn:
     what = "Accuracy and loss per epoch"
     if curves := suite_plots.curves(sweep, (f"{what}, {sweep.suite}", _warning(sweep))):
         drawn["curves"] = (what, curves)
+    what = "How near each cell comes to its device's ceiling"
+    if figure := work_plots.roofline(sweep.cells, (f"{what}, {sweep.suite}", _warning(sweep))):
+        drawn["roofline"] = (what, figure)
+    what = "Where a step's time goes"
+    if figure := work_plots.breakdown(sweep.cells, (f"{what}, {sweep.suite}", _warning(sweep))):
+        drawn["breakdown"] = (what, figure)
     return drawn
 
 
@@ -224,9 +230,16 @@ SPECIAL: Mapping[str, Callable[[Sweep], Drawn]] = {
 }
 
 
+OF_DEVICES = ("ceilings", "idle_w")  # in the table of the devices
+
+
 def _places(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
     """Each distinct machine, set of versions, code and git state, with the number of its cells if there are several."""
-    environments = [record.environment for sweep in sweeps for record in sweep.records]
+    environments = [
+        {what: value for what, value in record.environment.items() if what not in OF_DEVICES}
+        for sweep in sweeps
+        for record in sweep.records
+    ]
     for what in dict.fromkeys(key for environment in environments for key in environment):
         values = [environment[what] for environment in environments if what in environment]
         nums = Counter(canonical_json(value) for value in values)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from accelbench.ceilings import Ceilings
 from accelbench.cell import canonical_json
 from accelbench.report.numbers import significant
 from accelbench.report.options import named
@@ -79,6 +80,7 @@ def devices(sweep: Sweep) -> Table | None:
             continue
         machine = planned.record.environment.get("machine", {})
         on_host = planned.cell.device in ("cpu", "xla_cpu")
+        ceilings = Ceilings.from_json(planned.record.environment.get("ceilings"))
         facts = [
             planned.cell.device.value,
             measured.device_name,
@@ -86,16 +88,38 @@ def devices(sweep: Sweep) -> Table | None:
             _text(machine, "memory_gb", "GB") if on_host else None,
             machine.get("instruction_sets") if on_host else None,
             str(measured.num_devices),
+            _rates(ceilings.flops_per_s) if ceilings else None,
+            f"{ceilings.memory_bytes_per_s / 1e9:.3g} GB/s" if ceilings else None,
+            _copies(ceilings) if ceilings else None,
+            f"{ceilings.launch_s * 1e6:.3g} µs" if ceilings else None,
         ]
         rows.setdefault(canonical_json(facts), facts)
     headings = ["device", "name", "units", "memory", "instruction sets", "replicas"]
+    headings += ["at most, GFLOP/s", "memory, read and written", "from and to the host", "an operator's launch"]
+    notes = [
+        "What a device does at most was measured on it: the best of matrix products, linear layers and convolutions "
+        "over shapes, layouts and libraries, with all cores."
+    ]
     return (
         Table(
-            title="The devices that ran", headings=headings, rows=[list(map(word, row)) for row in rows.values()]
+            title="The devices that ran",
+            headings=headings,
+            rows=[list(map(word, row)) for row in rows.values()],
+            notes=notes,
         ).known()
         if rows
         else None
     )
+
+
+def _rates(flops_per_s: Mapping[str, float]) -> str:
+    return ", ".join(f"{precision} {rate / 1e9:,.3g}" for precision, rate in flops_per_s.items())
+
+
+def _copies(ceilings: Ceilings) -> str | None:
+    rates = (ceilings.host_to_device_bytes_per_s, ceilings.device_to_host_bytes_per_s)
+    known = [f"{rate / 1e9:.3g} GB/s" for rate in rates if rate is not None]
+    return ", ".join(known) or None
 
 
 def _text(machine: Mapping[str, Any], key: str, unit: str) -> str | None:

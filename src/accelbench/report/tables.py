@@ -230,6 +230,8 @@ def every_cell(sweeps: Sequence[Sweep]) -> Table:
             [word(planned.outcome), *(word(str(row[column])) for column in words), count(row["batch_size"])]
             + [word(named(row)), word(str(row["protocol"])), *(number(row[column]) for column in numbers)]
             + [Entry(seconds(time_s, estimated=estimated), time_s), percent(row["data_wait_share"])]
+            + [percent(row["mfu"]), word(str(row["bound"]) if row["bound"] else None)]
+            + [number(row["energy_j_per_sample"]), number(row["cost_per_million_samples"])]
             + [
                 percent(row["accuracy"]),
                 number(row["test_loss"]),
@@ -239,6 +241,7 @@ def every_cell(sweeps: Sequence[Sweep]) -> Table:
     return Table(
         title="Every cell",
         headings=["status", *words, "batch", "options", "protocol", *numbers.values(), "time (s)", "data wait (%)"]
+        + ["of the ceiling (%)", "bound by", "J/sample", "cost of a million samples"]
         + ["accuracy (%)", "test loss", "reason or warnings"],
         rows=rows,
         notes=[
