@@ -9,10 +9,12 @@ from torch import nn
 from accelbench.cell import DataSpec, ModelSpec, Options
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
+from accelbench.devices.registry import look
 from accelbench.engines.lightning import engine, options, zoo
 from accelbench.engines.lightning.module import Task
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import Library, Mode, Pipeline, Precision, Protocol
+from accelbench.support import why_not
+from accelbench.vocab import Device, Library, Mode, Pipeline, Precision, Protocol
 from accelbench.worker import judge
 from fakes import make_cell
 
@@ -26,6 +28,9 @@ pytestmark = [
 ]
 MLP = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
 RESNET = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 32, 32), num_classes=10)
+# Why this machine compiles nothing, if so.
+NO_COMPILER = why_not(make_cell(options=Options(compile=True)), look(Device.cpu))
+compiles = pytest.mark.skipif(NO_COMPILER is not None, reason=str(NO_COMPILER))
 RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
 
 
@@ -125,6 +130,7 @@ def test_what_does_not_go_together_is_said(network, on, told):
     assert "\n" not in str(raised.value)
 
 
+@compiles
 def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_timed(digits):
     measured = engine.run(make_cell(model=MLP, options=Options(compile=True)), digits)
     assert judge(make_cell(), measured) is None
@@ -136,6 +142,7 @@ def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_t
     assert measured.num_params == engine.run(make_cell(model=MLP), digits).num_params
 
 
+@compiles
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16, Precision.bf16_mixed, Precision.fp64])
 @pytest.mark.parametrize("freeze", [False, True])
@@ -148,6 +155,7 @@ def test_compiled_in_every_precision(nothing, precision, freeze):
     assert measured.warnings == []
 
 
+@compiles
 @pytest.mark.slow
 def test_compiled_training_has_the_plain_losses(digits):
     cell = make_cell(model=MLP, mode=Mode.train, protocol=Protocol.fit, epochs=3)
@@ -158,6 +166,7 @@ def test_compiled_training_has_the_plain_losses(digits):
     assert compiled.num_compiles >= 3  # forward for two batch sizes, and to test
 
 
+@compiles
 @pytest.mark.slow
 def test_frozen_weights_are_constants_of_the_compiled_code():
     images = torch.rand(4, 3, 32, 32)
@@ -174,6 +183,7 @@ def test_frozen_weights_are_constants_of_the_compiled_code():
     assert outputs == {False: False, True: True}
 
 
+@compiles
 @pytest.mark.slow
 def test_what_is_left_uncompiled_is_told(digits):
     own = ModelSpec(name="mine", library=Library.custom, network=f"{__name__}.Branching")
