@@ -1,8 +1,10 @@
+import dataclasses
 import itertools
 
 import pytest
 
-from accelbench.cell import Cell, DataSpec, ModelSpec
+from accelbench import support
+from accelbench.cell import Cell, DataSpec, ModelSpec, Options
 from accelbench.devices.base import DeviceReport, absent
 from accelbench.support import why_not
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
@@ -97,3 +99,75 @@ def test_an_absent_device_comes_first(device):
 def test_the_reason_names_the_gpu_and_what_it_has():
     reason = why_not(cell("gpu", "tf32"), report(Device.gpu, capability="7.5"))
     assert reason == "tf32 needs compute capability 8.0, NVIDIA X has 7.5: use fp32"
+
+
+@pytest.fixture
+def toolchain(tmp_path, monkeypatch):
+    """A machine with compilers and Python's headers, whatever this one has."""
+    for command in ("g++", "clang++", "gcc"):
+        (tmp_path / command).touch(mode=0o755)
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(support.sysconfig, "get_path", lambda name: str(tmp_path))
+    return tmp_path
+
+
+def with_options(device, mode="infer", **on):
+    return dataclasses.replace(cell(device, "fp32", mode), options=Options(**on))
+
+
+@pytest.mark.parametrize(
+    ("device", "mode", "on", "told"),
+    [
+        ("cpu", "train", {"freeze": True}, "freeze=true makes the weights constants, and training changes them"),
+        ("gpu", "train", {"freeze": True, "compile": True}, "freeze=true makes the weights constants"),
+        ("tpu", "infer", {"compile": True}, "compile=true: XLA compiles every network as it is"),
+        ("xla_cpu", "infer", {"channels_last": True}, "channels_last=true: XLA lays out memory as it sees fit"),
+        ("cpu", "infer", {"cuda_graphs": True}, "cuda_graphs=true is for NVIDIA GPUs, cpu has no CUDA graphs"),
+        ("tpu", "train", {"cuda_graphs": True}, "cuda_graphs=true is for NVIDIA GPUs, tpu has no CUDA graphs"),
+    ],
+)
+def test_an_option_that_does_not_go_is_told_with_what_does(device, mode, on, told):
+    asked = with_options(device, mode, **on)
+    reason = why_not(asked, report(asked.device))
+    assert reason.startswith(told)
+    name, _, value = reason.rpartition(": use ")[2].partition("=")
+    better = Mode(value) if name == "mode" else None
+    again = dataclasses.replace(asked, mode=better) if better else with_options(device, mode, **{**on, name: False})
+    assert why_not(again, report(again.device)) is None
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("device", [Device.cpu, Device.gpu])
+def test_options_that_go(device, mode, toolchain):
+    on = {"channels_last": True, "compile": True, "freeze": mode == Mode.infer, "cuda_graphs": device == Device.gpu}
+    assert why_not(with_options(device, mode, **on), report(device)) is None
+    assert why_not(with_options("xla_cpu", freeze=True), report(Device.xla_cpu)) is None
+
+
+def test_a_gpu_that_triton_does_not_compile_for(toolchain):
+    asked = with_options("gpu", compile=True)
+    assert why_not(asked, report(Device.gpu, capability="6.1")).startswith("compile=true needs compute capability 7.0")
+    assert why_not(asked, report(Device.gpu, capability="7.0")) is None
+
+
+@pytest.mark.parametrize(("device", "variable", "language"), [("cpu", "CXX", "C++"), ("gpu", "CC", "C")])
+def test_without_a_compiler_nothing_is_compiled(device, variable, language, toolchain, monkeypatch):
+    asked = with_options(device, compile=True)
+    assert why_not(asked, report(asked.device)) is None
+    monkeypatch.setenv(variable, "no-such-compiler")
+    reason = why_not(asked, report(asked.device))
+    assert reason.startswith(f"compile=true needs a {language} compiler, and {variable}=no-such-compiler is none")
+    monkeypatch.delenv(variable)
+    monkeypatch.setenv("PATH", str(toolchain / "empty"))
+    reason = why_not(asked, report(asked.device))
+    assert reason.startswith(f"compile=true needs a {language} compiler, and none of ")
+    assert why_not(with_options(device, channels_last=True), report(asked.device)) is None
+
+
+def test_without_pythons_headers_nothing_is_compiled(toolchain):
+    (toolchain / "Python.h").unlink()
+    told = "compile=true needs Python's headers: install them (on Debian, python3-dev)"
+    assert why_not(with_options("cpu", compile=True), report(Device.cpu)) == told

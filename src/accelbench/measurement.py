@@ -85,7 +85,7 @@ class Measurement:
         num_params: trainable parameters.
         num_train_samples, num_test_samples: samples in each split; None for random images.
         build_s: from nothing to a model on its device.
-        compile_s, num_compiles: compilation, where the engine can tell; else None.
+        compile_s, num_compiles: compilation (XLA's, torch.compile's), where the engine can tell; else None.
         first_step_s: the first step, waited for.
         warmup_s: steps before the steady state, each waited for; of many, the first.
         warmup_total_s, num_warmup_steps: seconds of all of them, and how many they were.
@@ -109,7 +109,7 @@ class Measurement:
         loss: the last training step's, of one batch; None in inference.
         evaluation: on the test set, after the last epoch of training; else None.
         output_error: how far the output for two samples is from that of the same weights in fp32 on the CPU: the norm
-            of the difference over the norm; None in training, and for fp32 on the CPU itself.
+            of the difference over the norm; None in training, and for plain fp32 on the CPU itself.
         peak_device_bytes: the allocator's peak on the accelerator; None where there is none to ask.
         peak_host_bytes: the kernel's high-water mark of the process's memory when measuring ended; None where it does
             not tell.

@@ -16,10 +16,11 @@ from accelbench.support import why_not
 from accelbench.usercode import source_digest
 from accelbench.vocab import Device, Library, Protocol, Status
 
-# What a cell costs beside its windows (process, model, tracking), and on XLA for compilation: first guesses
+# What a cell costs beside its windows (process, model, tracking), and for compilation: first guesses
 # of `estimate_s`, for cells that were never run here.
 OVERHEAD_S = 0.5
 XLA_COMPILE_S = 5.0
+INDUCTOR_COMPILE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -113,5 +114,6 @@ def estimate_s(planned: Planned, walls: dict[str, float]) -> float | None:
     if cell.protocol != Protocol.window:
         return None
     compile_s = XLA_COMPILE_S if cell.device in (Device.xla_cpu, Device.tpu) else 0.0
+    compile_s += INDUCTOR_COMPILE_S if cell.options.compile else 0.0
     window = cell.window
     return OVERHEAD_S + compile_s + window.warmup_s + window.block_s + window.measure_s + window.latency_s

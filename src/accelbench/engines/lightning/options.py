@@ -102,7 +102,8 @@ class Compiler:
     """
 
     def __init__(self, options: Options) -> None:
-        import torch._dynamo  # takes seconds
+        import torch._dynamo  # these take seconds
+        import torch._inductor.config
 
         self._options = options
         self._dynamo = torch._dynamo
@@ -111,14 +112,15 @@ class Compiler:
         torch._dynamo.utils.counters.clear()
         # What can't be compiled any more would run plain, with a note in the log.
         torch._dynamo.config.fail_on_recompile_limit_hit = True
+        # Among the options of torch.compile it does nothing, in silence: the tracer reads it too, and from here.
+        torch._inductor.config.freezing = options.freeze
         torch._dynamo.callback.on_compile_start(self._start)
         torch._dynamo.callback.on_compile_end(self._end)
 
     def compiled(self, network: nn.Module) -> nn.Module:
         """The network as compiled code, around the same weights; it is compiled when it is first called."""
         if self._options.compile:
-            changes = {"freezing": self._options.freeze, "triton.cudagraphs": self._options.cuda_graphs}
-            compiled: Any = torch.compile(network, options={name: True for name, wanted in changes.items() if wanted})
+            compiled: Any = torch.compile(network, mode="reduce-overhead" if self._options.cuda_graphs else None)
         else:
             compiled = torch.compile(network, backend="cudagraphs")
         assert isinstance(compiled, nn.Module)  # its type says less

@@ -1,0 +1,213 @@
+"""Options against the plain network: what they do to it, and that its output stays."""
+
+import dataclasses
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from accelbench.cell import DataSpec, ModelSpec, Options
+from accelbench.data.obtain import Obtained
+from accelbench.data.prepare import describe
+from accelbench.devices.registry import look
+from accelbench.engines.lightning import engine, options, zoo
+from accelbench.engines.lightning.module import Task
+from accelbench.errors import UnsupportedError
+from accelbench.support import why_not
+from accelbench.vocab import Device, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.worker import judge
+from fakes import make_cell
+
+pytestmark = [
+    pytest.mark.filterwarnings(
+        # Lightning's own, on its use of torch.
+        "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
+        "ignore:.*LeafSpec.*:FutureWarning",
+    ),
+    pytest.mark.timeout(600),
+]
+MLP = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
+RESNET = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 32, 32), num_classes=10)
+# Why this machine compiles nothing, if so.
+NO_COMPILER = why_not(make_cell(options=Options(compile=True)), look(Device.cpu))
+compiles = pytest.mark.skipif(NO_COMPILER is not None, reason=str(NO_COMPILER))
+RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
+
+
+def resnet(**changes):
+    return make_cell(**{"model": RESNET, "data": RANDOM, "batch_size": 4, **changes})
+
+
+@pytest.fixture
+def nothing(tmp_path):
+    describe(Obtained(classes=(), source="random"), "random", tmp_path)
+    return tmp_path
+
+
+def resnet_network():
+    """In evaluation mode, with statistics as training leaves them: new ones are 0 and 1, and hide a wrong fold."""
+    torch.manual_seed(0)
+    network = zoo.build(RESNET, RESNET.input_shape, 10)
+    for module in network.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            for values in (module.running_mean, module.running_var, module.weight.data, module.bias.data):
+                values.uniform_(0.5, 2)
+    return network.eval()
+
+
+@pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16])
+@pytest.mark.parametrize("on", [{"channels_last": True}, {"freeze": True}, {"channels_last": True, "freeze": True}])
+def test_the_output_is_the_plain_networks(nothing, precision, on):
+    plain = engine.run(resnet(precision=precision), nothing)
+    measured = engine.run(resnet(precision=precision, options=Options(**on)), nothing)
+    assert judge(resnet(precision=precision), measured) is None
+    assert measured.output_error < (1e-5 if precision == Precision.fp32 else 0.05)
+    assert measured.warnings == []
+    assert measured.num_params == plain.num_params
+    assert measured.num_compiles is None
+    assert (plain.output_error is None) == (precision == Precision.fp32)
+
+
+def test_an_option_that_changes_the_output_is_warned_of(nothing, monkeypatch):
+    def broken(network, *_):
+        with torch.no_grad():
+            next(network.parameters()).mul_(1.5)
+        return network
+
+    monkeypatch.setattr(options, "prepared", broken)
+    measured = engine.run(resnet(options=Options(channels_last=True)), nothing)
+    assert measured.output_error > 1e-3
+    assert measured.warnings[0].startswith("the output differs from fp32's on the CPU by ")
+
+
+def test_channels_last_is_how_weights_and_inputs_lie_in_memory():
+    network = options.prepared(resnet_network(), Options(channels_last=True), (3, 32, 32))
+    weights = [module.weight for module in network.modules() if isinstance(module, nn.Conv2d)]
+    assert weights
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights)
+    images = torch.rand(4, 3, 32, 32)
+    last = Task(torch.float32, channels_last=True).inputs(images)
+    assert last.is_contiguous(memory_format=torch.channels_last)
+    assert not Task(torch.float32).inputs(images).is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(last, images)
+
+
+def test_folding_leaves_no_batch_normalisation_and_the_output_as_it_was():
+    network, images = resnet_network(), torch.rand(4, 3, 32, 32)
+    before = network(images)
+    folded = options.prepared(network, Options(freeze=True), (3, 32, 32))
+    assert not [module for module in folded.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    assert [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    assert torch.allclose(folded(images), before, rtol=1e-4, atol=1e-5)
+
+
+class Branching(nn.Module):
+    """A network whose code asks for its input's values."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(784, 10)
+
+    def forward(self, images):
+        flat = images.flatten(1)
+        if flat.sum() > 1e9:
+            flat = flat * 2
+        return self.layer(flat)
+
+
+@pytest.mark.parametrize(
+    ("network", "on", "told"),
+    [
+        (nn.Linear(784, 10), Options(channels_last=True), "channels_last=true: the images have no axis of channels"),
+        (nn.Linear(784, 10), Options(freeze=True), "freeze=true: the network has no batch normalisation to fold"),
+        (Branching(), Options(freeze=True), "freeze=true: torch.fx can't trace the network (symbolically traced"),
+    ],
+)
+def test_what_does_not_go_together_is_said(network, on, told):
+    with pytest.raises(UnsupportedError) as raised:
+        options.prepared(network, on, (28, 28))
+    assert str(raised.value).startswith(told)
+    assert "\n" not in str(raised.value)
+
+
+@compiles
+def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_timed(digits):
+    measured = engine.run(make_cell(model=MLP, options=Options(compile=True)), digits)
+    assert judge(make_cell(), measured) is None
+    assert measured.num_compiles == 1
+    assert 0.1 < measured.compile_s <= measured.first_step_s
+    assert max(measured.warmup_s[1:]) < measured.compile_s
+    assert measured.output_error < 1e-5
+    assert measured.warnings == []
+    assert measured.num_params == engine.run(make_cell(model=MLP), digits).num_params
+
+
+@compiles
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16, Precision.bf16_mixed, Precision.fp64])
+@pytest.mark.parametrize("freeze", [False, True])
+def test_compiled_in_every_precision(nothing, precision, freeze):
+    on = Options(channels_last=True, compile=True, freeze=freeze)
+    cell = resnet(precision=precision, options=on)
+    measured = engine.run(cell, nothing)
+    assert judge(cell, measured) is None
+    assert measured.output_error < (1e-5 if precision in (Precision.fp32, Precision.fp64) else 0.05)
+    assert measured.warnings == []
+
+
+@compiles
+@pytest.mark.slow
+def test_compiled_training_has_the_plain_losses(digits):
+    cell = make_cell(model=MLP, mode=Mode.train, protocol=Protocol.fit, epochs=3)
+    plain = engine.run(cell, digits)
+    compiled = engine.run(dataclasses.replace(cell, options=Options(compile=True)), digits)
+    assert [e.loss for e in compiled.epochs] == pytest.approx([e.loss for e in plain.epochs], rel=1e-5)
+    assert compiled.evaluation.loss == pytest.approx(plain.evaluation.loss, rel=1e-5)
+    assert compiled.num_compiles >= 3  # forward for two batch sizes, and to test
+
+
+@compiles
+@pytest.mark.slow
+def test_frozen_weights_are_constants_of_the_compiled_code():
+    images = torch.rand(4, 3, 32, 32)
+    outputs = {}
+    for freeze in (False, True):
+        on = Options(compile=True, freeze=freeze)
+        network = resnet_network()
+        with options.empty_cache(on), torch.no_grad():
+            compiled = options.Compiler(on).compiled(options.prepared(network, on, (3, 32, 32)))
+            before = compiled(images)
+            for weights in network.parameters():
+                if weights.dim() > 1:  # constants share vectors with the network that they were made from
+                    weights.mul_(2)
+            outputs[freeze] = torch.equal(compiled(images), before)
+    assert outputs == {False: False, True: True}
+
+
+class Broken(nn.Module):
+    """A network that torch.compile takes in two parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Linear(784, 16), nn.Linear(16, 10)
+
+    def forward(self, images):
+        hidden = self.one(images.flatten(1))
+        torch._dynamo.graph_break()
+        return self.other(hidden)
+
+
+@compiles
+@pytest.mark.slow
+def test_what_is_left_uncompiled_is_told(digits):
+    own = ModelSpec(name="mine", library=Library.custom, network=f"{__name__}.Broken")
+    measured = engine.run(make_cell(model=own, options=Options(compile=True)), digits)
+    (told,) = measured.warnings
+    assert re.fullmatch("torch.compile left parts of the network as they are: [1-9][0-9]* graph breaks", told)
+
+
+def test_where_nothing_is_compiled_there_is_no_number(digits):
+    lstm = ModelSpec(name="lstm", args={"units": 16})  # Dynamo runs a network that holds one as it is
+    with pytest.raises(UnsupportedError, match="^compile=true: torch.compile found nothing in the network"):
+        engine.run(make_cell(model=lstm, options=Options(compile=True)), digits)
