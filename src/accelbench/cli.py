@@ -1,24 +1,19 @@
 """The command line: parse, plan, run, record; the one place that turns a user's mistake into exit code 2."""
 
 import argparse
-import os
 import shlex
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
-import hydra
-from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 from rich.console import Console
 
-from accelbench import axes, config, params, sweep
-from accelbench.cell import Cell
+from accelbench import params, sweep
 from accelbench.complaints import as_user_error
+from accelbench.composing import Parser, cells_of, compose, one_cell
 from accelbench.errors import UserError
-from accelbench.plan import Planned, repeated
+from accelbench.plan import Planned
 from accelbench.progress import duration
 
 USAGE = """\
@@ -29,8 +24,10 @@ usage: accelbench [run] [-m] [name=value ...]   measure one cell, or with -m eve
        accelbench compare A B                   same, faster, slower or can't tell; `compare --help` has the terms
        accelbench compare --run "name=value ..." "name=value ..."
                                                 measure two cells in turns, and compare them
-       accelbench doctor                        show what this machine has, and what would be skipped
+       accelbench doctor [--probe]              show what this machine has and can do, and what would be skipped
        accelbench report [folder]               build the report of results/, or of a folder under runs/
+       accelbench best [folder] [--latency-ms MS]   what to use, by throughput, latency, energy and money
+       accelbench best --largest-batch name=value ...   find the largest batch that fits
        accelbench sync                          deliver the records that MLflow missed
        accelbench ui [--port N] [--no-browser]  open MLflow on the saved view
 
@@ -60,7 +57,7 @@ examples:
   accelbench compare --run "model=cnn precision=fp32" "model=cnn precision=bf16"
 """
 
-COMMANDS = ("run", "plan", "compare", "doctor", "report", "sync", "ui")
+COMMANDS = ("run", "plan", "compare", "best", "doctor", "report", "sync", "ui")
 
 
 def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int:
@@ -104,24 +101,32 @@ def _dispatch(words: list[str], console: Console, out: Path | None) -> int:
         return 0
     if command == "run":
         return _run(rest, console, out)
-    others = {"plan": _plan, "compare": _compare, "doctor": _doctor, "report": _report, "sync": _sync, "ui": _ui}
+    others = {
+        "plan": _plan,
+        "compare": _compare,
+        "best": _best,
+        "doctor": _doctor,
+        "report": _report,
+        "sync": _sync,
+        "ui": _ui,
+    }
     return others[command](rest, console)
 
 
 def _run(words: list[str], console: Console, out: Path | None) -> int:
     def measure(configs: list[DictConfig]) -> None:
-        cells, options = _cells(configs)
+        cells, options = cells_of(configs)
         result = sweep.run(cells, options, console, out)
         if result.num_unexpected:
             raise sweep.UnexpectedOutcomeError
 
-    _compose(words, measure)
+    compose(words, measure)
     return 0
 
 
 def _plan(words: list[str], console: Console) -> int:
     def show(configs: list[DictConfig]) -> None:
-        cells, _ = _cells(configs)
+        cells, _ = cells_of(configs)
         ready = sweep.prepare(cells)
         for item, seconds in zip(ready.planned, ready.estimates, strict=True):
             console.print(f"{item.cell.label:<42}", _expectation(item, seconds), markup=False, soft_wrap=True)
@@ -134,7 +139,7 @@ def _plan(words: list[str], console: Console) -> int:
             f"{len(ready.planned) - num_run} to skip."
         )
 
-    _compose(words if {"-m", "--multirun"} & set(words) else ["-m", *words], show)
+    compose(words if {"-m", "--multirun"} & set(words) else ["-m", *words], show)
     return 0
 
 
@@ -142,46 +147,6 @@ def _expectation(item: Planned, seconds: float | None) -> str:
     if item.skip_reason is not None:
         return f"skip: {item.skip_reason}"
     return "whole epochs" if seconds is None else f"about {duration(seconds)}"
-
-
-def _cells(configs: list[DictConfig]) -> tuple[list[Cell], config.SweepOptions]:
-    pairs = [config.split(one) for one in configs]
-    options = pairs[0][1]
-    if any(other != options for _, other in pairs):
-        raise UserError("suite, tracking, profile, out, retry and repeats hold for a whole sweep: give each one value")
-    return repeated([cell for cell, _ in pairs], options.repeats), options
-
-
-def _compose(words: list[str], task: Callable[[list[DictConfig]], None]) -> None:
-    """Lets Hydra compose the configurations that `words` ask for and hands them to `task` in one call."""
-    root = params.project_root()
-    config.register()
-    # Errors come up to `main`, not out of Hydra's own hands.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    parsed = _Parser(parents=[get_args_parser()], add_help=False).parse_intermixed_args(words)
-    if parsed.multirun and parsed.cfg:
-        raise UserError("--cfg shows the settings of one run: leave out -m, and plan")
-    flags = [word for word in words if word not in parsed.overrides]
-    settings = params.load(root)
-    sys.argv[1:] = axes.with_suite([*flags, *parsed.overrides], settings)
-    excluded = axes.exclusions(parsed.overrides, settings) if parsed.multirun else []
-    raised: list[Exception] = []
-
-    def guarded(composed: DictConfig | list[DictConfig]) -> None:
-        try:
-            configs = composed if isinstance(composed, list) else [composed]
-            kept = [one for one in configs if not axes.is_excluded(one, excluded)]
-            if not kept:
-                raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
-            task(kept)
-        except Exception as error:  # Hydra would print its own line about it first
-            raised.append(error)
-
-    with tempfile.TemporaryDirectory(prefix="accelbench-") as scratch:
-        os.environ["ACCELBENCH_SCRATCH"] = scratch  # for the multirun.yaml that Hydra's sweeper writes
-        hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(guarded)()
-    if raised:
-        raise raised[0]
 
 
 def _usage(command: str) -> str:
@@ -211,33 +176,52 @@ def _compare(words: list[str], console: Console) -> int:
     if not chosen.run:
         first, second = turns.load(Path(names[0])) if len(names) == 1 else (sides.find(name, root) for name in names)
         return compare.answer(first, second, terms, console)
-    order, options = turns.plan(_one_cell(names[0]), _one_cell(names[1]), chosen.repeats)
+    order, options = turns.plan(one_cell(names[0]), one_cell(names[1]), chosen.repeats)
     result = sweep.run(order.cells, options, console)
     turns.save(order, (names[0], names[1]), result.records, result.folder)
     status = compare.answer(*turns.load(result.folder), terms, console)
     return 1 if result.num_unexpected else status
 
 
-def _one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
-    """The cell that one side of `compare --run` is, and the options of its run."""
+def _best(words: list[str], console: Console) -> int:
+    parser = _parser("best")
+    parser.add_argument("words", nargs="*", metavar="folder", help="records: results, or a folder under runs/")
+    parser.add_argument("--latency-ms", help="the longest median latency that is allowed")
+    parser.add_argument("--largest-batch", action="store_true", help="search it for the cell that name=value ... is")
+    chosen = parser.parse_intermixed_args(words)
+    if chosen.largest_batch:
+        from accelbench import largest_batch
+
+        if chosen.latency_ms is not None:
+            raise UserError("--latency-ms: goes with records, and not with --largest-batch")
+        return largest_batch.find(*one_cell(shlex.join(chosen.words)), console)
+    if len(chosen.words) > 1 or any("=" in word for word in chosen.words):
+        raise UserError("best: takes one folder of records; name=value goes with --largest-batch")
+    from accelbench.report import best
+    from accelbench.report import sweep as sweeps
+    from accelbench.report.terminal import rendered
+
     try:
-        given = shlex.split(words)
+        limit = None if chosen.latency_ms is None else float(chosen.latency_ms)
     except ValueError as error:
-        raise UserError(f"{words}: not readable as words ({error})") from error
-    for word in given:
-        if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
-            raise UserError(f"{word}: not for a side of compare, which is one cell; --repeats N stands outside of it")
-    found: list[tuple[list[Cell], config.SweepOptions]] = []
-    _compose(given, lambda configs: found.append(_cells(configs)))
-    ((cell,), options) = found[0]
-    return cell, options
+        raise UserError(f"--latency-ms={chosen.latency_ms}: should be a number of milliseconds") from error
+    root = params.project_root()
+    found = best.table(sweeps.read_all(root / (*chosen.words, "results")[0], params.costs(root)), limit)
+    if found is None:
+        raise UserError("best: no ok cell" + ("" if limit is None else f" is within {limit:g} ms"))
+    console.print(rendered(found))
+    for note in found.notes:
+        console.print(note, style="dim")
+    return 0
 
 
 def _doctor(words: list[str], console: Console) -> int:
-    _parser("doctor").parse_args(words)
+    parser = _parser("doctor")
+    parser.add_argument("--probe", action="store_true", help="measure what each device can do at most")
+    chosen = parser.parse_args(words)
     from accelbench.doctor import show
 
-    show(params.project_root(), console)
+    show(params.project_root(), console, probe=chosen.probe)
     return 0
 
 
@@ -272,15 +256,8 @@ def _ui(words: list[str], console: Console) -> int:
     return serve(params.project_root(), chosen.port, open_browser=not chosen.no_browser)
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are `main`'s to tell."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; `accelbench --help` shows what there is")
-
-
 def _parser(command: str) -> argparse.ArgumentParser:
-    return _Parser(prog=f"accelbench {command}")
+    return Parser(prog=f"accelbench {command}")
 
 
 if __name__ == "__main__":

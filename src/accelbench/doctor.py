@@ -13,12 +13,14 @@ from rich.table import Table
 from rich.text import Text
 from yaml import YAMLError
 
-from accelbench import environment, params, support
+from accelbench import environment, lock, params, support
 from accelbench.cell import Cell, DataSpec, ModelSpec
 from accelbench.data.manifest import read_manifest
 from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
 from accelbench.errors import UserError
+from accelbench.isolate import Hosts
+from accelbench.probing import Prober, read_ceilings
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
 
 GB = 1e9  # bytes
@@ -35,9 +37,30 @@ class Verdict:
     reason: str | None
 
 
-def show(root: Path, console: Console | None = None) -> None:
-    """Prints what `examine` finds; plain text where it goes to no terminal."""
-    (console or Console()).print(examine(root))
+def show(root: Path, console: Console | None = None, *, probe: bool = False) -> None:
+    """Prints what `examine` finds; plain text where it goes to no terminal.
+
+    Args:
+        root: the project's folder.
+        console: where to.
+        probe: whether each device's ceilings are measured first.
+
+    Raises:
+        UserError: another measurement is under way, or a file in conf/model is not readable.
+    """
+    console = console or Console()
+    if probe:
+        measure_ceilings(root, console)
+    console.print(examine(root))
+
+
+def measure_ceilings(root: Path, console: Console) -> None:
+    """Probes every device that is there, and keeps the result."""
+    with lock.hold(lock.measuring_lock(), "another measurement", console.print), Hosts() as hosts:
+        prober = Prober(hosts, params.store_root(root), environment.fingerprint(), console.print)
+        for device in Device:
+            if look(device).present:
+                prober.probe(_cell(device, Precision.fp32, Mode.infer, ModelSpec(name="mlp")))
 
 
 def examine(root: Path) -> RenderableType:
@@ -57,6 +80,7 @@ def examine(root: Path) -> RenderableType:
         *_section("Devices", _devices(reports)),
         *_section("Versions", _versions()),
         *_section("Precisions that run here", _matrix(verdicts)),
+        *_section("At most, as probed (accelbench doctor --probe)", _ceilings(root)),
         *_section("Skipped here", _skipped(verdicts)),
         *_section("Data sets", _data_sets(root)),
         *_section("Settings", _settings(root)),
@@ -164,6 +188,32 @@ def _share(num_running: int, num_all: int) -> Text:
     if num_running == num_all:
         return Text("yes", style="green")
     return Text(f"{num_running} of {num_all} models", style="yellow") if num_running else Text("no", style="yellow")
+
+
+def _ceilings(root: Path) -> RenderableType:
+    """What each device was seen to do at most; what has not been probed has no line."""
+    known = read_ceilings(params.store_root(root), environment.fingerprint())
+    if not known:
+        return Text("not probed yet: the first cell on each device does")
+    table = Table(box=None, pad_edge=False)
+    precisions = [word for word in Precision if any(word in each.flops_per_s for each in known.values())]
+    headings = [
+        "device",
+        *(f"{word} GFLOP/s" for word in precisions),
+        "memory GB/s",
+        "from host",
+        "to host",
+        "launch µs",
+    ]
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "device" else "right")
+    for device, each in known.items():
+        rates = [each.flops_per_s.get(word) for word in precisions]
+        copies = [each.host_to_device_bytes_per_s, each.device_to_host_bytes_per_s]
+        numbers = [rate / GB if rate else None for rate in [*rates, each.memory_bytes_per_s, *copies]]
+        numbers.append(each.launch_s * 1e6)
+        table.add_row(device, *("-" if number is None else f"{number:,.3g}" for number in numbers))
+    return table
 
 
 def _skipped(verdicts: Sequence[Verdict]) -> RenderableType:

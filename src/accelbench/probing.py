@@ -28,7 +28,7 @@ class Prober:
 
     def __init__(self, hosts: Hosts, root: Path, environment: Mapping[str, Any], say: Callable[[str], None]) -> None:
         self.hosts, self.path, self.say = hosts, root / FILE, say
-        self.machine = digest({name: environment[name] for name in ("machine", "versions", "variables")})[:12]
+        self.machine = _key(environment)
         self.known: dict[Device, Ceilings | None] = {}
         self.probed: set[Device] = set()
 
@@ -51,7 +51,7 @@ class Prober:
             return self.known.get(cell.device)
         before = self.known.get(cell.device) or self._read(cell.device)
         self.known[cell.device] = joined = before.joined(found) if before else found
-        everything = self._file()
+        everything = _file(self.path)
         everything.setdefault(self.machine, {})[cell.device.value] = joined.to_json()
         write_json(self.path, everything)
         return joined
@@ -84,15 +84,33 @@ class Prober:
         return record
 
     def _read(self, device: Device) -> Ceilings | None:
-        return Ceilings.from_json(self._file().get(self.machine, {}).get(device.value))
+        return _ceilings(_file(self.path).get(self.machine, {}).get(device.value))
 
-    def _file(self) -> dict[str, dict[str, Any]]:
-        """What the file holds; nothing where it is not there or not readable: it is only a memory."""
-        try:
-            values: dict[str, dict[str, Any]] = json.loads(self.path.read_text())
-        except (OSError, ValueError):
-            return {}
-        return values
+
+def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceilings]:
+    """What is known of this machine's devices, by their words; see `Prober` for the arguments."""
+    found = {device: _ceilings(values) for device, values in _file(root / FILE).get(_key(environment), {}).items()}
+    return {device: each for device, each in found.items() if each is not None}
+
+
+def _key(environment: Mapping[str, Any]) -> str:
+    return digest({name: environment[name] for name in ("machine", "versions", "variables")})[:12]
+
+
+def _file(path: Path) -> dict[str, dict[str, Any]]:
+    """What the file holds; nothing where it is not there or not readable: it is only a memory."""
+    try:
+        values = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _ceilings(values: Any) -> Ceilings | None:
+    try:
+        return Ceilings.from_json(values)
+    except TypeError:  # of another release: probed anew
+        return None
 
 
 def flops_per_s(record: Record) -> float | None:

@@ -8,7 +8,19 @@ from datetime import datetime
 from matplotlib.figure import Figure
 
 from accelbench.cell import canonical_json
-from accelbench.report import beside, lies, options, parity, plots, published, scaling, suite_plots, tables, work_plots
+from accelbench.report import (
+    beside,
+    best,
+    lies,
+    options,
+    parity,
+    plots,
+    published,
+    scaling,
+    suite_plots,
+    tables,
+    work_plots,
+)
 from accelbench.report.study import compare, gain_over_cpu
 from accelbench.report.sweep import NOT_RUN, Planned, Sweep
 from accelbench.report.table import Table
@@ -63,6 +75,7 @@ class Page:
         places: (what, description) of the machine, the versions and the code.
         troubles: what is not ok, and why.
         every_cell: all cells' main figures.
+        answer: what to use; None where no cell is ok.
         lies: what was wrong with the studies, and what becomes of it here.
     """
 
@@ -74,6 +87,7 @@ class Page:
     troubles: list[Table]
     every_cell: Table
     lies: Table
+    answer: Table | None
 
     @property
     def pictures(self) -> list[Picture]:
@@ -94,6 +108,7 @@ def compose(sweeps: Sequence[Sweep]) -> Page:
         troubles=[table for table in (tables.troubles(sweeps), tables.failures(sweeps)) if table],
         every_cell=tables.every_cell(sweeps),
         lies=lies.table(),
+        answer=best.table(sweeps),
     )
 
 

@@ -1,0 +1,97 @@
+"""What to run a model with: the best cells by speed, latency, energy and money, and those that no other one beats."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Literal
+
+from accelbench.record import Row
+from accelbench.report.options import named
+from accelbench.report.sweep import Sweep
+from accelbench.report.table import Entry, Table, count, number, word
+
+# What is wanted -> the column that tells, and whether more or less of it is better.
+CRITERIA: dict[str, tuple[str, Literal["most", "least"]]] = {
+    "throughput": ("samples_per_s", "most"),
+    "latency": ("latency_p50_ms", "least"),
+    "energy": ("energy_j_per_sample", "least"),
+    "money": ("cost_per_million_samples", "least"),
+}
+FRONT = "unbeaten"
+MAX_UNBEATEN = 8  # of one model and mode
+
+
+def key(row: Row) -> tuple[str, str, str]:
+    """What two cells must share to be chosen between: the model, what is done with it and the data."""
+    return str(row["model"]), str(row["mode"]), str(row["data"])
+
+
+def best_by(rows: Sequence[Row], wanted: str) -> Row | None:
+    """The best of `rows` by one criterion; None where none of them knows it."""
+    column, kind = CRITERIA[wanted]
+    known = [(value, row) for row in rows if (value := _number(row, column)) is not None]
+    if not known:
+        return None
+    return (max if kind == "most" else min)(known, key=lambda pair: pair[0])[1]
+
+
+def unbeaten(rows: Sequence[Row]) -> list[Row]:
+    """The Pareto front: rows that no other one equals or beats in all that is known of every row, fastest first."""
+    columns = [(c, kind) for c, kind in CRITERIA.values() if all(_number(row, c) is not None for row in rows)]
+
+    def merits(row: Row) -> list[float]:
+        return [(1 if kind == "most" else -1) * (_number(row, column) or 0.0) for column, kind in columns]
+
+    scored = sorted(((merits(row), row) for row in rows), key=lambda pair: pair[0], reverse=True)
+    front: list[tuple[list[float], Row]] = []
+    for merit, row in scored:  # who comes later in this order beats nobody before
+        if columns and not any(all(a >= b for a, b in zip(other, merit, strict=True)) for other, _ in front):
+            front.append((merit, row))
+    return [row for _, row in front]
+
+
+def choices(rows: Sequence[Row], latency_ms: float | None = None) -> list[tuple[str, Row]]:
+    """What is wanted -> the cell that has most of it, of rows that share their `key`.
+
+    Args:
+        rows: of ok cells.
+        latency_ms: rows of a longer median latency, or an unknown one, are left out; None for no limit.
+    """
+    inside = [
+        row for row in rows if latency_ms is None or (_number(row, "latency_p50_ms") or float("inf")) <= latency_ms
+    ]
+    found = [(wanted, row) for wanted in CRITERIA if (row := best_by(inside, wanted)) is not None]
+    chosen = [id(row) for _, row in found]
+    return found + [(FRONT, row) for row in unbeaten(inside)[:MAX_UNBEATEN] if id(row) not in chosen]
+
+
+def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | None:
+    """What to use, for each model and mode; None where no ok cell is within the limit."""
+    rows = sorted((row for sweep in sweeps for row in sweep.ok_rows if row["samples_per_s"] is not None), key=key)
+    shown = [_line(wanted, row) for _, group in groupby(rows, key) for wanted, row in choices(list(group), latency_ms)]
+    headings = ["model", "mode", "data", "by", "device", "precision", "options", "batch", "threads", "samples/s"]
+    headings += ["low", "high", "latency p50 (ms)", "J/sample", "cost of a million samples", "bound by", "warnings"]
+    notes = [
+        "The best ok cell by each criterion that is known. Unbeaten: no other cell is at least as good in all that is "
+        "known of every cell. Low and high are of one process: where intervals overlap, `accelbench compare` decides."
+    ]
+    if latency_ms is not None:
+        notes.append(f"Of cells whose median latency is at most {latency_ms:g} ms.")
+    return Table(title="What to use", headings=headings, rows=shown, notes=notes).known() if shown else None
+
+
+def _line(wanted: str, row: Row) -> list[Entry]:
+    return [
+        *(word(str(row[column])) for column in ("model", "mode", "data")),
+        word(wanted),
+        *(word(str(row[column])) for column in ("device", "precision")),
+        word(named(row)),
+        *(count(row[column]) for column in ("batch_size", "threads")),
+        *(number(row[f"samples_per_s{end}"]) for end in ("", "_low", "_high")),
+        *(number(row[c]) for c in ("latency_p50_ms", "energy_j_per_sample", "cost_per_million_samples")),
+        *(word(str(row[column]) if row[column] else None) for column in ("bound", "warnings")),
+    ]
+
+
+def _number(row: Row, column: str) -> float | None:
+    value = row[column]
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,17 @@
+"""A table of the report, for a terminal."""
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table as Rendered
+
+from accelbench.report.table import Table
+
+
+def rendered(table: Table) -> Rendered:
+    """`table` as rich prints it; cells fold where the terminal is too narrow."""
+    made = Rendered(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading, numeric in zip(table.headings, table.numeric, strict=True):
+        made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in table.rows:
+        made.add_row(*(escape(entry.text) for entry in row))
+    return made

@@ -1,0 +1,57 @@
+import pytest
+
+from accelbench.report import best
+
+
+def row(**changes):
+    values = {"model": "cnn", "mode": "infer", "data": "mnist", "samples_per_s": 100.0, "latency_p50_ms": 10.0}
+    return {**values, "energy_j_per_sample": None, "cost_per_million_samples": None, **changes}
+
+
+FAST = row(samples_per_s=1000.0, latency_p50_ms=50.0)
+QUICK = row(samples_per_s=200.0, latency_p50_ms=2.0)
+MIDDLE = row(samples_per_s=500.0, latency_p50_ms=10.0)
+BEATEN = row(samples_per_s=400.0, latency_p50_ms=20.0)
+ROWS = [BEATEN, MIDDLE, QUICK, FAST]
+
+
+def test_the_best_is_by_what_is_wanted():
+    assert best.best_by(ROWS, "throughput") is FAST
+    assert best.best_by(ROWS, "latency") is QUICK
+    assert best.best_by(ROWS, "energy") is None
+
+
+def test_the_front_holds_what_no_other_beats():
+    assert best.unbeaten(ROWS) == [FAST, MIDDLE, QUICK]
+    assert best.unbeaten([MIDDLE, dict(MIDDLE)]) == [MIDDLE]
+    assert best.unbeaten([]) == []
+
+
+def test_what_is_not_known_of_all_decides_nothing():
+    frugal = row(samples_per_s=1.0, latency_p50_ms=99.0, energy_j_per_sample=0.1)
+    assert best.unbeaten([*ROWS, frugal]) == [FAST, MIDDLE, QUICK]
+    assert best.best_by([*ROWS, frugal], "energy") is frugal
+
+
+def test_a_limit_of_latency_leaves_out_what_is_slower_or_unknown():
+    unknown = row(samples_per_s=9000.0, latency_p50_ms=None)
+    chosen = best.choices([*ROWS, unknown], latency_ms=10)
+    assert [wanted for wanted, _ in chosen] == ["throughput", "latency"]
+    assert chosen[0][1] is MIDDLE
+    assert best.choices(ROWS, latency_ms=1) == []
+
+
+def test_each_wanted_thing_is_told_once_and_the_rest_of_the_front_after_it():
+    assert best.choices(ROWS) == [("throughput", FAST), ("latency", QUICK), ("unbeaten", MIDDLE)]
+
+
+def test_models_modes_and_data_are_not_chosen_between():
+    assert best.key(FAST) != best.key(row(mode="train"))
+    assert best.key(FAST) == best.key(QUICK)
+
+
+@pytest.mark.parametrize("wanted", best.CRITERIA)
+def test_every_criterion_has_its_column_in_the_published_row(wanted):
+    from accelbench.summary import MEASURED
+
+    assert best.CRITERIA[wanted][0] in MEASURED
