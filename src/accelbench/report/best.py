@@ -67,28 +67,47 @@ def choices(rows: Sequence[Row], latency_ms: float | None = None) -> list[tuple[
 def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | None:
     """What to use, for each model and mode; None where no ok cell is within the limit."""
     rows = sorted((row for sweep in sweeps for row in sweep.ok_rows if row["samples_per_s"] is not None), key=key)
-    shown = [_line(wanted, row) for _, group in groupby(rows, key) for wanted, row in choices(list(group), latency_ms)]
-    headings = ["model", "mode", "data", "by", "device", "precision", "options", "batch", "threads", "samples/s"]
-    headings += ["low", "high", "latency p50 (ms)", "J/sample", "cost of a million samples", "bound by", "warnings"]
+    shown = [
+        _line(wanted, row)
+        for _, group in groupby(rows, key)
+        for row, wanted in _merged(choices(list(group), latency_ms))
+    ]
+    headings = ["what", "best by", "device", "precision", "options", "batch", "samples/s", "± (%)", "p50 (ms)"]
+    headings += ["J/sample", "cost of a million", "bound by", "doubts"]
     notes = [
         "The best ok cell by each criterion that is known. Unbeaten: no other cell is at least as good in all that is "
-        "known of every cell. Low and high are of one process: where intervals overlap, `accelbench compare` decides."
+        "known of every cell. ± is half of the 95 % interval within one process: where cells are that near, "
+        "`accelbench compare` decides. Doubts: how many warnings the cell has; the table of every cell tells them."
     ]
     if latency_ms is not None:
         notes.append(f"Of cells whose median latency is at most {latency_ms:g} ms.")
     return Table(title="What to use", headings=headings, rows=shown, notes=notes).known() if shown else None
 
 
+def _merged(found: Sequence[tuple[str, Row]]) -> list[tuple[Row, str]]:
+    """Each row once, with all that it is best by."""
+    wanted: dict[int, list[str]] = {}
+    for criterion, row in found:
+        wanted.setdefault(id(row), []).append(criterion)
+    return [(row, ", ".join(wanted.pop(id(row)))) for _, row in found if id(row) in wanted]
+
+
 def _line(wanted: str, row: Row) -> list[Entry]:
+    data = f"{row['data']} (stand-in)" if row["stand_in"] else row["data"]
+    rate, low, high = (_number(row, f"samples_per_s{end}") for end in ("", "_low", "_high"))
+    width = (high - low) / 2 / rate if rate and low is not None and high is not None else None
+    warnings = str(row["warnings"]).split("; ") if row["warnings"] else []
     return [
-        *(word(str(row[column])) for column in ("model", "mode", "data")),
+        word(f"{row['model']} {row['mode']}, {data}"),
         word(wanted),
         *(word(str(row[column])) for column in ("device", "precision")),
         word(named(row)),
-        *(count(row[column]) for column in ("batch_size", "threads")),
-        *(number(row[f"samples_per_s{end}"]) for end in ("", "_low", "_high")),
+        count(row["batch_size"]),
+        number(rate),
+        number(None if width is None else 100 * width, 2),
         *(number(row[c]) for c in ("latency_p50_ms", "energy_j_per_sample", "cost_per_million_samples")),
-        *(word(str(row[column]) if row[column] else None) for column in ("bound", "warnings")),
+        word(str(row["bound"]) if row["bound"] else None),
+        count(len(warnings) or None),
     ]
 
 

@@ -9,7 +9,7 @@ from accelbench.report.table import Table
 
 def rendered(table: Table) -> Rendered:
     """`table` as rich prints it; cells fold where the terminal is too narrow."""
-    made = Rendered(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    made = Rendered(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading, numeric in zip(table.headings, table.numeric, strict=True):
         made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:

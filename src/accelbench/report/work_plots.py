@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullFormatter
 
 from accelbench.ceilings import Ceilings
 from accelbench.report.numbers import significant
@@ -26,7 +27,7 @@ PHASE_COLOURS = {
     Phase.backward: "#56B4E9",
     Phase.optimizer: "#009E73",
     Phase.trace: "#999999",
-    Phase.execute: "#0072B2",
+    Phase.execute: "#332288",
     Phase.copy_out: "#F0E442",
     Phase.framework: "#CC79A7",
 }
@@ -96,11 +97,14 @@ def _draw_roofs(axes: Axes, cells: Sequence[Planned]) -> None:
             f"{place[1]} {significant(rate / GIGA)}",
             (high, min(rate, high * memory) / GIGA),
             fontsize=6,
+            color=COLOURS[place[0]],
             ha="right",
             va="bottom",
         )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+        scale("log")
+        axis.set_major_formatter("{x:,g}")
+        axis.set_minor_formatter(NullFormatter())
     tidy(axes)
 
 
@@ -134,6 +138,6 @@ def breakdown(cells: Sequence[Planned], head_lines: tuple[str, str]) -> Figure |
     axes.grid(visible=False, axis="y")
     there = [phase for phase in Phase if any(planned.number(f"breakdown_{phase}_ms") for planned in known)]
     handles = [Patch(color=PHASE_COLOURS[phase], label=phase.replace("_", " ")) for phase in there]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
     head(figure, head_lines)
     return figure
