@@ -128,14 +128,21 @@ def test_a_cell_above_it_has_the_device_probed_again(tmp_path, said):
     assert judged.environment["ceilings"]["flops_per_s"] == {"fp32": 3e9}
 
 
+def test_a_spoilt_first_probe_makes_no_cell_invalid(tmp_path, said):
+    one = prober(tmp_path, FakeHosts(0.1e9, 0.2e9, 5e9), said)
+    one.ceilings(CELL)
+    judged = one.judged(record_of(1.5e9))
+    assert (judged.status, judged.measurement.warnings) == (Status.ok, [])
+
+
 def test_a_cell_that_stays_above_it_is_warned_of(tmp_path, said):
-    judged = known(tmp_path, said, 1e9, 0.9e9).judged(record_of(1.5e9))
+    judged = known(tmp_path, said, 1e9, 0.9e9, 0.9e9, 0.9e9).judged(record_of(1.5e9))
     assert judged.status == Status.ok
     assert judged.measurement.warnings == ["1.5 GFLOP/s, 1.50 times the device's ceiling"]
 
 
 def test_a_cell_beyond_what_an_algorithm_explains_is_invalid(tmp_path, said):
-    judged = known(tmp_path, said, 1e9, 1e9).judged(record_of(3e9))
+    judged = known(tmp_path, said, 1e9, 1e9, 1e9, 1e9).judged(record_of(3e9))
     assert judged.status == Status.invalid
     assert judged.reason.startswith("3 GFLOP/s, 3.00 times the device's ceiling: more than the 2.25")
 

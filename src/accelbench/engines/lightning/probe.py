@@ -57,18 +57,23 @@ def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, sec
     stopwatch = Stopwatch(backend, seconds_each)
     rates: dict[Precision, tuple[float, str]] = {}
     benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True  # cuDNN tries its algorithms
+    threads = torch.get_num_threads()
     supported = [precision for precision in precisions if _has_units(backend, precision)]
     backend.prepare(allow_tf32=False)
     try:
         with torch.no_grad():
-            for precision in supported * NUM_PASSES:
-                found = _best_rate(backend, precision, stopwatch)
-                rates[precision] = max(rates.get(precision, NOTHING), found)
+            for num_threads in _passes(backend):
+                torch.set_num_threads(num_threads)
+                for precision in supported:
+                    found = _best_rate(backend, precision, stopwatch)
+                    rates[precision] = max(rates.get(precision, NOTHING), found)
+            torch.set_num_threads(threads)
             memory = _memory_bytes_per_s(backend, stopwatch)
             to_device, to_host = _copy_bytes_per_s(backend, stopwatch)
             launch_s = _launch_s(backend)
     finally:
         torch.backends.cudnn.benchmark = benchmark
+        torch.set_num_threads(threads)
     return Ceilings(
         device=backend.ran_on(backend.torch_type),
         device_name=backend.device_name(),
@@ -116,6 +121,17 @@ class Stopwatch:
         taken = time.perf_counter() - start
         del kept
         return taken
+
+
+def _passes(backend: Backend) -> list[int]:
+    """CPU threads of each pass over all kernels.
+
+    On a CPU the last has one thread: where other processes hold a core, threads that wait for each other at every
+    kernel's end are slower than one alone.
+    """
+    threads = torch.get_num_threads()
+    alone = [1] if backend.torch_type == "cpu" and threads > 1 else []
+    return [threads] * NUM_PASSES + alone
 
 
 def _has_units(backend: Backend, precision: Precision) -> bool:
