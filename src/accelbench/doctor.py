@@ -21,6 +21,7 @@ from accelbench.devices.registry import look
 from accelbench.errors import UserError
 from accelbench.isolate import Hosts
 from accelbench.probing import Prober, read_ceilings
+from accelbench.report.numbers import significant
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
 
 GB = 1e9  # bytes
@@ -201,18 +202,18 @@ def _ceilings(root: Path) -> RenderableType:
         "device",
         *(f"{word} GFLOP/s" for word in precisions),
         "memory GB/s",
-        "from host",
-        "to host",
         "launch µs",
+        "from host GB/s",
+        "to host GB/s",
     ]
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "device" else "right")
     for device, each in known.items():
         rates = [each.flops_per_s.get(word) for word in precisions]
         copies = [each.host_to_device_bytes_per_s, each.device_to_host_bytes_per_s]
-        numbers = [rate / GB if rate else None for rate in [*rates, each.memory_bytes_per_s, *copies]]
-        numbers.append(each.launch_s * 1e6)
-        table.add_row(device, *("-" if number is None else f"{number:,.3g}" for number in numbers))
+        numbers = [rate / GB if rate else None for rate in [*rates, each.memory_bytes_per_s]]
+        numbers += [each.launch_s * 1e6, *(rate / GB if rate else None for rate in copies)]
+        table.add_row(device, *map(significant, numbers))
     return table
 
 

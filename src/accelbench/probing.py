@@ -44,7 +44,7 @@ class Prober:
         """Measures them, joins them with what was known before, and keeps the result."""
         if not self.hosts.can_probe(cell):
             return None
-        self.say(f"Probing what {cell.device} can do at most (some 10 s, once on a machine) ...")
+        self.say(f"Probing what {cell.device} can do at most (some 20 s, once on a machine) ...")
         try:
             found = self.hosts.probe(cell)
         except ProbeFailedError as error:

@@ -4,20 +4,37 @@ from collections.abc import Mapping, Sequence
 
 from accelbench.data.drawings import Part, box, mirrored, oval
 
+# Marks that are seen at any place of the head, as fur is: a network of small kernels needs them on large pictures.
+_STRIPES = tuple(
+    Part([(x - 0.035, top), (x + 0.035, top), (x + 0.02, bottom), (x - 0.02, bottom)], 1)
+    for x, top, bottom in [
+        (-0.2, -0.5, -0.24),
+        (0, -0.55, -0.2),
+        (0.2, -0.5, -0.24),
+        (-0.3, 0.55, 0.7),
+        (0.3, 0.55, 0.7),
+    ]
+)
+_SPOTS = tuple(
+    oval(x, y, 0.085, 0.085, 1) for x, y in [(-0.28, -0.5), (0.02, -0.62), (0.3, -0.42), (-0.38, 0.25), (0.4, 0.2)]
+)
+
 _EYES = (oval(-0.3, -0.1, 0.1, 0.1, 1), oval(0.3, -0.1, 0.1, 0.1, 1))
 
 PETS: Mapping[str, Sequence[Part]] = {
-    "cat": (  # pointed ears upwards, a round face, whiskers
+    "cat": (  # pointed ears upwards, a round face, whiskers, stripes
         *mirrored((-0.75, -0.2), (-0.7, -1.0), (-0.1, -0.6)),
         *mirrored((-0.62, -0.4), (-0.6, -0.8), (-0.3, -0.6), tone=0.6),
         oval(0, 0.1, 0.78, 0.68),
+        *_STRIPES,
         *_EYES,
         Part([(-0.12, 0.2), (0.12, 0.2), (0, 0.36)], 1),
         *mirrored((-0.2, 0.34), (-0.95, 0.2), (-0.95, 0.26), (-0.2, 0.4), tone=1),
         *mirrored((-0.2, 0.44), (-0.95, 0.5), (-0.95, 0.56), (-0.2, 0.5), tone=1),
     ),
-    "dog": (  # hanging ears, a long face, a big muzzle
+    "dog": (  # hanging ears, a long face, a big muzzle, spots
         oval(0, 0.0, 0.58, 0.85),
+        *_SPOTS,
         *mirrored((-0.4, -0.75), (-0.75, -0.6), (-0.95, 0.4), (-0.7, 0.55), (-0.5, 0.1), tone=0.6),
         *_EYES,
         oval(0, 0.45, 0.36, 0.32, 0.4),

@@ -51,7 +51,7 @@ def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, sec
         backend: of the device, which must be there. CPU threads are those that torch has been set to.
         precisions: true ones; those that the device has no units for are left out of the result.
         seconds_each: how long each way is repeated once it is warm, in each of two passes. With the default a CPU of 2
-            cores takes about 10 s.
+            cores takes about 20 s.
     """
     start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
     stopwatch = Stopwatch(backend, seconds_each)
