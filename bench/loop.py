@@ -29,8 +29,8 @@ from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
 
 NUM_RUNS = 6
 BOUNDS = (0.95, 1.05)
-# Twenty rounds or so a run.
-WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, block_s=0.1, latency_s=0.0, latency_steps=1)
+# Twenty rounds or so a run, however much they vary.
+WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
 run_block = clock._run_block
 
 
@@ -83,13 +83,14 @@ def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[flo
         protocol=Protocol.window,
         epochs=1,
         window=WINDOW,
+        breakdown_s=0.0,
     )
     arrays = load_split(folder, "train" if mode == Mode.train else "test")
     rounds: list[tuple[float, float]] = []
     for _ in range(NUM_RUNS):
         step = plain_training(cell, arrays) if mode == Mode.train else plain_inference(cell, arrays)
         mine: list[tuple[float, float]] = []
-        with patch.object(clock, "_run_block", partial(run_both, step, mine)):
+        with patch.object(clock, "_run_block", partial(run_both, partial(timed, step), mine)):
             engine.run(cell, folder)
         rounds += mine[1:]
     rates = [cell.batch_size / plain_s for _, plain_s in rounds]
@@ -97,21 +98,32 @@ def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[flo
 
 
 def run_both(
-    plain: Callable[[], object],
+    reference: Callable[[int], float],
     rounds: list[tuple[float, float]],
+    timing: clock.Timing,
     step: clock.Step,
     wait: Callable[[], None],
     num_steps: int,
     now: clock.Now,
 ) -> Block:
-    """One round in the place of a block of our clock: ours, and as many steps of the plain loop, in turn first."""
+    """One round in the place of a block of our clock: ours, and as many steps of the reference, in turn first.
+
+    Args:
+        reference: runs so many steps, and gives the seconds of one.
+        rounds: gets the seconds of a step, ours and the reference's.
+        timing: as for `clock._run_block`, as all that follow.
+        step: the workload.
+        wait: waits for the device.
+        num_steps: how many.
+        now: a clock in seconds.
+    """
     if len(rounds) % 2:
-        plain_s = timed(plain, num_steps)
-        block = run_block(step, wait, num_steps, now)
+        reference_s = reference(num_steps)
+        block = run_block(timing, step, wait, num_steps, now)
     else:
-        block = run_block(step, wait, num_steps, now)
-        plain_s = timed(plain, num_steps)
-    rounds.append((block.seconds / num_steps, plain_s))
+        block = run_block(timing, step, wait, num_steps, now)
+        reference_s = reference(num_steps)
+    rounds.append((block.seconds / num_steps, reference_s))
     return block
 
 

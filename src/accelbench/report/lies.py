@@ -96,9 +96,10 @@ LIES = [
     Lie(
         study="000",
         claim="The CPU's peak that it states is exceeded 7.3-fold by its own numbers.",
-        answer=Answer.missing,
-        how="No share of a ceiling is published yet: its column stays empty.",
-        test="",
+        answer=Answer.invalid,
+        how="Each device is probed for what it does at most, over shapes, layouts and libraries. A cell above that has "
+        "it probed again and is warned of; beyond what a faster algorithm explains, it is invalid.",
+        test="tests/test_probing.py::test_a_cell_beyond_what_an_algorithm_explains_is_invalid",
     ),
     Lie(
         study="000",

@@ -1,0 +1,121 @@
+"""Our samples/s against two well-known ways to time a network: `torch.utils.benchmark.Timer`, and timm's protocol.
+
+timm's (benchmark.py of pytorch-image-models) is 10 warm-up and 40 timed steps over one resident batch, each waited for.
+All run in one process, in rounds: a block of our clock, inside the Trainer, and as many steps of the reference, in turn
+first. What is compared is the ratio within a round; the reference's network is another of the same weights' seed.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from unittest.mock import patch
+
+import torch
+from torch.nn import functional
+from torch.utils.benchmark import Timer
+
+from accelbench import clock
+from accelbench.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.engines.lightning import engine, zoo
+from accelbench.params import project_root
+from accelbench.stats import median, median_interval
+from accelbench.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
+from bench.loop import BOUNDS, run_both
+
+SHAPE, NUM_CLASSES, BATCH = (3, 224, 224), 1000, 16
+WARMUP = 10
+NUM_RUNS = 2
+# Twenty rounds a run, of one step where a step is long; however much they vary.
+WINDOW = Window(warmup_steps=WARMUP, measure_s=6.0, width=1e9, latency_s=0.0, latency_steps=1)
+MODELS = ("resnet18", "mobilenetv2_100")
+
+
+def main() -> None:
+    """Prints the median ratio and its 95 % interval for each network, mode and reference."""
+    heads = f"{'network':<16} {'mode':<6} {'reference':<10} {'its/s':>7} {'ratio':>6}"
+    print(f"{heads}   95 % interval   rounds   within bounds")
+    for model in MODELS:
+        for mode in Mode:
+            for name, reference in {"Timer": by_timer, "timm": by_timm}.items():
+                rounds = compare(model, mode, reference)
+                ratios = [theirs / ours for ours, theirs in rounds]
+                low, high = median_interval(ratios) or (float("nan"),) * 2
+                verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
+                rate = BATCH / median([theirs for _, theirs in rounds])
+                print(
+                    f"{model:<16} {mode:<6} {name:<10} {rate:>7.1f} {median(ratios):>6.3f}"
+                    f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
+                    flush=True,
+                )
+
+
+def compare(
+    model: str, mode: Mode, reference: Callable[[Callable[[], object], int], float]
+) -> list[tuple[float, float]]:
+    """Seconds of a step in each round, ours and the reference's."""
+    cell = Cell(
+        suite="bench",
+        engine=Engine.lightning,
+        device=Device.cpu,
+        model=ModelSpec(name=model, library=Library.timm, input_shape=SHAPE, num_classes=NUM_CLASSES),
+        data=DataSpec(name="random", pipeline=Pipeline.device),
+        mode=mode,
+        precision=Precision.fp32,
+        batch_size=BATCH,
+        protocol=Protocol.window,
+        epochs=1,
+        window=WINDOW,
+        breakdown_s=0.0,
+    )
+    rounds: list[tuple[float, float]] = []
+    for _ in range(NUM_RUNS):
+        step = training(cell) if mode == Mode.train else inference(cell)
+        for _ in range(WARMUP):
+            step()
+        with patch.object(clock, "_run_block", partial(run_both, partial(reference, step), rounds)):
+            engine.run(cell, project_root() / "data" / "random")
+    return rounds
+
+
+def by_timer(step: Callable[[], object], num_steps: int) -> float:
+    """PyTorch's own timer, told to use the threads that ours uses."""
+    timer = Timer("step()", globals={"step": step}, num_threads=torch.get_num_threads())
+    return float(timer.timeit(num_steps).mean)
+
+
+def by_timm(step: Callable[[], object], num_steps: int) -> float:
+    """As timm's `InferenceBenchmarkRunner` adds up its steps."""
+    total = 0.0
+    for _ in range(num_steps):
+        start = time.perf_counter()
+        step()
+        total += time.perf_counter() - start
+    return total / num_steps
+
+
+def training(cell: Cell) -> Callable[[], object]:
+    """A training step over one resident batch."""
+    torch.manual_seed(cell.seed)
+    network = zoo.build(cell.model, SHAPE, NUM_CLASSES).train()
+    optimizer = torch.optim.Adam(network.parameters(), lr=cell.model.learning_rate, eps=1e-7)
+    images, labels = torch.randn(BATCH, *SHAPE), torch.randint(NUM_CLASSES, (BATCH,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        functional.cross_entropy(network(images), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def inference(cell: Cell) -> Callable[[], object]:
+    """An inference step over one resident batch."""
+    torch.manual_seed(cell.seed)
+    network = zoo.build(cell.model, SHAPE, NUM_CLASSES).eval()
+    images = torch.randn(BATCH, *SHAPE)
+
+    def step() -> object:
+        with torch.inference_mode():
+            return network(images)
+
+    return step
