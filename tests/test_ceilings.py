@@ -32,10 +32,10 @@ def test_ceilings_and_work_survive_json():
     assert Work.from_json(None) is None
 
 
-def test_a_mixed_precision_has_its_lower_formats_ceiling():
+def test_a_mixed_precision_has_the_higher_ceiling_of_its_two_formats():
     assert CEILINGS.ceiling_of(Precision.bf16_mixed) == CEILINGS.ceiling_of("bf16") == 4e12
-    assert CEILINGS.ceiling_of(Precision.fp32) == 1e12
-    assert CEILINGS.ceiling_of(Precision.fp16_mixed) is None
+    assert CEILINGS.ceiling_of(Precision.fp16_mixed) == CEILINGS.ceiling_of(Precision.fp32) == 1e12
+    assert CEILINGS.ceiling_of(Precision.fp16) is None
 
 
 def test_the_share_is_the_rate_over_the_ceiling():
@@ -45,10 +45,11 @@ def test_the_share_is_the_rate_over_the_ceiling():
 
 
 def test_each_resource_has_its_least_time():
-    assert least_times(WORK, 0.05, CEILINGS, "fp32") == pytest.approx(
-        {Bound.compute: 0.2, Bound.memory: 0.1, Bound.launch: 0.01, Bound.data: 0.05}
+    assert least_times(WORK, CEILINGS, "fp32", fused=False) == pytest.approx(
+        {Bound.compute: 0.2, Bound.memory: 0.1, Bound.launch: 0.01}
     )
-    assert set(least_times(Work(bytes=1), None, CEILINGS, "fp32")) == {Bound.memory}
+    assert set(least_times(WORK, CEILINGS, "fp32", fused=True)) == {Bound.compute}
+    assert set(least_times(Work(bytes=1), CEILINGS, "fp32", fused=False)) == {Bound.memory}
 
 
 @pytest.mark.parametrize(
@@ -58,18 +59,26 @@ def test_each_resource_has_its_least_time():
         (WORK, None, "fp32", Bound.compute),
         (WORK, 0.0, "bf16_mixed", Bound.memory),
         (WORK, 0.3, "fp32", Bound.data),
-        (dataclasses.replace(WORK, num_operators=10**5), 0.0, "fp32", Bound.launch),
+        (WORK, 0.1, "fp32", Bound.compute),
+        (None, 0.3, "fp32", Bound.data),
+        (dataclasses.replace(WORK, num_operators=3 * 10**4), 0.0, "fp32", Bound.launch),
+        (dataclasses.replace(WORK, num_operators=10**6), 0.0, "fp32", Bound.compute),  # more than the whole step
         (dataclasses.replace(WORK, flops=None), 0.0, "fp32", None),
         (WORK, 0.0, "fp64", None),
         (None, 0.0, "fp32", None),
     ],
 )
-def test_the_bound_is_what_needs_longest(work, data_s, precision, word):
-    assert bound(work, data_s, CEILINGS, precision) == word
+def test_the_bound_is_what_is_waited_for_longest(work, data_s, precision, word):
+    assert bound(work, 0.5, CEILINGS, precision, data_s=data_s) == word
+
+
+def test_copies_that_take_most_of_a_step_bound_it():
+    assert bound(WORK, 0.5, CEILINGS, "fp32", copy_s=0.3) == Bound.copy
+    assert bound(WORK, 0.5, CEILINGS, "fp32", copy_s=0.1) == Bound.compute
 
 
 def test_without_ceilings_there_is_no_bound():
-    assert bound(WORK, 0.0, None, "fp32") is None
+    assert bound(WORK, 0.5, None, "fp32") is None
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,14 @@ def test_energy_is_of_the_steady_state_above_idle():
 @pytest.mark.parametrize(
     ("device", "steady", "idle"),
     [
+        (Device.cpu, (102.0, 105.0), {"cpu_energy_j": 60.0}),
         (Device.cpu, (102.0, 102.5), {"cpu_energy_j": 10.0}),
         (Device.cpu, (102.0, 105.0), {}),
         (Device.cpu, None, {"cpu_energy_j": 10.0}),
         (Device.gpu, (102.0, 105.0), {"cpu_energy_j": 10.0}),
         (Device.tpu, (102.0, 105.0), {"cpu_energy_j": 10.0}),
     ],
-    ids=["too short", "idle unknown", "no steady state", "no counter", "a TPU has none"],
+    ids=["idle used more", "too short", "idle unknown", "no steady state", "no counter", "a TPU has none"],
 )
 def test_what_is_not_known_is_none(device, steady, idle):
     measured = make_measurement(steady_boot_s=steady, num_steady_samples=600)

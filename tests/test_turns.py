@@ -33,26 +33,35 @@ def test_a_cell_beside_itself_is_measured_as_often():
     assert len({cell.id for cell in drawn.cells}) == 10
 
 
-def test_the_plan_has_a_folder_of_its_own_and_five_rounds():
-    drawn, options = turns.plan((make_cell(), OPTIONS), (make_cell(), OPTIONS), None)
+def test_a_folder_that_holds_records_is_refused(tmp_path):
+    mine = dataclasses.replace(OPTIONS, out="runs/mine")
+    (tmp_path / "runs/mine").mkdir(parents=True)
+    turns.plan((make_cell(), mine), (make_cell(), mine), None, tmp_path)
+    (tmp_path / "runs/mine/0123456789ab-01234567.json").touch()
+    with pytest.raises(UserError, match="out=runs/mine: holds records already"):
+        turns.plan((make_cell(), mine), (make_cell(), mine), None, tmp_path)
+
+
+def test_the_plan_has_a_folder_of_its_own_and_five_rounds(tmp_path):
+    drawn, options = turns.plan((make_cell(), OPTIONS), (make_cell(), OPTIONS), None, tmp_path)
     assert len(drawn.cells) == 10
     assert options.out.startswith("runs/")
     assert options.out.endswith("-compare")
     mine = dataclasses.replace(OPTIONS, out="runs/mine")
-    drawn, options = turns.plan((make_cell(), mine), (make_cell(), mine), "2")
+    drawn, options = turns.plan((make_cell(), mine), (make_cell(), mine), "2", tmp_path)
     assert (len(drawn.cells), options.out) == (4, "runs/mine")
 
 
 @pytest.mark.parametrize("repeats", ["0", "-1", "many", "1.5"])
-def test_a_malformed_number_of_repeats_is_told(repeats):
+def test_a_malformed_number_of_repeats_is_told(repeats, tmp_path):
     with pytest.raises(UserError, match=f"--repeats {repeats}: should be a whole number, at least 1"):
-        turns.plan((make_cell(), OPTIONS), (make_cell(), OPTIONS), repeats)
+        turns.plan((make_cell(), OPTIONS), (make_cell(), OPTIONS), repeats, tmp_path)
 
 
-def test_sides_of_different_sweeps_are_told():
+def test_sides_of_different_sweeps_are_told(tmp_path):
     other = dataclasses.replace(OPTIONS, tracking="mlflow")
     with pytest.raises(UserError, match="hold for both sides"):
-        turns.plan((make_cell(), OPTIONS), (make_cell(), other), None)
+        turns.plan((make_cell(), OPTIONS), (make_cell(), other), None, tmp_path)
 
 
 def test_whose_record_is_whose_is_kept_beside_them(tmp_path):

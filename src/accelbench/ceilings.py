@@ -47,8 +47,13 @@ class Ceilings:
     measured_at: str
 
     def ceiling_of(self, precision: str) -> float | None:
-        """Operations per second in `precision`: of a mixed one, in its lower format; None where there is none."""
-        return self.flops_per_s.get(MIXED.get(Precision(precision), Precision(precision)))
+        """Operations per second in `precision`; None where there is none.
+
+        A mixed one may compute in either of its formats: the higher ceiling of the two holds.
+        """
+        lower = MIXED.get(Precision(precision))
+        formats = [Precision(precision)] if lower is None else [lower, Precision.fp32]
+        return max((self.flops_per_s[word] for word in formats if word in self.flops_per_s), default=None)
 
     def joined(self, other: "Ceilings") -> "Ceilings":
         """The better of both in everything: whatever else ran on the machine only ever made a probe's result worse.
@@ -100,14 +105,14 @@ def share(flops: int | None, seconds: float, ceiling: float | None) -> float | N
     return None if flops is None or ceiling is None else flops / seconds / ceiling
 
 
-def least_times(work: Work, data_s: float | None, ceilings: Ceilings, precision: str) -> dict[Bound, float]:
+def least_times(work: Work, ceilings: Ceilings, precision: str, *, fused: bool) -> dict[Bound, float]:
     """The seconds that each resource needs for a step, were there nothing else to wait for.
 
     Args:
         work: of the step.
-        data_s: seconds that a step waits for its batch; None where it is unknown.
         ceilings: of the device.
         precision: what the step computes in.
+        fused: whether operators are compiled or launched together, so that they were not launched one by one.
 
     Returns:
         An entry for each resource whose need is known. That of the memory is an estimate that knows no caches.
@@ -116,31 +121,50 @@ def least_times(work: Work, data_s: float | None, ceilings: Ceilings, precision:
     least: dict[Bound, float] = {}
     if work.flops is not None and ceiling is not None:
         least[Bound.compute] = work.flops / ceiling
-    if work.bytes is not None:
+    if work.bytes is not None and not fused:
         least[Bound.memory] = work.bytes / ceilings.memory_bytes_per_s
-    if work.num_operators is not None:
+    if work.num_operators is not None and not fused:
         least[Bound.launch] = work.num_operators * ceilings.launch_s
-    if data_s is not None:
-        least[Bound.data] = data_s
     return least
 
 
-def bound(work: Work | None, data_s: float | None, ceilings: Ceilings | None, precision: str) -> Bound | None:
-    """The resource that needs longest for a step: the one that would have to grow first.
+def bound(
+    work: Work | None,
+    seconds: float,
+    ceilings: Ceilings | None,
+    precision: str,
+    *,
+    fused: bool = False,
+    data_s: float | None = None,
+    copy_s: float | None = None,
+) -> Bound | None:
+    """The resource that a step waits for longest.
+
+    Data and copies are what was measured of the step: more than half of it. Else it is the resource whose least time
+    is longest; an estimate longer than the whole step is wrong, and none.
 
     Args:
         work: of the step; None where it was not counted.
-        data_s: seconds that a step waits for its batch; None where it is unknown.
+        seconds: of the step.
         ceilings: of the device; None where it was not probed.
         precision: what the step computes in.
+        fused: as for `least_times`.
+        data_s: seconds that a step waits for its batch; None where it is unknown.
+        copy_s: seconds that it takes to copy the batch in and the result out; None where nothing is copied.
 
     Returns:
         None where operations or ceilings are unknown: the largest of some would be a guess.
     """
+    for word, waited in ((Bound.data, data_s), (Bound.copy, copy_s)):
+        if waited is not None and waited > seconds / 2:
+            return word
     if work is None or ceilings is None:
         return None
-    least = least_times(work, data_s, ceilings, precision)
-    return max(least, key=lambda word: least[word]) if Bound.compute in least else None
+    least = least_times(work, ceilings, precision, fused=fused)
+    if Bound.compute not in least:
+        return None
+    possible = {word: time_s for word, time_s in least.items() if word == Bound.compute or time_s <= seconds}
+    return max(possible, key=lambda word: possible[word])
 
 
 def verdict(rate: float, ceiling: float) -> Verdict:

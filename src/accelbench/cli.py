@@ -176,7 +176,7 @@ def _compare(words: list[str], console: Console) -> int:
     if not chosen.run:
         first, second = turns.load(Path(names[0])) if len(names) == 1 else (sides.find(name, root) for name in names)
         return compare.answer(first, second, terms, console)
-    order, options = turns.plan(one_cell(names[0]), one_cell(names[1]), chosen.repeats)
+    order, options = turns.plan(one_cell(names[0]), one_cell(names[1]), chosen.repeats, root)
     result = sweep.run(order.cells, options, console)
     turns.save(order, (names[0], names[1]), result.records, result.folder)
     status = compare.answer(*turns.load(result.folder), terms, console)

@@ -12,7 +12,7 @@ from accelbench.cell import canonical_json
 from accelbench.comparison import CONFIDENCE, MARGIN, MIN_PROCESSES, Comparison, Verdict
 from accelbench.errors import UserError
 from accelbench.pairs import Pair, Pairing, label, pair
-from accelbench.record import Data
+from accelbench.record import OF_DEVICES, Data
 from accelbench.sides import Selection, Side
 
 USAGE = """\
@@ -195,7 +195,10 @@ def _environment(first: Side, second: Side) -> list[str]:
 
 
 def _machines(side: Side) -> list[str]:
-    return sorted({canonical_json(environment.get("machine")) for environment in side.environments()})
+    """What computes in them: another release of Python or of the kernel makes no other machine."""
+    parts = ("cpu_name", "num_cores", "gpus", "tpus")
+    machines = [environment.get("machine", {}) for environment in side.environments()]
+    return sorted({canonical_json([machine.get(part) for part in parts]) for machine in machines})
 
 
 def _values(environments: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
@@ -203,6 +206,8 @@ def _values(environments: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for environment in environments:
         for part, value in environment.items():
+            if part in OF_DEVICES:
+                continue
             named = {f"{part}.{name}": each for name, each in value.items()} if isinstance(value, Mapping) else None
             for name, each in (named or {part: value}).items():
                 found.setdefault(name, set()).add(each[:12] if name == "code" else str(each))

@@ -88,7 +88,6 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     for word in given:
         if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
             raise UserError(f"{word}: not for one cell; compare takes --repeats N outside of its sides")
-    found: list[tuple[list[Cell], config.SweepOptions]] = []
-    compose(given, lambda configs: found.append(cells_of(configs)))
-    ((cell,), options) = found[0]
-    return cell, options
+    found: list[tuple[Cell, config.SweepOptions]] = []
+    compose(given, lambda configs: found.append(config.split(configs[0])))
+    return found[0]

@@ -254,6 +254,8 @@ def _drop_idle(run: RunConfig) -> None:
     """Puts settings that do nothing in this cell back to their defaults: a cell's id is of what decides its numbers."""
     if run.mode == Mode.infer:
         run.data.augment = Augment.none
+    if run.protocol == Protocol.fit:
+        run.breakdown_s = Cell.breakdown_s
     if run.data.pipeline != Pipeline.jpeg:
         run.data.num_workers = DataSpec.num_workers
     if run.data.name != RANDOM:

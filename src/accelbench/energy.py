@@ -37,9 +37,12 @@ class Rapl:
         self._last = self._read()
         self._total = 0
 
-    def __call__(self) -> float:
-        """Joules so far."""
-        now = self._read()
+    def __call__(self) -> float | None:
+        """Joules so far; None where it can't be read this time."""
+        try:
+            now = self._read()
+        except (OSError, ValueError):
+            return None
         for before, after, most in zip(self._last, now, self._ranges, strict=True):
             self._total += after - before + (most if after < before else 0)
         self._last = now
@@ -105,7 +108,8 @@ def joules_per_sample(
 ) -> float | None:
     """Energy of the device for one sample in the steady state, what it uses idle subtracted.
 
-    None where the device has no counter, its idle power is unknown, or the steady state was shorter than a second.
+    None where the device has no counter, its idle power is unknown or no less than what was used, or the steady state
+    was shorter than a second.
 
     Args:
         device: whose energy.
@@ -122,4 +126,5 @@ def joules_per_sample(
     if len(read) < 2 or read[-1][0] - read[0][0] < SHORTEST_S:
         return None
     power_w = (read[-1][1] - read[0][1]) / (read[-1][0] - read[0][0]) - idle[name]
-    return max(0.0, power_w) * (high - low) / num
+    # Less than when nothing ran: something else ran then, and the idle power is not known after all.
+    return power_w * (high - low) / num if power_w > 0 else None

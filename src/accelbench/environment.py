@@ -19,7 +19,7 @@ FILE = "environment.json"
 # Beginnings of the variables by which a user tunes the libraries that compute.
 TUNING = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_", "LD_PRELOAD"),
-    *("CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "XLA_", "PJRT_", "LIBTPU_", "TPU_"),
+    *("CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "XLA_", "PJRT_", "LIBTPU_", "TPU_", "TRITON_", "CC", "CXX"),
 )
 PACKAGE = Path(accelbench.__path__[0])
 
@@ -27,7 +27,7 @@ PACKAGE = Path(accelbench.__path__[0])
 # number, and neither does accelbench's own version: its measuring code has a digest.
 COMPUTING = (
     *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "tensorflow", "keras", "numpy"),
-    *("pillow", "timm"),
+    *("pillow", "timm", "triton"),
 )
 
 # The modules of this package that a number passes through, from the bytes on disk to the raw sample.

@@ -8,6 +8,7 @@ from rich.console import Console
 from accelbench import sweep
 from accelbench.cell import Cell
 from accelbench.config import SweepOptions
+from accelbench.errors import UserError
 from accelbench.record import Record
 from accelbench.vocab import Status
 
@@ -48,10 +49,16 @@ def search(fits: Callable[[int], bool], start: int, most: int = MAX_BATCH) -> tu
 def find(cell: Cell, options: SweepOptions, console: Console, most: int = MAX_BATCH) -> int:
     """Searches from the cell's batch, and says what was found; returns the exit status.
 
-    A batch fits when its cell is ok. One that is skipped or fails for another reason than memory ends the search.
+    A batch fits when its cell is ok, and does not when memory ran out or its process was killed. Any other end, such as
+    a batch beyond the data set's size, ends the search.
+
+    Raises:
+        UserError: the cell's batch is beyond what is tried.
     """
+    if cell.batch_size > most:
+        raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
     tried: dict[int, Record] = {}
-    folder = None
+    folder = options.out
 
     def fits(batch: int) -> bool:
         nonlocal folder
@@ -66,7 +73,10 @@ def find(cell: Cell, options: SweepOptions, console: Console, most: int = MAX_BA
     try:
         largest, smallest = search(fits, cell.batch_size, most)
     except _OtherEndError as end:
+        known = max((batch for batch, record in tried.items() if record.status == Status.ok), default=None)
         console.print(f"The search ended: {end.record.cell.label}: {end.record.status}: {end.record.reason}")
+        if known is not None:
+            console.print(f"The largest batch that was seen to fit: {known:,}.")
         return 1
     if largest is None:
         console.print("No batch fits: not even one sample does.")

@@ -24,7 +24,7 @@ class Prober:
     Args:
         hosts: where the probe's process comes from.
         root: the folder of the file.
-        environment: the fingerprint: another machine, or other versions of what computes, are probed anew.
+        environment: the fingerprint: another machine, other versions or other measuring code are probed anew.
         say: shows a line to the user.
     """
 
@@ -54,7 +54,10 @@ class Prober:
         self.known[cell.device] = joined = before.joined(found) if before else found
         everything = _file(self.path)
         everything.setdefault(self.machine, {})[cell.device.value] = joined.to_json()
-        write_json(self.path, everything)
+        try:
+            write_json(self.path, everything)
+        except OSError as error:
+            self.say(f"{self.path.name} could not be kept: {error.strerror}. The next sweep probes again.")
         return joined
 
     def judged(self, record: Record) -> Record:
@@ -96,7 +99,7 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
 
 
 def _key(environment: Mapping[str, Any]) -> str:
-    return digest({name: environment[name] for name in ("machine", "versions", "variables")})[:12]
+    return digest({name: environment[name] for name in ("machine", "versions", "variables", "code")})[:12]
 
 
 def _file(path: Path) -> dict[str, dict[str, Any]]:

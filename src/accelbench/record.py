@@ -18,6 +18,8 @@ from accelbench.vocab import Status
 
 SCHEMA_VERSION = 4
 
+OF_DEVICES = ("ceilings", "idle_w")  # of an environment: what was measured of the devices, and no part of an identity
+
 Value = str | float | int | bool | None
 Row = dict[str, Value]  # a record's published numbers, by column (`summary`)
 

@@ -203,8 +203,15 @@ def _throttle_queries(root: Path = Path("/")) -> dict[str, Callable[[], float | 
     # Of the first package alone: a machine has a file for each of its hundreds of threads.
     heat = root / "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count"
     if heat.exists():
-        queries["cpu_thermal_throttles"] = lambda: float(heat.read_text())
+        queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)
     return queries
+
+
+def _number_in(path: Path) -> float | None:
+    try:
+        return float(path.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def _gpu_queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float | None]]:

@@ -1,6 +1,7 @@
 """What the user names as a side of a comparison -> its records."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
@@ -97,7 +98,7 @@ def find(name: str, root: Path) -> Side:
         listed = f"There are: {', '.join(there)}." if there else "There are none yet: measure something first."
         raise UserError(f"{path}: no folder of records, suite or record. {listed}")
     if word:
-        return _selected(name, word, [Process.of(read(file)) for file in sorted(found.rglob(FILES))])
+        return _selected(name, word, list(_readable(found)))
     processes = [Process.of(record) for record in ([read(found)] if found.is_file() else _wanted(found))]
     if not processes:
         raise UserError(f"{name}: holds no records")
@@ -121,6 +122,13 @@ def _wanted(folder: Path) -> Iterator[Record]:
     if plans:
         return chain.from_iterable(read_planned(plan.parent) for plan in plans)
     return (read(file) for file in sorted(folder.rglob(FILES)))
+
+
+def _readable(folder: Path) -> Iterator[Process]:
+    """All records in or below `folder`; those of another schema, as earlier releases left them, are passed over."""
+    for file in sorted(folder.rglob(FILES)):
+        with suppress(UserError):
+            yield Process.of(read(file))
 
 
 def _selected(name: str, word: str, processes: list[Process]) -> Side:

@@ -27,7 +27,9 @@ def has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool 
         window: the bounds.
     """
     num = len(steps) // 3
-    if num == 0 or stats.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):
+    if num < 2:
+        return None
+    if stats.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):
         return True
     gives_up = elapsed >= WARMUP_STRETCH * window.warmup_s and len(steps) >= 2 * window.warmup_steps
     return False if gives_up else None

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from accelbench import stats
-from accelbench.ceilings import Ceilings, bound
+from accelbench.ceilings import Ceilings, bound, share
 from accelbench.doubts import MAX_OTHERS_PERCENT, doubts
 from accelbench.energy import joules_per_sample
 from accelbench.measurement import Breakdown, Epoch, Measurement
 from accelbench.record import Record, Row, SystemSeries
-from accelbench.vocab import RANDOM, Mode, Phase, Pipeline, Protocol, Provenance
+from accelbench.vocab import RANDOM, Device, Mode, Phase, Pipeline, Protocol, Provenance
 
 MB = 1e6  # bytes
 
@@ -202,14 +202,21 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     rate = None if work.flops is None or not isinstance(speed, float) else work.flops / batch * speed
     data_s = stats.median(measured.data_s) if measured.data_s else None
+    step_s = batch / speed if isinstance(speed, float) else None
+    copy_s = sum(stats.median(part) for part in (measured.copy_in_s, measured.copy_out_s) if part)
+    options = record.cell.options
+    fused = options.compile or options.cuda_graphs or record.cell.device in (Device.tpu, Device.xla_cpu)
+    found = step_s and bound(
+        work, step_s, ceilings, precision, fused=fused, data_s=data_s, copy_s=copy_s if measured.copy_in_s else None
+    )
     return {
         "flops_per_sample": None if work.flops is None else work.flops / batch,
         "bytes_per_sample": None if work.bytes is None else work.bytes / batch,
         "num_operators": work.num_operators,
         "flops_per_s": rate,
         "ceiling_flops_per_s": ceiling,
-        "mfu": None if rate is None or ceiling is None else rate / ceiling,
-        "bound": found.value if (found := bound(work, data_s, ceilings, precision)) else None,
+        "mfu": None if step_s is None else share(work.flops, step_s, ceiling),
+        "bound": found.value if found else None,
     }
 
 

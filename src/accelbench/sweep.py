@@ -149,6 +149,7 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
                 if item.skip_reason is None:
                     prober.ceilings(item.cell)
                 done = run_cell(item, hosts, ready.data, ready.data_folder, environment, sweep_id)
+                record.write(done, folder)  # first: what follows may probe the device again
                 done = prober.judged(done)
                 if read_manifest(ready.data_folder) != ready.data:
                     done = dataclasses.replace(done, status=Status.invalid, reason=CHANGED)

@@ -13,7 +13,7 @@ from accelbench.cell import Cell
 from accelbench.comparison import MIN_PROCESSES
 from accelbench.config import SweepOptions
 from accelbench.errors import UserError
-from accelbench.record import Record, read, write_json
+from accelbench.record import FILES, Record, read, write_json
 from accelbench.sides import Process, Side
 
 FILE = "compare.json"
@@ -35,7 +35,7 @@ class Turns:
 
 
 def plan(
-    first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], rounds: str | None
+    first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], rounds: str | None, root: Path
 ) -> tuple[Turns, SweepOptions]:
     """The turns that two sides take, and the options of their sweep, whose folder is named for what it is.
 
@@ -43,9 +43,10 @@ def plan(
         first: the first side's cell, and what was asked for beside it.
         second: the same, of the second.
         rounds: fresh processes a side, as written; None for as few as can be told apart.
+        root: the project's folder.
 
     Raises:
-        UserError: that is no number, or the two ask for different sweeps.
+        UserError: that is no number, the two ask for different sweeps, or their folder holds records already.
     """
     if rounds is not None and (not rounds.isdecimal() or int(rounds) < 1):
         raise UserError(f"--repeats {rounds}: should be a whole number, at least 1")
@@ -53,6 +54,8 @@ def plan(
         raise UserError("suite, tracking, profile, out and retry hold for both sides: give each one value")
     options = first[1]
     folder = options.out or f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-compare"
+    if any((root / folder).glob(FILES)):
+        raise UserError(f"out={folder}: holds records already, which would not take turns with new ones: name another")
     drawn = draw(first[0], second[0], int(rounds) if rounds else MIN_PROCESSES, secrets.randbits(32))
     return drawn, dataclasses.replace(options, out=folder)
 

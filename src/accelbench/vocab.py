@@ -142,16 +142,16 @@ class Provenance(StrEnum):
 
     measured = "measured"
     estimated = "estimated"
-    unavailable = "unavailable"
 
 
 class Bound(StrEnum):
-    """What a step waits for longest: arithmetic, memory, the launching of its operators, or its data."""
+    """What a step waits for longest: arithmetic, memory, the launching of its operators, its data, or copies of it."""
 
     compute = "compute"
     memory = "memory"
     launch = "launch"
     data = "data"
+    copy = "copy"
 
 
 class Verdict(StrEnum):

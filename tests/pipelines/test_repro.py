@@ -1,5 +1,7 @@
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from accelbench.vocab import Status
 from fakes import make_project
 from sinks import samples
 
-SCRIPT = Path(__file__).resolve().parents[2] / "pipelines" / "repro.py"
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "pipelines" / "repro.py"
 
 
 @pytest.fixture
@@ -77,3 +80,15 @@ def test_the_exit_status_says_whether_a_cell_ended_unexpectedly(repro, statuses,
     leave(repro.ROOT, *statuses)
     assert repro.main() == code
     assert ("mnist_networks: " in capsys.readouterr().err) == bool(code)
+
+
+def test_the_report_depends_on_every_module_that_makes_it():
+    code = "import sys, accelbench.report.build; print(*(m.__file__ for m in map(sys.modules.get, sorted(sys.modules)) "
+    code += "if m.__name__.startswith('accelbench.') and m.__file__))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    made_of = {Path(name).relative_to(ROOT).as_posix() for name in done.stdout.split()}
+    listed = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["report"]["deps"]
+    missing = {name for name in made_of if not any(name == dep or name.startswith(f"{dep}/") for dep in listed)}
+    # What complains, and the counters that only a run reads, change nothing that is shown.
+    apart = {"src/accelbench/errors.py", "src/accelbench/devices/nvml.py"}
+    assert {name for name in missing if not name.endswith("__init__.py")} <= apart

@@ -1,6 +1,10 @@
+import dataclasses
+
 import pytest
 
-from accelbench.report import best
+from accelbench.cell import DataSpec
+from accelbench.report import best, sweep
+from accelbench.vocab import Mode, Pipeline
 
 
 def row(**changes):
@@ -45,9 +49,28 @@ def test_each_wanted_thing_is_told_once_and_the_rest_of_the_front_after_it():
     assert best.choices(ROWS) == [("throughput", FAST), ("latency", QUICK), ("unbeaten", MIDDLE)]
 
 
-def test_models_modes_and_data_are_not_chosen_between():
-    assert best.key(FAST) != best.key(row(mode="train"))
-    assert best.key(FAST) == best.key(QUICK)
+def test_cells_that_did_different_things_are_not_chosen_between(tmp_path, maker):
+    def random(side, pipeline, batch_size, rate):
+        data = DataSpec(name="random", pipeline=pipeline)
+        cell = maker.cell("resnet18", mode=Mode.infer, data=data, batch_size=batch_size)
+        model = dataclasses.replace(cell.model, input_shape=(3, side, side))
+        return maker.ok(dataclasses.replace(cell, model=model), rate)
+
+    made = [
+        random(224, Pipeline.host, 8, 50.0),
+        random(224, Pipeline.host, 16, 60.0),
+        random(224, Pipeline.device, 16, 70.0),
+        random(32, Pipeline.host, 16, 900.0),
+    ]
+    shown = best.table([sweep.read(maker.suite(tmp_path, made))])
+    found = {
+        (row[0].text, row[shown.headings.index("samples/s")].text) for row in shown.rows if "throughput" in row[1].text
+    }
+    assert found == {
+        ("resnet18 infer, random 3x224x224 host", "60.0"),
+        ("resnet18 infer, random 3x224x224 device", "70.0"),
+        ("resnet18 infer, random 3x32x32 host", "900"),
+    }
 
 
 @pytest.mark.parametrize("wanted", best.CRITERIA)

@@ -1,13 +1,14 @@
 """What to run a model with: the best cells by speed, latency, energy and money, and those that no other one beats."""
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Literal
 
+from accelbench.cell import canonical_json
 from accelbench.record import Row
 from accelbench.report.options import named
-from accelbench.report.sweep import Sweep
+from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Entry, Table, count, number, word
+from accelbench.vocab import Augment, Library, Pipeline, Protocol
 
 # What is wanted -> the column that tells, and whether more or less of it is better.
 CRITERIA: dict[str, tuple[str, Literal["most", "least"]]] = {
@@ -20,9 +21,8 @@ FRONT = "unbeaten"
 MAX_UNBEATEN = 8  # of one model and mode
 
 
-def key(row: Row) -> tuple[str, str, str]:
-    """What two cells must share to be chosen between: the model, what is done with it and the data."""
-    return str(row["model"]), str(row["mode"]), str(row["data"])
+# The settings between which is chosen; cells that differ in any other did different things.
+CHOSEN = ("device", "precision", "options", "batch_size", "threads", "seed", "repeat")
 
 
 def best_by(rows: Sequence[Row], wanted: str) -> Row | None:
@@ -50,10 +50,10 @@ def unbeaten(rows: Sequence[Row]) -> list[Row]:
 
 
 def choices(rows: Sequence[Row], latency_ms: float | None = None) -> list[tuple[str, Row]]:
-    """What is wanted -> the cell that has most of it, of rows that share their `key`.
+    """What is wanted -> the cell that has most of it, of rows between which is chosen.
 
     Args:
-        rows: of ok cells.
+        rows: of ok cells that did the same thing.
         latency_ms: rows of a longer median latency, or an unknown one, are left out; None for no limit.
     """
     inside = [
@@ -65,12 +65,15 @@ def choices(rows: Sequence[Row], latency_ms: float | None = None) -> list[tuple[
 
 
 def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | None:
-    """What to use, for each model and mode; None where no ok cell is within the limit."""
-    rows = sorted((row for sweep in sweeps for row in sweep.ok_rows if row["samples_per_s"] is not None), key=key)
+    """What to use, for each model and what is done with it; None where no ok cell is within the limit."""
+    groups: dict[str, list[Planned]] = {}
+    for planned in (planned for sweep in sweeps for planned in sweep.cells if planned.is_ok):
+        if planned.row["samples_per_s"] is not None:
+            groups.setdefault(canonical_json(planned.all_but(*CHOSEN)), []).append(planned)
     shown = [
-        _line(wanted, row)
-        for _, group in groupby(rows, key)
-        for row, wanted in _merged(choices(list(group), latency_ms))
+        _line(_what(cells[0]), wanted, row)
+        for cells in groups.values()
+        for row, wanted in _merged(choices([planned.row for planned in cells], latency_ms))
     ]
     headings = ["what", "best by", "device", "precision", "options", "batch", "samples/s", "± (%)", "p50 (ms)"]
     headings += ["J/sample", "cost of a million", "bound by", "doubts"]
@@ -84,6 +87,19 @@ def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | N
     return Table(title="What to use", headings=headings, rows=shown, notes=notes).known() if shown else None
 
 
+def _what(planned: Planned) -> str:
+    """The model, what is done with it, and on what, such as `resnet18 infer, random 3x224x224`."""
+    row, cell = planned.row, planned.cell
+    words = [str(row["data"]) + " (stand-in)" * bool(row["stand_in"]), row["input_shape"]]
+    words += [cell.data.pipeline if cell.data.pipeline != Pipeline.array else None]
+    words += [cell.data.augment if cell.data.augment != Augment.none else None]
+    words += [cell.protocol if cell.protocol != Protocol.window else None]
+    own = cell.model.library == Library.custom
+    arguments = ", ".join(f"{name}={value}" for name, value in cell.model.args.items()) if own else ""
+    name = f"{cell.model.name}({arguments})" if arguments else cell.model.name
+    return f"{name} {cell.mode}, {' '.join(str(part) for part in words if part)}"
+
+
 def _merged(found: Sequence[tuple[str, Row]]) -> list[tuple[Row, str]]:
     """Each row once, with all that it is best by."""
     wanted: dict[int, list[str]] = {}
@@ -92,13 +108,12 @@ def _merged(found: Sequence[tuple[str, Row]]) -> list[tuple[Row, str]]:
     return [(row, ", ".join(wanted.pop(id(row)))) for _, row in found if id(row) in wanted]
 
 
-def _line(wanted: str, row: Row) -> list[Entry]:
-    data = f"{row['data']} (stand-in)" if row["stand_in"] else row["data"]
+def _line(what: str, wanted: str, row: Row) -> list[Entry]:
     rate, low, high = (_number(row, f"samples_per_s{end}") for end in ("", "_low", "_high"))
     width = (high - low) / 2 / rate if rate and low is not None and high is not None else None
     warnings = str(row["warnings"]).split("; ") if row["warnings"] else []
     return [
-        word(f"{row['model']} {row['mode']}, {data}"),
+        word(what),
         word(wanted),
         *(word(str(row[column])) for column in ("device", "precision")),
         word(named(row)),

@@ -69,7 +69,8 @@ def _row(planned: Planned, group: dict[Options, Planned], in_fp32: dict[Options,
     head = [word(cell.model.name), word(cell.mode), word(cell.device), word(cell.precision), count(cell.batch_size)]
     rates = [number(row[f"samples_per_s{end}"]) for end in ("", "_low", "_high")]
     gains = [number(_gain(planned, group.get(Options()))), number(_gain(planned, in_fp32.get(Options())))]
-    against = _uncompiled(cell.options, group) if row["compile_s"] is not None else None
+    is_compiled = cell.options.compile or cell.options.cuda_graphs
+    against = _uncompiled(cell.options, group) if is_compiled and row["compile_s"] is not None else None
     return [
         *head,
         *[word(cell.protocol), word(named(row) or PLAIN), *rates, *gains],

@@ -8,6 +8,7 @@ from datetime import datetime
 from matplotlib.figure import Figure
 
 from accelbench.cell import canonical_json
+from accelbench.record import OF_DEVICES
 from accelbench.report import (
     beside,
     best,
@@ -243,9 +244,6 @@ SPECIAL: Mapping[str, Callable[[Sweep], Drawn]] = {
     "003": _dashboards,
     "004": _nothing,  # one batch size
 }
-
-
-OF_DEVICES = ("ceilings", "idle_w")  # in the table of the devices
 
 
 def _places(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:

@@ -1,14 +1,15 @@
 """What a sweep planned and what became of it, read from its folder."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
 from accelbench import record
-from accelbench.cell import Cell
+from accelbench.ceilings import Ceilings
+from accelbench.cell import Cell, canonical_json
 from accelbench.costs import Cost, with_costs
 from accelbench.errors import UserError
 from accelbench.record import Record, Row
@@ -57,10 +58,10 @@ class Planned:
         """What two cells must share for their numbers to be compared between devices."""
         return self.all_but("device")
 
-    def all_but(self, setting: str) -> dict[str, object]:
-        """What two cells must share for their numbers to be compared between values of `setting`."""
-        data = self.record.data.digest if self.record and self.record.data else None
-        return self.cell.settings() | {setting: None, "data": data}
+    def all_but(self, *settings: str) -> dict[str, object]:
+        """What two cells must share for their numbers to be compared between values of `settings`."""
+        digest = self.record.data.digest if self.record and self.record.data else None
+        return self.cell.settings() | dict.fromkeys(settings) | {"data_digest": digest}
 
     @cached_property
     def row(self) -> Row:
@@ -115,7 +116,31 @@ def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({}))
     folders = [results] if (results / PLAN).exists() else sorted(path.parent for path in results.glob(f"*/{PLAN}"))
     if not folders:
         raise UserError(f"{results}: no results (no <suite>/{PLAN}); run the sweep first")
-    return sorted((read(folder, costs) for folder in folders), key=lambda sweep: (sweep.study or "none", sweep.folder))
+    sweeps = _with_best_ceilings([read(folder, costs) for folder in folders])
+    return sorted(sweeps, key=lambda sweep: (sweep.study or "none", sweep.folder))
+
+
+def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
+    """The same, each record with the best ceilings that any record has of its device: one roof for all."""
+    best: dict[str, Ceilings] = {}
+    for found in (each for sweep in sweeps for each in sweep.records):
+        if ceilings := Ceilings.from_json(found.environment.get("ceilings")):
+            known = best.get(_device(found))
+            best[_device(found)] = known.joined(ceilings) if known else ceilings
+
+    def raised(planned: Planned) -> Planned:
+        if planned.record is None or _device(planned.record) not in best:
+            return planned
+        environment = {**planned.record.environment, "ceilings": best[_device(planned.record)].to_json()}
+        return replace(planned, record=replace(planned.record, environment=environment))
+
+    return [replace(sweep, cells=[raised(planned) for planned in sweep.cells]) for sweep in sweeps]
+
+
+def _device(found: Record) -> str:
+    """The device of one machine, as its cells saw it."""
+    same = {name: found.environment.get(name) for name in ("machine", "versions", "variables", "code")}
+    return canonical_json([found.cell.device, same])
 
 
 def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Sweep:

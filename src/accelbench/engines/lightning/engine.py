@@ -8,12 +8,13 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import pytorch_lightning as pl
 import torch
 
 from accelbench import clock
-from accelbench.breakdown import measure_breakdown
+from accelbench.breakdown import MIN_STEPS, measure_breakdown
 from accelbench.cell import Cell
 from accelbench.data.arrays import load_split
 from accelbench.data.manifest import read_counts
@@ -34,6 +35,8 @@ from accelbench.work import Work
 
 # Passes over the test set in `fit` inference: the first one warms up.
 NUM_INFER_PASSES = 3
+# The share of a cell's time limit that the least breakdown may take; without it a slow step would risk its record.
+MAX_BREAKDOWN = 0.1
 
 
 def run(cell: Cell, data_folder: Path) -> Measurement:
@@ -95,13 +98,13 @@ class _Run:
         )
         self.feed = feed_of(cell, "train" if cell.mode == Mode.train else "test", data_folder, dtype, backend)
         self.shape, self.num_classes = input_of(cell, data_folder)
+        self.compiler = options.compiler_for(cell.options)  # imports what compiles
         start = time.perf_counter()
         pl.seed_everything(cell.seed, verbose=False)
         network = zoo.build(cell.model, self.shape, self.num_classes)
         self.num_params = zoo.num_params(network)
         network = options.prepared(network, cell.options, self.shape)
         self.network = network
-        self.compiler = options.compiler_for(cell.options)
         if self.compiler is not None:
             backend.count_compiles = self.compiler.compiles
             network = self.compiler.compiled(network)
@@ -166,9 +169,9 @@ class _Run:
 
     def _note_built(self, step: InferStep) -> None:
         if math.isnan(self.build_s):  # Lightning hands over the first pass: model and optimiser are on the device
+            self.build_s = time.perf_counter() - self.build_started
             if self.compiler is not None:  # compiled code runs no hooks: they see what is compiled, before it is
                 options.run_plain(self.network, step, self._first_images())
-            self.build_s = time.perf_counter() - self.build_started
 
     def _window(self, step: InferStep) -> None:
         self._note_built(step)
@@ -177,7 +180,8 @@ class _Run:
             self.timing = clock.measure_steps(step, wait, self.cell.warmup, self.cell.steps, compiles)
         else:
             self.timing = clock.measure(step, wait, self.cell.window, compiles)
-        if self.cell.breakdown_s:
+        few_s = 2 * MIN_STEPS * median(self.timing.latency_s)
+        if self.cell.breakdown_s and few_s <= MAX_BREAKDOWN * self.cell.timeout_s:
             self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s)
         if step.on_host or self.cell.data.pipeline == Pipeline.device:
             self.timing.copy_in_s = []
@@ -288,8 +292,8 @@ class _Run:
     def _work(self) -> Work:
         """What one step has to do, counted once all was measured: it takes memory of its own."""
         images = self._first_images()
-        like = images[:1].expand(self.cell.batch_size, *images.shape[1:])
-        labels = torch.zeros(self.cell.batch_size, dtype=torch.int64)
+        like = torch.empty((self.cell.batch_size, *images.shape[1:]), dtype=images.dtype, device="meta")
+        labels = torch.empty(self.cell.batch_size, dtype=torch.int64, device="meta")
         module = BenchModule(self.network, self.cell.model, self.task, self.backend)
         return count(module, (like, labels), self.cell.precision, train=self.cell.mode == Mode.train)
 

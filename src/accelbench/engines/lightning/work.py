@@ -29,7 +29,7 @@ MAX_REASON = 300  # characters
 def count(module: BenchModule, batch: Batch, precision: Precision, *, train: bool) -> Work:
     """The work of one step on `batch`.
 
-    To be called on a module as it was built, before hooks of the engine's own are on it: the copy would have them too.
+    To be called when the engine's own hooks are off the module again: the copy would have them too.
 
     In training: the forward pass, the loss, the backward pass and the optimiser's step in its steady state, as a loop
     over the parameters. On a GPU the optimiser handles many parameters per operator, and cuDNN's recurrent layers are
