@@ -45,11 +45,10 @@ def test_the_share_is_the_rate_over_the_ceiling():
 
 
 def test_each_resource_has_its_least_time():
-    assert least_times(WORK, CEILINGS, "fp32", fused=False) == pytest.approx(
+    assert least_times(WORK, CEILINGS, "fp32") == pytest.approx(
         {Bound.compute: 0.2, Bound.memory: 0.1, Bound.launch: 0.01}
     )
-    assert set(least_times(WORK, CEILINGS, "fp32", fused=True)) == {Bound.compute}
-    assert set(least_times(Work(bytes=1), CEILINGS, "fp32", fused=False)) == {Bound.memory}
+    assert set(least_times(Work(bytes=1), CEILINGS, "fp32")) == {Bound.memory}
 
 
 @pytest.mark.parametrize(
@@ -75,6 +74,11 @@ def test_the_bound_is_what_is_waited_for_longest(work, data_s, precision, word):
 def test_copies_that_take_most_of_a_step_bound_it():
     assert bound(WORK, 0.5, CEILINGS, "fp32", copy_s=0.3) == Bound.copy
     assert bound(WORK, 0.5, CEILINGS, "fp32", copy_s=0.1) == Bound.compute
+
+
+def test_what_is_compiled_together_has_no_bound_but_what_was_measured():
+    assert bound(WORK, 0.5, CEILINGS, "fp32", fused=True) is None
+    assert bound(WORK, 0.5, CEILINGS, "fp32", fused=True, data_s=0.4) == Bound.data
 
 
 def test_without_ceilings_there_is_no_bound():

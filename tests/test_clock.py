@@ -141,7 +141,7 @@ def test_an_even_speed_stops_at_the_asked_width(workload):
 
 
 def test_an_uneven_speed_is_measured_for_longer():
-    workload = noisy(Workload(FakeClock()), random.Random(2), 0.03)
+    workload = noisy(Workload(FakeClock()), random.Random(2), 0.015)
     timing = run(workload, LONG_STEPS)
     assert timing.stop in (Stop.precise, Stop.limit)
     assert len(timing.blocks) > 10

@@ -75,6 +75,9 @@ def test_a_change_of_level_is_told_from_noise():
     slower = [value * (1 + 0.15 * place / 60) for place, value in enumerate(steady)]
     assert stats.change(slower) == pytest.approx(0.1, abs=0.04)
     assert stats.change([1.0, 2.0]) == 0
+    # Of as few blocks as a quick cell has, noise seldom passes for a change.
+    few = [stats.change(rng.normal(1, 0.05, 10).tolist()) for _ in range(500)]
+    assert sum(found != 0 for found in few) < 50
 
 
 def test_levels_are_alike_within_the_tolerance_or_the_noise():

@@ -73,8 +73,8 @@ def _phased_step(step: PhasedStep, stamps: Stamps, now: Now) -> dict[Phase, floa
         marks.append((phase, stamps.stamp()))
 
     unmarked = step.mark
-    if not stamps.fused:
-        step.mark = mark
+    # Until it is launched, at the end of `compute`, a fused step is only recorded.
+    step.mark = (lambda phase: mark(Phase.trace)) if stamps.fused else mark
     start, first = now(), stamps.stamp()
     try:
         batch = step.fetch()
@@ -83,7 +83,6 @@ def _phased_step(step: PhasedStep, stamps: Stamps, now: Now) -> dict[Phase, floa
         mark(Phase.copy_in)
         result = step.compute(batch)
         if stamps.fused:
-            mark(Phase.trace)
             stamps.wait()
             mark(Phase.execute)
         mark(Phase.framework)

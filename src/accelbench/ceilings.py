@@ -105,14 +105,13 @@ def share(flops: int | None, seconds: float, ceiling: float | None) -> float | N
     return None if flops is None or ceiling is None else flops / seconds / ceiling
 
 
-def least_times(work: Work, ceilings: Ceilings, precision: str, *, fused: bool) -> dict[Bound, float]:
+def least_times(work: Work, ceilings: Ceilings, precision: str) -> dict[Bound, float]:
     """The seconds that each resource needs for a step, were there nothing else to wait for.
 
     Args:
         work: of the step.
         ceilings: of the device.
         precision: what the step computes in.
-        fused: whether operators are compiled or launched together, so that they were not launched one by one.
 
     Returns:
         An entry for each resource whose need is known. That of the memory is an estimate that knows no caches.
@@ -121,9 +120,9 @@ def least_times(work: Work, ceilings: Ceilings, precision: str, *, fused: bool) 
     least: dict[Bound, float] = {}
     if work.flops is not None and ceiling is not None:
         least[Bound.compute] = work.flops / ceiling
-    if work.bytes is not None and not fused:
+    if work.bytes is not None:
         least[Bound.memory] = work.bytes / ceilings.memory_bytes_per_s
-    if work.num_operators is not None and not fused:
+    if work.num_operators is not None:
         least[Bound.launch] = work.num_operators * ceilings.launch_s
     return least
 
@@ -148,19 +147,19 @@ def bound(
         seconds: of the step.
         ceilings: of the device; None where it was not probed.
         precision: what the step computes in.
-        fused: as for `least_times`.
+        fused: whether operators are compiled or launched together: their bytes and launches are then not known.
         data_s: seconds that a step waits for its batch; None where it is unknown.
         copy_s: seconds that it takes to copy the batch in and the result out; None where nothing is copied.
 
     Returns:
-        None where operations or ceilings are unknown: the largest of some would be a guess.
+        None where operations, ceilings, bytes or launches are unknown: the largest of some would be a guess.
     """
     for word, waited in ((Bound.data, data_s), (Bound.copy, copy_s)):
         if waited is not None and waited > seconds / 2:
             return word
-    if work is None or ceilings is None:
+    if work is None or ceilings is None or fused:
         return None
-    least = least_times(work, ceilings, precision, fused=fused)
+    least = least_times(work, ceilings, precision)
     if Bound.compute not in least:
         return None
     possible = {word: time_s for word, time_s in least.items() if word == Bound.compute or time_s <= seconds}

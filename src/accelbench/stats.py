@@ -11,6 +11,8 @@ NUM_SAMPLES_FOR = {50: 6, 90: 64, 99: 662}
 
 # A normal distribution's standard deviation over its median absolute deviation from the median.
 MAD_TO_SIGMA = 1.4826
+# The standard error of a median, of n normal values, is this much of sigma / sqrt(n).
+MEDIAN_ERROR = 1.2533
 # What counts as an outlier, in such deviations (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993).
 OUTLIER_SCORE = 3.5
 # Values weigh at most this many deviations when their correlation is estimated, so that one outlier is not all of it.
@@ -112,40 +114,44 @@ def half_width(values: Sequence[float]) -> float | None:
 def change(values: Sequence[float]) -> float:
     """How much the last third's median differs from the first third's, as a share of it; 0 where noise explains it.
 
+    Noise explains three standard errors of the difference.
+
     Args:
         values: above 0, in the order of time.
     """
     third = len(values) // 3
-    if third == 0:
+    if third < 2:
         return 0.0
-    return 0.0 if alike(values[:third], values[-third:]) else median(values[-third:]) / median(values[:third]) - 1
+    first, last = median(values[:third]), median(values[-third:])
+    error = MEDIAN_ERROR * noise(values) * math.sqrt(2 / third)
+    return last / first - 1 if abs(last - first) > 3 * error else 0.0
 
 
 def alike(before: Sequence[float], after: Sequence[float], tolerance: float = 0.05) -> bool:
     """Whether two stretches of a series have one level, as far as can be told.
 
     Their medians differ by no more than `tolerance` of the first, or by no more than twice the standard error of the
-    difference: 1.2533 sigma / sqrt(n) for a median, sigma from the differences of neighbours, so that a trend is not
-    taken for noise (von Neumann, The Annals of Mathematical Statistics 12, 1941).
+    difference.
 
     Args:
         before: at least one value.
         after: at least one value.
         tolerance: a share.
     """
+    error = MEDIAN_ERROR * math.hypot(*(noise(part) / math.sqrt(len(part)) for part in (before, after)))
+    return abs(median(after) - median(before)) <= max(tolerance * abs(median(before)), 2 * error)
 
-    def squared_error(values: Sequence[float]) -> float:
-        steps = [other - one for one, other in zip(values, values[1:], strict=False)]
-        if not steps:
-            return 0.0
-        middle = median(steps)
-        sigma = MAD_TO_SIGMA * median([abs(step - middle) for step in steps]) / math.sqrt(2)
-        return (1.2533 * sigma) ** 2 / len(values)
 
-    difference = abs(median(after) - median(before))
-    return difference <= max(
-        tolerance * abs(median(before)), 2 * math.sqrt(squared_error(before) + squared_error(after))
-    )
+def noise(values: Sequence[float]) -> float:
+    """The standard deviation of a series about whatever trend it has; 0 for a single value.
+
+    From the differences of neighbours (von Neumann, The Annals of Mathematical Statistics 12, 1941), robustly.
+    """
+    steps = [other - one for one, other in zip(values, values[1:], strict=False)]
+    if not steps:
+        return 0.0
+    middle = median(steps)
+    return MAD_TO_SIGMA * median([abs(step - middle) for step in steps]) / math.sqrt(2)
 
 
 def noise_is_stable(values: Sequence[float]) -> bool:

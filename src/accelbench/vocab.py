@@ -122,8 +122,8 @@ class Stop(StrEnum):
 class Phase(StrEnum):
     """The parts of a step's wall time. `framework` is what is left of it.
 
-    A device that runs a recorded step as a whole has `trace` (recording and launching it) and `execute` in place of
-    `forward`, `backward` and `optimizer`.
+    A device that runs a recorded step as a whole has `trace` (recording it) and `execute` (launching and running it) in
+    place of `forward`, `backward` and `optimizer`.
     """
 
     data_wait = "data_wait"

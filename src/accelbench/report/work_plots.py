@@ -114,9 +114,11 @@ def breakdown(cells: Sequence[Planned], head_lines: tuple[str, str]) -> Figure |
         planned
         for planned in one_of_each(planned for planned in cells if planned.is_ok)
         if planned.number("breakdown_framework_ms") is not None
-    ][:MAX_BARS]
+    ]
     if not known:
         return None
+    title = head_lines[0] + f": the first {MAX_BARS} of {len(known)} cells" * (len(known) > MAX_BARS)
+    known = known[:MAX_BARS]
     figure = Figure(figsize=(8.5, 0.22 * len(known) + 1.5), layout="constrained", dpi=DPI)
     axes = figure.subplots()
     names = []
@@ -131,7 +133,7 @@ def breakdown(cells: Sequence[Planned], head_lines: tuple[str, str]) -> Figure |
         )
         names.append(planned.label)
     axes.set_yticks(range(len(known)), names, fontsize=7)
-    axes.invert_yaxis()
+    axes.set_ylim(len(known) - 0.4, -0.6)
     axes.set_xlim(0, 100)
     axes.set_xlabel("% of a step's wall time")
     tidy(axes)
@@ -139,5 +141,5 @@ def breakdown(cells: Sequence[Planned], head_lines: tuple[str, str]) -> Figure |
     there = [phase for phase in Phase if any(planned.number(f"breakdown_{phase}_ms") for planned in known)]
     handles = [Patch(color=PHASE_COLOURS[phase], label=phase.replace("_", " ")) for phase in there]
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
-    head(figure, head_lines)
+    head(figure, (title, head_lines[1]))
     return figure
