@@ -122,7 +122,7 @@ def complaint(words, capsys, project):
         ("compare --run model=mlp", "compare: takes two sides, 1 given"),
         ("compare --run model=mlp model=mpl", "model=mpl: unknown model. Choose from:"),
         ("compare --run model=mlp model=cnn,mlp", "model=cnn,mlp: a list of values is swept with -m"),
-        ("compare --run model=mlp repeats=3", "repeats=3: not for a side of compare"),
+        ("compare --run model=mlp repeats=3", "repeats=3: not for one cell"),
         ("compare --run model=mlp model=mlp --repeats 0", "--repeats 0: should be a whole number, at least 1"),
         ("compare --run tracking=none tracking=mlflow", "hold for both sides: give each one value"),
     ],
