@@ -7,8 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelbench.cell import Cell, DataSpec, ModelSpec, Options, Window, canonical_json
-from accelbench.vocab import Augment, Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Weights
+from accelbench.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options, Window, canonical_json
+from accelbench.vocab import (
+    Augment,
+    Device,
+    Engine,
+    KerasBackend,
+    Library,
+    Mode,
+    Pipeline,
+    Precision,
+    Protocol,
+    Scaling,
+    Weights,
+)
 from fakes import make_cell
 
 POSITIVE = st.floats(min_value=1e-6, max_value=1e6)
@@ -46,6 +58,13 @@ WINDOWS = st.builds(
 OPTIONS = st.builds(
     Options, channels_last=st.booleans(), compile=st.booleans(), freeze=st.booleans(), cuda_graphs=st.booleans()
 )
+KERAS = st.builds(
+    KerasSettings,
+    backend=st.sampled_from(KerasBackend),
+    jit_compile=st.booleans(),
+    steps_per_execution=NUMBER,
+    tpu=st.text(),
+)
 CELLS = st.builds(
     Cell,
     suite=st.text(),
@@ -60,7 +79,10 @@ CELLS = st.builds(
     epochs=NUMBER,
     warmup=NUMBER,
     steps=NUMBER,
+    devices=NUMBER,
+    scaling=st.sampled_from(Scaling),
     options=OPTIONS,
+    keras=st.none() | KERAS,
     threads=st.none() | NUMBER,
     seed=NUMBER,
     repeat=NUMBER,
@@ -69,7 +91,7 @@ CELLS = st.builds(
 )
 OTHER = {
     "suite": "another",
-    "engine": "another",  # there is only one yet
+    "engine": Engine.keras,
     "device": Device.gpu,
     "model": ModelSpec(name="cnn"),
     "data": DataSpec(name="another"),
@@ -81,7 +103,10 @@ OTHER = {
     "warmup": 3,
     "steps": 7,
     "breakdown_s": 0.0,
+    "devices": 2,
+    "scaling": Scaling.weak,
     "options": Options(compile=True),
+    "keras": KerasSettings(),
     "threads": 1,
     "seed": 1,
     "repeat": 1,
@@ -132,6 +157,13 @@ def test_every_option_changes_the_id_and_the_label(name):
     assert changed.label == f"mlp-cpu-fp32-b32-infer-{name}-r1"
 
 
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(KerasSettings)])
+def test_every_setting_of_keras_changes_the_id(name):
+    other = {"backend": KerasBackend.jax, "jit_compile": True, "steps_per_execution": 4, "tpu": "my-tpu"}
+    keras = make_cell(engine=Engine.keras, keras=KerasSettings())
+    assert dataclasses.replace(keras, keras=KerasSettings(**{name: other[name]})).id != keras.id
+
+
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Window)])
 @pytest.mark.parametrize("protocol", Protocol)
 def test_the_window_is_part_of_a_window_cells_id_only(name, protocol):
@@ -175,3 +207,7 @@ def test_the_order_of_arguments_does_not_change_the_id():
 def test_labels_name_what_differs():
     assert make_cell().label == "mlp-cpu-fp32-b32-infer"
     assert make_cell(repeat=3).label == "mlp-cpu-fp32-b32-infer-r3"
+    assert make_cell(devices=2, scaling=Scaling.weak).label == "mlp-cpux2-fp32-b32-infer-weak"
+    keras = KerasSettings(backend=KerasBackend.jax, jit_compile=True, steps_per_execution=4)
+    label = make_cell(engine=Engine.keras, keras=keras).label
+    assert label == "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution"

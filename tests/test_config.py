@@ -3,10 +3,10 @@ import dataclasses
 import pytest
 from omegaconf import OmegaConf
 
-from accelbench.cell import Cell, DataSpec, Options, Window
-from accelbench.config import GROUPS, Retry, RunConfig, WindowConfig, split
+from accelbench.cell import Cell, DataSpec, KerasSettings, Options, Window
+from accelbench.config import GROUPS, EngineConfig, Retry, RunConfig, WindowConfig, split
 from accelbench.errors import UserError
-from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.vocab import Device, Engine, KerasBackend, Mode, Precision, Protocol, Scaling
 
 SETTINGS = {
     "engine": {"name": "lightning"},
@@ -73,14 +73,36 @@ def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
 def test_every_setting_of_a_cell_is_one_of_the_schema():
     schema = {field.name for field in dataclasses.fields(RunConfig)}
     settings = {field.name for kind in (Cell, Options) for field in dataclasses.fields(kind)}
-    assert settings - {"options"} <= schema
+    assert settings - {"options", "keras"} <= schema
+    keras = {field.name for field in dataclasses.fields(KerasSettings)}
+    assert keras | {"name"} == {field.name for field in dataclasses.fields(EngineConfig)}
     assert set(GROUPS) <= schema
     assert dataclasses.asdict(WindowConfig()) == dataclasses.asdict(Window())
+
+
+def test_the_batch_grows_with_the_devices_only_where_asked():
+    strong, _ = split(merged("devices=4"))
+    weak, _ = split(merged("devices=4", "scaling=weak"))
+    assert (strong.batch_size, strong.batch_size_per_device) == (32, 8)
+    assert (weak.batch_size, weak.batch_size_per_device) == (128, 32)
+    one, _ = split(merged("scaling=weak"))
+    assert (one.batch_size, one.scaling) == (32, Scaling.strong)  # nothing to scale: the same cell
+
+
+def test_keras_settings_are_keras_alone():
+    assert split(merged())[0].keras is None
+    assert split(merged("engine.name=keras"))[0].keras == KerasSettings()
+    keras = split(merged("engine.name=keras", "engine.backend=jax", "engine.steps_per_execution=4"))[0].keras
+    assert keras == KerasSettings(backend=KerasBackend.jax, steps_per_execution=4)
+    with pytest.raises(UserError, match="^engine.jit_compile=True: goes with engine=keras, and not with engine=light"):
+        split(merged("engine.jit_compile=true"))
 
 
 @pytest.mark.parametrize(
     "setting",
     [
+        "devices=0",
+        "engine.steps_per_execution=0",
         "batch_size=0",
         "batch_size=-1",
         "epochs=0",

@@ -33,6 +33,15 @@ def cell(device, precision, mode=Mode.train, model="mlp", optimizer="adam"):
     )
 
 
+def test_devices_are_as_many_as_there_are_and_share_the_batch_evenly():
+    cores = dataclasses.replace(report(Device.cpu), details={"usable_cores": "2"})
+    two = dataclasses.replace(cell("cpu", "fp32"), devices=2)
+    assert why_not(two, cores) is None
+    assert why_not(dataclasses.replace(two, devices=3), cores) == "devices=3: there are 2 cores"
+    assert why_not(dataclasses.replace(two, batch_size=33), cores).startswith("batch_size=33 does not divide among 2")
+    assert why_not(dataclasses.replace(two, device=Device.gpu), report(Device.gpu)) == "devices=2: there are 1 of gpu"
+
+
 def refused(device, **kwargs):
     """Every refused (precision, mode, model) on `device`, with adam and with sgd."""
     found = {}

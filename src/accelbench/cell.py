@@ -7,7 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from accelbench.vocab import Augment, Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Weights
+from accelbench.vocab import (
+    Augment,
+    Device,
+    Engine,
+    KerasBackend,
+    Library,
+    Mode,
+    Pipeline,
+    Precision,
+    Protocol,
+    Scaling,
+    Weights,
+)
 
 
 def canonical_json(value: object) -> str:
@@ -107,6 +119,30 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KerasSettings:
+    """How Keras runs a cell.
+
+    Attributes:
+        backend: what computes.
+        jit_compile: whether XLA compiles the steps.
+        steps_per_execution: steps that one call of the compiled function runs.
+        tpu: which TPU TensorFlow drives: `local`, or the name of one in the cloud.
+    """
+
+    backend: KerasBackend = KerasBackend.tensorflow
+    jit_compile: bool = False
+    steps_per_execution: int = 1
+    tpu: str = "local"
+
+    @property
+    def on(self) -> list[str]:
+        """What is not as it is by default, in words."""
+        words = [] if self.backend == KerasBackend.tensorflow else [self.backend.value]
+        words += ["jit_compile"] if self.jit_compile else []
+        return words + ([f"{self.steps_per_execution}steps_per_execution"] if self.steps_per_execution > 1 else [])
+
+
+@dataclass(frozen=True, kw_only=True)
 class Window:
     """The bounds of the `window` protocol.
 
@@ -140,12 +176,15 @@ class Cell:
 
     Attributes:
         suite: the sweep that asked for it; a label, no part of the id.
+        devices: how many of the device compute, each its part of every batch.
         batch_size: samples per step over all devices.
+        scaling: whether `batch_size` was asked for as it is, or grew with `devices`.
         epochs: passes over the training set; where none is run, those that the time is estimated for.
         warmup, steps: for the protocol `steps`: how many are left out, and how many are measured.
         breakdown_s: seconds of further steps whose phases are timed; 0 for none. Whole epochs have none.
         options: what is done to the network to make it faster.
-        threads: CPU threads of the framework; None lets it use every core.
+        keras: how Keras runs it; None for another engine.
+        threads: CPU threads of the framework, in each process; None lets it use every core, shared among `devices`.
         seed: of the weights, the data's order and dropout.
         repeat: counts fresh processes that measure the same settings.
         timeout_s: seconds after which the cell's process is killed; no part of the id.
@@ -164,7 +203,10 @@ class Cell:
     warmup: int = 10
     steps: int = 50
     breakdown_s: float = 0.3
+    devices: int = 1
+    scaling: Scaling = Scaling.strong
     options: Options = Options()
+    keras: KerasSettings | None = None
     threads: int | None = None
     seed: int = 0
     repeat: int = 0
@@ -188,9 +230,19 @@ class Cell:
         return digest(self.settings())[:12]
 
     @property
+    def batch_size_per_device(self) -> int:
+        """Samples per step on each device; `support` skips what does not divide."""
+        return self.batch_size // self.devices
+
+    @property
     def label(self) -> str:
         """A short name for people, such as `cnn-cpu-bf16-b128-train`."""
-        parts = [self.model.name, self.device, self.precision, f"b{self.batch_size}", self.mode, *self.options.on]
+        device = self.device if self.devices == 1 else f"{self.device}x{self.devices}"
+        parts = [self.model.name, device, self.precision, f"b{self.batch_size}", self.mode, *self.options.on]
+        if self.scaling == Scaling.weak:
+            parts.append(self.scaling)
+        if self.keras is not None:
+            parts += [self.engine, *self.keras.on]
         if self.data.pipeline != Pipeline.array:
             parts.append(self.data.pipeline)
         if self.data.augment != Augment.none:
@@ -207,7 +259,7 @@ class Cell:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Cell":
         """The cell that `to_json` wrote."""
-        data = values["data"]
+        data, keras = values["data"], values["keras"]
         return cls(
             **{
                 **values,
@@ -220,7 +272,9 @@ class Cell:
                 "data": DataSpec(
                     **{**data, "pipeline": Pipeline(data["pipeline"]), "augment": Augment(data["augment"])}
                 ),
+                "scaling": Scaling(values["scaling"]),
                 "options": Options(**values["options"]),
+                "keras": KerasSettings(**{**keras, "backend": KerasBackend(keras["backend"])}) if keras else None,
                 "window": Window(**values["window"]),
             }
         )

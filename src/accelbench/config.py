@@ -7,10 +7,23 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from accelbench.cell import Cell, DataSpec, ModelSpec, Options, Window
+from accelbench.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options, Window
 from accelbench.errors import UserError
 from accelbench.limits import check
-from accelbench.vocab import RANDOM, Augment, Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Weights
+from accelbench.vocab import (
+    RANDOM,
+    Augment,
+    Device,
+    Engine,
+    KerasBackend,
+    Library,
+    Mode,
+    Pipeline,
+    Precision,
+    Protocol,
+    Scaling,
+    Weights,
+)
 
 
 class Optimizer(StrEnum):
@@ -29,9 +42,13 @@ class Retry(StrEnum):
 
 @dataclass
 class EngineConfig:
-    """conf/engine."""
+    """conf/engine; all but the name are Keras', see `cell.KerasSettings`."""
 
     name: Engine = MISSING
+    backend: KerasBackend | None = None
+    jit_compile: bool | None = None
+    steps_per_execution: int | None = None
+    tpu: str | None = None
 
 
 @dataclass
@@ -122,6 +139,8 @@ class RunConfig:
     mode: Mode = MISSING
     precision: Precision = MISSING
     batch_size: int = MISSING
+    devices: int = Cell.devices
+    scaling: Scaling = Cell.scaling
     protocol: Protocol = MISSING
     epochs: int = MISSING
     warmup: int = Cell.warmup
@@ -176,6 +195,7 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
     check(run)
     _name_custom(run)
     _drop_idle(run)
+    grows = run.scaling == Scaling.weak
     cell = Cell(
         suite=run.suite.name,
         engine=run.engine.name,
@@ -194,7 +214,9 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         data=DataSpec(**asdict(run.data)),
         mode=run.mode,
         precision=run.precision,
-        batch_size=run.batch_size,
+        batch_size=run.batch_size * (run.devices if grows else 1),
+        devices=run.devices,
+        scaling=run.scaling,
         protocol=run.protocol,
         epochs=run.epochs,
         warmup=run.warmup,
@@ -203,6 +225,7 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         options=Options(
             channels_last=run.channels_last, compile=run.compile, freeze=run.freeze, cuda_graphs=run.cuda_graphs
         ),
+        keras=_keras(run.engine),
         threads=run.threads,
         seed=run.seed,
         repeat=run.repeat,
@@ -220,6 +243,20 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         repeats=run.repeats,
     )
     return cell, options
+
+
+def _keras(engine: EngineConfig) -> KerasSettings | None:
+    """Keras' settings; those that were not given are as `cell.KerasSettings` has them.
+
+    Raises:
+        UserError: they were given to another engine.
+    """
+    given = {name: value for name, value in vars(engine).items() if name != "name" and value is not None}
+    if engine.name == Engine.keras:
+        return KerasSettings(**given)
+    for name, value in given.items():
+        raise UserError(f"engine.{name}={value}: goes with engine=keras, and not with engine={engine.name}")
+    return None
 
 
 def _name_custom(run: RunConfig) -> None:
@@ -249,6 +286,8 @@ def _drop_idle(run: RunConfig) -> None:
     """Puts settings that do nothing in this cell back to their defaults: a cell's id is of what decides its numbers."""
     if run.mode == Mode.infer:
         run.data.augment = Augment.none
+    if run.devices == 1:
+        run.scaling = Cell.scaling
     if run.protocol == Protocol.fit:
         run.breakdown_s = Cell.breakdown_s
     if run.data.pipeline != Pipeline.jpeg:

@@ -30,6 +30,8 @@ def check(run: "RunConfig") -> None:
             raise UserError(f"{flag}={number}: should be a finite number")
     at_least: Mapping[str, tuple[float | None, float]] = {
         "batch_size": (run.batch_size, 1),
+        "devices": (run.devices, 1),
+        "engine.steps_per_execution": (run.engine.steps_per_execution, 1),
         "epochs": (run.epochs, 1),
         "warmup": (run.warmup, 1),
         "steps": (run.steps, 1),

@@ -16,7 +16,7 @@ from accelbench.errors import UserError
 from accelbench.measurement import Measurement
 from accelbench.vocab import Status
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 OF_DEVICES = ("ceilings", "idle_w")  # of an environment: what was measured of the devices, and no part of an identity
 

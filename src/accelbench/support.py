@@ -33,8 +33,20 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     """
     if not report.present:
         return report.reason
-    rules = (_on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler)
+    rules = (_devices, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
+
+
+def _devices(cell: Cell, report: DeviceReport) -> str | None:
+    if cell.devices == 1:
+        return None
+    cores = report.details.get("usable_cores")  # of a CPU, which is divided among them
+    if cell.devices > int(cores or report.count):
+        there = f"{cores} cores" if cores else f"{report.count} of {cell.device}"
+        return f"devices={cell.devices}: there are {there}"
+    if cell.batch_size % cell.devices:
+        return f"batch_size={cell.batch_size} does not divide among {cell.devices} devices: choose a multiple"
+    return None
 
 
 def _on_xla(cell: Cell, report: DeviceReport) -> str | None:

@@ -32,6 +32,21 @@ class Engine(StrEnum):
     """The framework that runs a cell."""
 
     lightning = "lightning"
+    keras = "keras"
+
+
+class KerasBackend(StrEnum):
+    """What computes below Keras."""
+
+    tensorflow = "tensorflow"
+    jax = "jax"
+
+
+class Scaling(StrEnum):
+    """What several devices share: `strong` divides the batch among them, `weak` gives each a batch of that size."""
+
+    strong = "strong"
+    weak = "weak"
 
 
 class Precision(StrEnum):

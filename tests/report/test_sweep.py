@@ -29,7 +29,15 @@ def test_a_cell_that_has_not_run_has_its_settings_and_nothing_else(tmp_path: Pat
         **{"suite": "nets", "mode": "train", "engine": "lightning", "model": "rnn", "data": "mnist", "device": "cpu"},
         **{"pipeline": "array", "augment": "none", "library": "accelbench", "weights": "none"},
         **dict.fromkeys(["channels_last", "compile", "freeze", "cuda_graphs"], False),
-        **{"precision": "fp32", "batch_size": 128, "protocol": "window", "epochs": 5, "seed": 0, "repeat": 0},
+        **{
+            "precision": "fp32",
+            "devices": 1,
+            "batch_size": 128,
+            "protocol": "window",
+            "epochs": 5,
+            "seed": 0,
+            "repeat": 0,
+        },
         **{"reason": "not run yet", "cell_id": waiting.cell.id, "identity": "99999999"},
     }
 

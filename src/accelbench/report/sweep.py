@@ -17,7 +17,7 @@ from accelbench.summary import MEASURED, summarise
 from accelbench.vocab import Device, Status
 
 PLAN = "plan.json"
-PLAN_VERSION = 4
+PLAN_VERSION = 5
 NOT_RUN = "not run yet"
 FACTS = ("device_name", "warnings")  # of what a measurement holds, what is no number
 
