@@ -22,8 +22,9 @@ from torchvision.datasets import MNIST, ImageFolder
 from accelbench.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.data.arrays import Arrays, load_encoded, load_split
 from accelbench.data.decode import decode
+from accelbench.data.order import Order
 from accelbench.data.pictures import Folder, convert
-from accelbench.engines.lightning.feed import ArrayFeed, Order
+from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.module import Task
 from accelbench.isolate import Hosts
 from accelbench.params import project_root

@@ -44,6 +44,7 @@ MEASURING = (
     "devices/nvml.py",
     "data/arrays.py",
     "data/decode.py",
+    "data/order.py",
     "engines/**/*.py",
 )
 

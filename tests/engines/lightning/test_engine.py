@@ -10,9 +10,10 @@ from torch.nn import functional
 
 from accelbench.cell import ModelSpec
 from accelbench.data.arrays import load_split
+from accelbench.data.order import Order
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning import engine, zoo
-from accelbench.engines.lightning.feed import ArrayFeed, Order
+from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
 from accelbench.isolate import Hosts
 from accelbench.vocab import Device, Mode, Precision, Protocol, Status

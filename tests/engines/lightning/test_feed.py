@@ -7,7 +7,8 @@ import torch
 from PIL import Image
 
 from accelbench.data.arrays import Arrays, Encoded
-from accelbench.engines.lightning.feed import ArrayFeed, JpegFeed, Order, Passes, RandomFeed
+from accelbench.data.order import Order
+from accelbench.engines.lightning.feed import ArrayFeed, JpegFeed, Passes, RandomFeed
 from accelbench.errors import UnsupportedError
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from itertools import cycle
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,83 +12,24 @@ from torch.utils.data import DataLoader, Dataset
 
 from accelbench.data.arrays import Arrays, Encoded
 from accelbench.data.decode import decode
-from accelbench.errors import UnsupportedError
+from accelbench.data.order import Order
 
 # Images (uint8, or floats where they are random) and their labels (int64), or images alone.
 Batch = tuple[Tensor, ...]
-Last = Literal["keep", "drop", "pad"]
 
 # Random batches that are drawn ahead on the host and taken in turn, so that the caches don't hold the next one.
 NUM_RANDOM_BATCHES = 8
 MAX_RANDOM_BYTES = 512 << 20
 
 
-class Order:
-    """Which samples make up each batch, as indices.
-
-    Iterating is one pass, or, if `endless`, as many as are taken. Every pass of a shuffled order is new, drawn from
-    a generator that depends on the seed alone: it is the same on every device, and however batches are made.
-
-    Args:
-        num: samples in the data set.
-        batch_size: samples per batch.
-        shuffle: whether each pass has a new random order.
-        seed: of that order.
-        endless: passes follow each other, each without its short last batch.
-        last: what a pass does with its short last batch: `keep`, `drop` or `pad` (with black images labelled
-            -1, for devices that compile each shape anew).
-
-    Raises:
-        UnsupportedError: not one batch can be filled.
-    """
-
-    def __init__(
-        self, num: int, batch_size: int, *, shuffle: bool = False, seed: int = 0, endless: bool = False, last: Last
-    ) -> None:
-        self.num = num
-        self.batch_size = batch_size
-        self.endless = endless
-        self.last = "drop" if endless else last
-        self.generator = torch.Generator().manual_seed(seed) if shuffle else None
-        if self.last == "drop" and batch_size > num:
-            raise UnsupportedError(f"batch_size={batch_size} exceeds the data set's {num} samples")
-
-    def __len__(self) -> int:
-        if self.endless:
-            raise TypeError("an endless order has no length")
-        full, rest = divmod(self.num, self.batch_size)
-        return full + (rest > 0 and self.last != "drop")
-
-    @property
-    def num_samples(self) -> int:
-        """Samples in one pass, padding not counted; of an endless order, in the data set."""
-        return self.num - self.num % self.batch_size if self.last == "drop" and not self.endless else self.num
-
-    @property
-    def shuffles(self) -> bool:
-        """Whether each pass has a new order."""
-        return self.generator is not None
-
-    def __iter__(self) -> Iterator[Tensor]:
-        yield from self.one_pass()
-        while self.endless:
-            yield from self.one_pass()
-
-    def one_pass(self) -> Iterator[Tensor]:
-        """The batches of one pass."""
-        order = torch.randperm(self.num, generator=self.generator) if self.generator else torch.arange(self.num)
-        end = self.num - (self.batch_size - 1 if self.last == "drop" else 0)
-        for start in range(0, end, self.batch_size):
-            yield order[start : start + self.batch_size]
-
-    def padded(self, batch: Batch) -> Batch:
-        """The batch, filled up with black images labelled -1."""
-        missing = self.batch_size - len(batch[0])
-        if self.last != "pad" or not missing:
-            return batch
-        images = batch[0].new_zeros(missing, *batch[0].shape[1:])
-        labels = [tensor.new_full((missing,), -1) for tensor in batch[1:]]
-        return tuple(torch.cat(pair) for pair in zip(batch, [images, *labels], strict=True))
+def padded(batch: Batch, order: Order) -> Batch:
+    """The batch as `order` wants it: a short one filled up with black images labelled -1 where it pads."""
+    missing = order.batch_size - len(batch[0])
+    if order.last != "pad" or not missing:
+        return batch
+    images = batch[0].new_zeros(missing, *batch[0].shape[1:])
+    labels = [tensor.new_full((missing,), -1) for tensor in batch[1:]]
+    return tuple(torch.cat(pair) for pair in zip(batch, [images, *labels], strict=True))
 
 
 class Feed(Protocol):
@@ -126,14 +67,15 @@ class ArrayFeed:
             return self._gathered()
         # In the arrays' own order a batch is views, made once: nothing is copied.
         runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) for chosen in self.order.one_pass()]
-        views = [self.order.padded(tuple(tensor[run] for tensor in self.tensors)) for run in runs]
+        views = [padded(tuple(tensor[run] for tensor in self.tensors), self.order) for run in runs]
         return cycle(views) if self.order.endless else iter(views)
 
     def _gathered(self) -> Iterator[Batch]:
         pads = self.order.last == "pad"
         for chosen in self.order:
-            batch = tuple([tensor.index_select(0, chosen) for tensor in self.tensors])
-            yield self.order.padded(batch) if pads else batch
+            indices = torch.from_numpy(chosen)
+            batch = tuple([tensor.index_select(0, indices) for tensor in self.tensors])
+            yield padded(batch, self.order) if pads else batch
 
 
 class JpegFeed:
@@ -166,7 +108,7 @@ class JpegFeed:
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in self.loader:
-            yield self.order.padded(tuple(batch))
+            yield padded(tuple(batch), self.order)
 
 
 class _Lists:

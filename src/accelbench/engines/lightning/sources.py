@@ -7,8 +7,9 @@ import torch
 from accelbench.cell import Cell
 from accelbench.data.arrays import load_encoded, load_split
 from accelbench.data.manifest import read_classes
+from accelbench.data.order import Order
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.feed import ArrayFeed, Feed, JpegFeed, Order, RandomFeed
+from accelbench.engines.lightning.feed import ArrayFeed, Feed, JpegFeed, RandomFeed
 from accelbench.engines.lightning.networks import Shape
 from accelbench.errors import UnsupportedError
 from accelbench.vocab import Mode, Pipeline, Protocol
