@@ -86,6 +86,7 @@ class Measurement:
         num_train_samples, num_test_samples: samples in each split; None for random images.
         build_s: from nothing to a model on its device.
         compile_s, num_compiles: compilation (XLA's, torch.compile's), where the engine can tell; else None.
+        fallbacks: operators that ran on the CPU instead of the device; None where the engine can't tell.
         first_step_s: the first step, waited for.
         warmup_s: steps before the steady state, each waited for; of many, the first.
         warmup_total_s, num_warmup_steps: seconds of all of them, and how many they were.
@@ -128,6 +129,7 @@ class Measurement:
     build_s: float
     compile_s: float | None = None
     num_compiles: int | None = None
+    fallbacks: list[str] | None = None
     first_step_s: float | None = None
     warmup_s: list[float] = field(default_factory=list)
     warmup_total_s: float = 0.0

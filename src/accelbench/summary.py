@@ -71,7 +71,7 @@ latency_p50_ms latency_p50_ms_low latency_p50_ms_high latency_p90_ms latency_p90
 latency_p99_ms latency_p99_ms_low latency_p99_ms_high
 launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
 num_blocks num_steps num_outliers stopped num_warmup_steps settled
-compile_s num_compiles first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
+compile_s num_compiles num_fallbacks first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
 cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
 flops_per_sample bytes_per_sample num_operators flops_per_s ceiling_flops_per_s bound
 energy_j_per_sample energy_provenance cost_per_million_samples
@@ -252,6 +252,7 @@ def _facts(measured: Measurement) -> Row:
         "threads": measured.threads,
         "compile_s": measured.compile_s,
         "num_compiles": measured.num_compiles,
+        "num_fallbacks": None if measured.fallbacks is None else len(measured.fallbacks),
         "first_step_s": measured.first_step_s,
         "build_s": measured.build_s,
         "peak_device_mb": peak / MB if peak is not None else None,

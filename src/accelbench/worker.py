@@ -61,8 +61,12 @@ def main(request: dict[str, Any], answer: "connection.Connection[Any, Any]") -> 
 
 def judge(cell: Cell, measurement: Measurement) -> str | None:
     """Why the numbers are not those of `cell`; None where they are."""
-    for word in ("device", "precision"):
-        asked, ran = getattr(cell, word), getattr(measurement, word)
+    for word, ran in (
+        ("device", measurement.device),
+        ("precision", measurement.precision),
+        ("devices", measurement.num_devices),
+    ):
+        asked = getattr(cell, word)
         if asked != ran:
             return f"asked for {word} {asked}, but {ran} ran"
     return "; ".join(measurement.defects) or None

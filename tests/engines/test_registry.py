@@ -10,7 +10,7 @@ def test_each_device_gets_the_environment_that_its_library_reads_at_import():
         # As NVML numbers GPUs: what is sampled is what computes.
         Device.gpu: {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
         Device.tpu: {"PJRT_DEVICE": "TPU"},
-        Device.xla_cpu: {"PJRT_DEVICE": "CPU"},
+        Device.xla_cpu: {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "1"},
     }
 
 

@@ -44,7 +44,7 @@ def _host_spec(cell: Cell) -> HostSpec:
         preload = (*preload, "timm")
     if cell.device == Device.xla_cpu:
         # torch_xla may be imported here since none of this host's cells uses plain torch.
-        return HostSpec(module, (*preload, "torch_xla"), {"PJRT_DEVICE": "CPU"})
+        return HostSpec(module, (*preload, "torch_xla"), {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(cell.devices)})
     if cell.device == Device.gpu:
         # As NVML numbers them, so that what is sampled is what computes.
         return HostSpec(module, preload, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})

@@ -16,7 +16,7 @@ from accelbench.engines.lightning import engine, zoo
 from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
 from accelbench.isolate import Hosts
-from accelbench.vocab import Device, Mode, Precision, Protocol, Status
+from accelbench.vocab import Device, Mode, Precision, Protocol, Scaling, Status
 from accelbench.worker import judge
 from fakes import SHORT, make_cell
 
@@ -230,6 +230,27 @@ def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision):
     assert measured.evaluation.loss == pytest.approx(expected.evaluation.loss, rel=1e-3)
     assert measured.num_compiles > 0
     assert measured.compile_s > 0
+
+
+def test_two_xla_devices_train_as_one_cpu_does(hosts, digits):
+    cell = fit_cell(batch_size=50)
+    outcome = hosts.run(xla(dataclasses.replace(cell, devices=2)), digits)
+    assert outcome.status == Status.ok, outcome.error
+    measured, expected = outcome.measurement, engine.run(cell, digits)
+    assert measured.num_devices == 2
+    assert [e.loss for e in measured.epochs] == pytest.approx([e.loss for e in expected.epochs], rel=1e-4)
+    assert measured.evaluation.num_samples == 90
+    assert measured.evaluation.loss == pytest.approx(expected.evaluation.loss, rel=1e-3)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_two_xla_devices_compile_nothing_in_the_steady_state(hosts, digits, mode):
+    cell = xla(make_cell(model=SGD, mode=mode, devices=2, scaling=Scaling.weak, batch_size=64, window=SHORT))
+    outcome = hosts.run(cell, digits)
+    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
+    measured = outcome.measurement
+    assert (measured.num_devices, measured.warnings, measured.fallbacks) == (2, [], [])
+    assert all(block.num_samples == 64 * block.num_steps for block in measured.blocks)
 
 
 @pytest.mark.parametrize("mode", Mode)

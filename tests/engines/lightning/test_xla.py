@@ -2,7 +2,17 @@ import os
 import subprocess
 import sys
 
-# In a process of its own, since importing torch_xla replaces parts of torch.nn.
+import pytest
+
+
+# In processes of their own, since importing torch_xla replaces parts of torch.nn.
+def printed(code: str, **variables: str) -> list[str]:
+    """What a fresh interpreter prints, a value a line."""
+    environment = {**os.environ, "PJRT_DEVICE": "CPU", **variables}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
 MULTIPLY = """
 import torch, torch_xla
 from accelbench.engines.lightning import xla
@@ -14,16 +24,86 @@ print(torch_xla._XLAC._get_xla_tensors_hlo([product]))
 
 def hlo(prepare: str) -> str:
     """What XLA is given to compile for a product of two fp32 matrices."""
-    done = subprocess.run(
-        [sys.executable, "-c", MULTIPLY.format(prepare=prepare)],
-        env={**os.environ, "PJRT_DEVICE": "CPU"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    return "\n".join(printed(MULTIPLY.format(prepare=prepare)))
 
 
 def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16():
     assert "operand_precision={highest,highest}" not in hlo("")
     assert "operand_precision={highest,highest}" in hlo("xla.multiply_precisely()")
+
+
+# Products of large matrices: after the wait, reading the result takes a copy's time and not theirs.
+WAIT = """
+import time, torch, torch_xla
+from accelbench.engines.lightning.backends import backend_for
+from accelbench.vocab import Device
+backend = backend_for(Device.xla_cpu, {num_devices})
+backend.prepare(allow_tf32=False)
+(large,) = backend.put((torch.randn(1280, 1280) / 36,))
+for _ in range(3):
+    start, product = time.perf_counter(), large
+    for _ in range(6):
+        product = product @ large
+    backend.end_step()
+    launched = time.perf_counter()
+    backend.wait()
+    waited = time.perf_counter()
+    product.cpu()
+    read = time.perf_counter()
+print(launched - start, waited - launched, read - waited)
+"""
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_the_wait_is_for_what_was_launched(num_devices):
+    code, variables = WAIT.format(num_devices=num_devices), {"CPU_NUM_DEVICES": str(num_devices)}
+    launched, waited, read = map(float, printed(code, **variables)[0].split())
+    assert waited > 3 * launched
+    assert waited > 3 * read
+
+
+FALLBACK = """
+import torch, torch_xla
+from accelbench.engines.lightning.backends import backend_for
+from accelbench.vocab import Device
+backend = backend_for(Device.xla_cpu)
+values = torch.arange(4.0, device=torch_xla.device())
+print((values + 1).sum().item(), backend.fallbacks())
+torch.ops.aten.histc(values, bins=2)
+print(backend.fallbacks())
+"""
+
+
+def test_an_operator_that_runs_on_the_cpu_instead_is_named():
+    before, after = printed(FALLBACK)
+    assert before == "10.0 []"
+    assert after == "['aten::histc']"
+
+
+SPMD = """
+import torch
+from accelbench.engines.lightning import spmd
+from accelbench.engines.lightning.backends import backend_for
+from accelbench.errors import UnsupportedError
+from accelbench.vocab import Device
+try:
+    backend_for(Device.xla_cpu, 3).prepare(allow_tf32=False)
+except UnsupportedError as error:
+    print(error)
+backend = backend_for(Device.xla_cpu, 2)
+backend.prepare(allow_tf32=False)
+images, labels = backend.put((torch.arange(24.0).reshape(4, 2, 3), torch.arange(4)))
+print(backend.num_devices(), spmd.num_parts(labels), spmd.num_parts(torch.zeros(4, device=images.device)))
+divided, whole = images * 2, backend.gather(images * 3)
+backend.end_step()
+print(spmd.num_parts(divided), spmd.num_parts(whole))
+print(images.cpu().flatten().tolist() == list(range(24)), backend.put((images,))[0] is images)
+"""
+
+
+def test_a_batch_is_divided_among_all_devices_and_is_still_one():
+    refused, parts, gathered, whole = printed(SPMD, CPU_NUM_DEVICES="2")
+    assert refused == "devices=3: SPMD divides a batch among all 2: use devices=2"
+    assert parts == "2 2 1"
+    assert gathered == "2 1"
+    assert whole == "True True"

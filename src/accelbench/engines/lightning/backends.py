@@ -9,7 +9,7 @@ from lightning_fabric.accelerators import XLAAccelerator
 from torch import Tensor
 
 from accelbench.clock import Compiles, no_compiles
-from accelbench.engines.lightning import xla
+from accelbench.engines.lightning import spmd, xla
 from accelbench.vocab import Device
 
 
@@ -34,6 +34,19 @@ class Backend:
         """Where tensors are put."""
         return torch.device(self.torch_type)
 
+    def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The batch where it is computed; may return before it is there."""
+        device = self.device()
+        return tuple(tensor.to(device, non_blocking=True) for tensor in batch)
+
+    def gather(self, output: Tensor) -> Tensor:
+        """The output where it is read, once the step has run."""
+        return output
+
+    def num_devices(self) -> int:
+        """Among how many devices the batches were really divided."""
+        return 1
+
     def wait(self) -> None:
         """Returns when everything launched is done."""
 
@@ -52,6 +65,10 @@ class Backend:
     def compiles(self) -> Compiles:
         """How many compilations so far, and their seconds."""
         return self.count_compiles()
+
+    def fallbacks(self) -> list[str] | None:
+        """The operators that ran on the CPU instead, by name; None where none does so in silence."""
+        return None
 
     def peak_memory_bytes(self) -> int | None:
         """The allocator's peak since the process started; None where the device has none to ask."""
@@ -108,12 +125,37 @@ class Xla(Backend):
     torch_type = "xla"
     fixed_shapes = fused = True
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, num_asked: int = 1) -> None:
         xla.register_accelerator(device)
+        self.num_asked = num_asked
+        self.num_parts = 1
 
     def prepare(self, allow_tf32: bool) -> None:
         """Has fp32 multiply in fp32: by default a TPU casts it down to bf16 first."""
+        if self.num_asked > 1:
+            spmd.start(self.num_asked)
         xla.multiply_precisely()
+
+    def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The batch, divided where there are several devices."""
+        if self.num_asked == 1:
+            return super().put(batch)
+        there = spmd.put(batch, self.device())
+        if self.num_parts == 1:
+            self.num_parts = spmd.num_parts(there[0])
+        return there
+
+    def gather(self, output: Tensor) -> Tensor:
+        """On each of several devices."""
+        return output if self.num_asked == 1 else spmd.gather(output)
+
+    def num_devices(self) -> int:
+        """As XLA has divided the batches."""
+        return self.num_parts
+
+    def fallbacks(self) -> list[str]:
+        """From torch_xla's own counters."""
+        return xla.fallbacks()
 
     def wait(self) -> None:
         """Waits for what was recorded and launched (`torch_xla.sync(wait=True)` does not, on the CPU)."""
@@ -142,13 +184,8 @@ class Xla(Backend):
         return Device.tpu if xla.device_name() else Device.xla_cpu
 
 
-def backend_for(device: Device) -> Backend:
-    """The backend of `device`."""
+def backend_for(device: Device, num_devices: int = 1) -> Backend:
+    """The backend of so many of `device`."""
     if device == Device.gpu:
         return Cuda()
-    return Xla(device) if device in (Device.tpu, Device.xla_cpu) else Backend()
-
-
-def move(batch: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
-    """The batch on `device`."""
-    return tuple(tensor.to(device, non_blocking=True) for tensor in batch)
+    return Xla(device, num_devices) if device in (Device.tpu, Device.xla_cpu) else Backend()

@@ -50,7 +50,7 @@ def run(cell: Cell, data_folder: Path) -> Measurement:
         UnsupportedError: the cell can't run, with the reason.
     """
     _hush_lightning()
-    backend = backend_for(cell.device)
+    backend = backend_for(cell.device, cell.devices)
     _set_threads(cell, backend)
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
     with options.empty_cache(cell.options):
@@ -75,9 +75,10 @@ def _set_threads(cell: Cell, backend: Backend) -> None:
 
 @dataclass(frozen=True)
 class Resources:
-    """What the measured steps took: compilations, and memory on the accelerator and on the host."""
+    """What the measured steps took: compilations, operators on the CPU, and memory on the device and on the host."""
 
     compiles: clock.Compiles
+    fallbacks: list[str] | None
     peak_device_bytes: int | None
     peak_host_bytes: int | None
 
@@ -245,7 +246,9 @@ class _Run:
     def _note_resources(self) -> None:
         """What the measured steps took, before anything else is run."""
         if self.resources is None:
-            self.resources = Resources(self.backend.compiles(), self.backend.peak_memory_bytes(), high_water_bytes())
+            backend = self.backend
+            peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
+            self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
 
     def _collect(self) -> Measurement:
         """What was seen, as a measurement."""
@@ -267,7 +270,7 @@ class _Run:
             device=self.backend.ran_on(self.observer.device_type()),
             device_name=self.backend.device_name() or look(self.cell.device).name,
             precision=self.observer.precision(),
-            num_devices=1,
+            num_devices=self.backend.num_devices(),
             threads=None if self.backend.torch_type == "xla" else torch.get_num_threads(),
             num_params=self.num_params,
             num_train_samples=counts.get("train"),
@@ -275,6 +278,7 @@ class _Run:
             build_s=self.build_s,
             compile_s=compile_s if num_compiles else None,
             num_compiles=num_compiles if num_compiles else None,
+            fallbacks=self.resources.fallbacks,
             blocks=self.timing.blocks,
             breakdown=self.breakdown,
             work=self._work(),
@@ -302,6 +306,8 @@ class _Run:
             yield from self.compiler.warnings()
         if recompiled:
             yield f"compiled {recompiled} times in the steady state"
+        if self.resources is not None and self.resources.fallbacks:
+            yield f"ran on the CPU instead: {', '.join(self.resources.fallbacks)}"
         if output_error is not None and output_error > agreement.limit(self.cell.precision):
             yield f"the output differs from fp32's on the CPU by {output_error:.1%}"
 

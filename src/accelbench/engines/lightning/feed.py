@@ -1,7 +1,7 @@
 """Batches: gathered from arrays, decoded from pictures, or random; and how Lightning gets them."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
 from typing import Protocol
 
@@ -145,7 +145,7 @@ class RandomFeed:
         dtype: of the images.
         labelled: whether a batch has labels.
         seed: of all of them.
-        resident: where one batch is kept, to be taken again and again; None for several batches on the host.
+        put: brings one batch to the device, to be taken again and again; None for several batches on the host.
     """
 
     def __init__(
@@ -157,17 +157,18 @@ class RandomFeed:
         *,
         labelled: bool,
         seed: int,
-        resident: torch.device | None = None,
+        put: Callable[[Batch], Batch] | None = None,
     ) -> None:
         generator = torch.Generator().manual_seed(seed)
         num_bytes = batch_size * math.prod(shape) * dtype.itemsize
-        num = 1 if resident is not None else max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
+        num = 1 if put is not None else max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
         self.num_samples = batch_size
         self.batches = []
         for _ in range(num):
             images = torch.randn(batch_size, *shape, generator=generator).to(dtype)
             labels = torch.randint(num_classes, (batch_size,), generator=generator)
-            self.batches.append(tuple(t.to(resident) for t in ((images, labels) if labelled else (images,))))
+            batch = (images, labels) if labelled else (images,)
+            self.batches.append(put(batch) if put is not None else batch)
 
     def __iter__(self) -> Iterator[Batch]:
         while True:

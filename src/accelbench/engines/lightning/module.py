@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.optim import SGD, Adam, Optimizer
 
 from accelbench.cell import ModelSpec
-from accelbench.engines.lightning.backends import Backend, move
+from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Batch
 from accelbench.engines.lightning.precision import step_context
 from accelbench.errors import UnknownChoiceError
@@ -160,6 +160,7 @@ class InferStep:
         self.task = module.task
         self.device = module.device
         self.end_step = module.backend.end_step
+        self.put, self.gather = module.backend.put, module.backend.gather
         self.context = step_context(module.trainer.precision_plugin)
         self.forward = self.network if self.context is nullcontext else self._forward_in_context
         # Whether a batch is where it is computed, since there is but one place or it was put there before.
@@ -173,11 +174,11 @@ class InferStep:
 
     def copy_in(self, batch: Batch) -> Batch:
         """The batch on the device, still uint8."""
-        return batch if self.on_host else move(batch, self.device)
+        return batch if self.on_host else self.put(batch)
 
     def compute(self, batch: Batch) -> Tensor:
         """The output for the batch's images."""
-        self.result = self.forward(self.task.inputs(batch[0]))
+        self.result = self.gather(self.forward(self.task.inputs(batch[0])))
         self.mark(Phase.forward)
         self.end_step()
         return self.result

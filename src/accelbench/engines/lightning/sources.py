@@ -39,7 +39,7 @@ def feed_of(cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backe
             dtype,
             labelled=labelled,
             seed=cell.seed,
-            resident=backend.device() if cell.data.pipeline == Pipeline.device else None,
+            put=backend.put if cell.data.pipeline == Pipeline.device else None,
         )
     arrays = load_split(data_folder, split)
     order = Order(

@@ -19,6 +19,9 @@ from torch.nn import Module
 from accelbench.clock import Compiles
 from accelbench.vocab import Device
 
+# `.item()`: a number is read back, nothing is computed elsewhere.
+READ_BACK = "aten::_local_scalar_dense"
+
 
 class TrueXLAPrecision(XLAPrecision):
     """One dtype for weights, inputs and compute, without XLA's process-wide switches.
@@ -97,6 +100,14 @@ def compiles() -> Compiles:
 
     data = met.metric_data("CompileTime")
     return (data[0], data[1] / 1e9) if data else (0, 0.0)
+
+
+def fallbacks() -> list[str]:
+    """The operators that XLA has not and that ran on the CPU instead, such as `aten::nonzero`."""
+    import torch_xla.debug.metrics as met
+
+    names: list[str] = met.executed_fallback_ops()
+    return sorted(name for name in names if name != READ_BACK)
 
 
 def peak_memory_bytes() -> int | None:
