@@ -75,6 +75,15 @@ class Breakdown:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Operator:
+    """An operator of the framework in one step: how often it was called, and its share of all operators' time."""
+
+    name: str
+    num_calls: int
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """What the engine measured, raw. Seconds are wall time; lists hold a value per step, in order.
 
@@ -105,6 +114,7 @@ class Measurement:
         clock_drift: how much faster the clock ran in the steady state than one that nothing sets, as a share; None
             for whole epochs.
         breakdown: where the time of further steps went; None where it was not looked at.
+        operators: those that a step spends most time in, the busiest first; empty where that was not looked at.
         work: what one step has to do; None where it was not counted.
         epochs: whole epochs (`fit`).
         loss: the last training step's, of one batch; None in inference.
@@ -146,6 +156,7 @@ class Measurement:
     steady_boot_s: tuple[float, float] | None = None
     clock_drift: float | None = None
     breakdown: Breakdown | None = None
+    operators: list[Operator] = field(default_factory=list)
     work: Work | None = None
     epochs: list[Epoch] = field(default_factory=list)
     loss: float | None = None
@@ -166,6 +177,7 @@ class Measurement:
                 "steady_boot_s": tuple(steady) if steady else None,
                 "stop": Stop(values["stop"]) if values["stop"] else None,
                 "breakdown": Breakdown(**values["breakdown"]) if values["breakdown"] else None,
+                "operators": [Operator(**operator) for operator in values["operators"]],
                 "work": Work.from_json(values["work"]),
                 "blocks": [Block(**block) for block in values["blocks"]],
                 "epochs": [Epoch.from_json(epoch) for epoch in values["epochs"]],

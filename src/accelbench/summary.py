@@ -7,11 +7,12 @@ from accelbench import stats
 from accelbench.ceilings import Ceilings, bound, share
 from accelbench.doubts import MAX_OTHERS_PERCENT, doubts
 from accelbench.energy import joules_per_sample
-from accelbench.measurement import Breakdown, Epoch, Measurement
+from accelbench.measurement import Breakdown, Epoch, Measurement, Operator
 from accelbench.record import Record, Row, SystemSeries
 from accelbench.vocab import RANDOM, Device, Mode, Phase, Pipeline, Protocol, Provenance
 
 MB = 1e6  # bytes
+MAX_NAMED = 3  # of the operators that a step spends its time in
 
 # Columns that are means of the sampler's series over the steady state. A GPU's are of the whole card.
 SERIES = {
@@ -73,7 +74,7 @@ launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
 num_blocks num_steps num_outliers stopped num_warmup_steps settled
 compile_s num_compiles num_fallbacks first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
 cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
-flops_per_sample bytes_per_sample num_operators flops_per_s ceiling_flops_per_s bound
+flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ceiling_flops_per_s bound
 energy_j_per_sample energy_provenance cost_per_million_samples
 mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name warnings
 """
@@ -261,6 +262,7 @@ def _facts(measured: Measurement) -> Row:
         "loss": measured.epochs[-1].loss if measured.epochs else None,
         "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,
         "output_error": measured.output_error,
+        "busiest_operators": _busiest(measured.operators),
         "test_loss": evaluation.loss if evaluation else None,
         "device_name": measured.device_name,
     }
@@ -268,6 +270,11 @@ def _facts(measured: Measurement) -> Row:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
+
+
+def _busiest(operators: Sequence[Operator]) -> str | None:
+    named = operators[:MAX_NAMED]
+    return ", ".join(f"{each.name} x{each.num_calls} {each.share:.0%}" for each in named) or None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -9,9 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "how-a-benchmark-lies.md"
 
 
-@pytest.mark.parametrize(
-    "lie", [lie for lie in LIES if lie.answer != Answer.missing], ids=lambda lie: f"{lie.study}: {lie.claim[:40]}"
-)
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: f"{lie.study}: {lie.claim[:40]}")
 def test_each_names_a_test_that_there_is(lie):
     path, _, name = lie.test.partition("::")
     functions = {
@@ -23,7 +21,6 @@ def test_each_names_a_test_that_there_is(lie):
 def test_every_study_has_its_own():
     assert {lie.study for lie in LIES} == {"000", "001", "002", "003", "004"}
     assert {lie.answer for lie in LIES} == set(Answer)
-    assert all((lie.test == "") == (lie.answer == Answer.missing) for lie in LIES)
 
 
 def test_the_docs_hold_the_same_table():

@@ -22,13 +22,14 @@ from accelbench.devices.cpu import usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.lightning import agreement, options, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
+from accelbench.engines.lightning.busiest import busiest
 from accelbench.engines.lightning.feed import Passes, RandomFeed
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, Task, TestStep, TrainStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, Observer, plugin_for
 from accelbench.engines.lightning.sources import feed_of, input_of
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement
+from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
 from accelbench.sample import high_water_bytes
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
 from accelbench.work import Work
@@ -127,6 +128,7 @@ class _Run:
         self.build_s = math.nan
         self.timing = clock.Timing()
         self.breakdown: Breakdown | None = None
+        self.operators: list[Operator] = []
         self.epochs: list[Epoch] = []
         self.evaluation: Evaluation | None = None
         self.output: torch.Tensor | None = None  # of a few samples
@@ -184,6 +186,7 @@ class _Run:
         few_s = 2 * MIN_STEPS * median(self.timing.latency_s)
         if self.cell.breakdown_s and few_s <= MAX_BREAKDOWN * self.cell.timeout_s:
             self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s)
+            self.operators = busiest(step, self.backend)
         if step.on_host or self.cell.data.pipeline == Pipeline.device:
             self.timing.copy_in_s = []
         if step.on_host or self.cell.mode == Mode.train:
@@ -281,6 +284,7 @@ class _Run:
             fallbacks=self.resources.fallbacks,
             blocks=self.timing.blocks,
             breakdown=self.breakdown,
+            operators=self.operators,
             work=self._work(),
             epochs=self.epochs,
             evaluation=self.evaluation,

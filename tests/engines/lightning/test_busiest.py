@@ -1,0 +1,65 @@
+import pytest
+import torch
+
+from accelbench.cell import ModelSpec
+from accelbench.devices import cpu
+from accelbench.engines.lightning import engine
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.busiest import busiest
+from accelbench.vocab import Mode, Precision
+from fakes import make_cell
+
+pytestmark = pytest.mark.filterwarnings(
+    # Lightning's own, on its use of torch.
+    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
+    "ignore:.*LeafSpec.*:FutureWarning",
+)
+
+
+def operators(digits, **changes):
+    cell = make_cell(**{"mode": Mode.train, **changes})
+    return {each.name: each for each in engine.run(cell, digits).operators}
+
+
+def test_an_lstm_has_a_fused_kernel_and_an_rnn_has_none(digits):
+    lstm = operators(digits, model=ModelSpec(name="lstm", args={"units": 64}))
+    rnn = operators(digits, model=ModelSpec(name="rnn", args={"units": 64}))
+    assert lstm["aten::mkldnn_rnn_layer"].num_calls == 3  # one for each layer
+    assert "aten::mkldnn_rnn_layer" not in rnn
+    assert rnn["aten::addmm"].num_calls >= 3 * 28  # one for each layer and row
+
+
+def test_a_kernel_that_the_precision_lacks_is_seen(digits):
+    cnn = ModelSpec(name="cnn", args={"channels": 8})
+    fast = operators(digits, model=cnn, mode=Mode.infer)
+    slow = operators(digits, model=cnn, mode=Mode.infer, precision=Precision.fp16)
+    assert "aten::mkldnn_convolution" in fast
+    assert ("aten::mkldnn_convolution" in slow) == ("avx512_fp16" in cpu.look().details["instruction_sets"].split())
+
+
+class Sleeps:
+    """A step whose product takes most of its time."""
+
+    def fetch(self):
+        return torch.ones(600, 600)
+
+    def copy_in(self, batch):
+        return batch
+
+    def compute(self, batch):
+        return (batch @ batch).relu_().sum()
+
+
+def test_times_are_the_operators_own_and_their_shares_are_of_all():
+    found = busiest(Sleeps(), Backend())
+    assert found[0].name == "aten::mm"  # and not aten::matmul, which calls it
+    assert found[0].num_calls == 1
+    assert 0.5 < found[0].share < 1
+    assert sum(each.share for each in found) <= 1
+    assert [each.share for each in found] == sorted((each.share for each in found), reverse=True)
+
+
+def test_a_fused_step_has_no_operators():
+    backend = Backend()
+    backend.fused = True
+    assert busiest(Sleeps(), backend) == []
