@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
-from accelbench.vocab import RANDOM, Augment, Pipeline
+from accelbench.vocab import OF_RANDOM_IMAGES, RANDOM, Augment, Pipeline
 
 if TYPE_CHECKING:  # the schema uses this module
     from accelbench.config import RunConfig
 
-# The pipelines that are for random images alone.
-RANDOM_PIPELINES = (Pipeline.host, Pipeline.device)
-
 
 def check(run: "RunConfig") -> None:
     """Raises a UserError that names the flag and its range where a setting is out of it."""
-    fitting = RANDOM_PIPELINES if run.data.name == RANDOM else [p for p in Pipeline if p not in RANDOM_PIPELINES]
+    fitting = OF_RANDOM_IMAGES if run.data.name == RANDOM else [p for p in Pipeline if p not in OF_RANDOM_IMAGES]
     if run.data.pipeline not in fitting:
         raise UserError(
             f"data.pipeline={run.data.pipeline}: not for data={run.data.name}. Choose from: {', '.join(fitting)}."

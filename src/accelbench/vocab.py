@@ -83,16 +83,18 @@ class Protocol(StrEnum):
 class Pipeline(StrEnum):
     """How batches come to be.
 
-    `array` gathers them from decoded arrays, `jpeg` decodes pictures for each batch in worker processes; random
-    images lie ready on the `host`, and are copied for each step, or on the `device`.
+    `array` gathers them from decoded arrays, `jpeg` decodes pictures for each batch in worker processes. Random images
+    lie ready on the `host`, to be copied for each step, or on the `device`, or are drawn `fresh` for each step.
     """
 
     array = "array"
     jpeg = "jpeg"
     host = "host"
     device = "device"
+    fresh = "fresh"
 
 
+OF_RANDOM_IMAGES = (Pipeline.host, Pipeline.device, Pipeline.fresh)
 RANDOM = "random"  # the data set without files
 
 

@@ -19,7 +19,7 @@ CAVEATS = {
         "Its EPYC 7763 worked with one core of 128: a laptop's CPU ties with it.",
         "What it calls float32 on the A100 is TF32, and stands beside our tf32.",
         "It drew new random images for each step; here 8 batches are drawn ahead and taken in turn, since drawing is "
-        "not what is measured.",
+        "not what is measured; data.pipeline=fresh draws as it did, and the wait for data tells what that takes.",
     ],
     "001": [
         "The study's code selects no TPU strategy: its TPU column is almost certainly a CPU's time.",

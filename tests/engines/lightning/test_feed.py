@@ -101,6 +101,16 @@ def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_ea
     assert [len(batch) for batch in drawn(labelled=False)] == [1, 1, 1]
 
 
+def test_fresh_images_never_come_again_and_are_the_same_each_time():
+    def drawn():
+        feed = RandomFeed((2, 2), 5, 4, torch.float32, labelled=False, seed=0, fresh=True)
+        return [images for (images,) in itertools.islice(feed, 20)]
+
+    first, second = drawn(), drawn()
+    assert all(one.equal(other) for one, other in zip(first, second, strict=True))
+    assert len({tuple(images.flatten().tolist()) for images in first}) == 20
+
+
 def test_a_resident_batch_stays_where_it_is():
     first, second = itertools.islice(
         RandomFeed((4, 4), 2, 8, torch.float32, labelled=True, seed=0, put=lambda batch: batch), 2

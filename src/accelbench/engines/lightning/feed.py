@@ -136,7 +136,7 @@ class _Pictures(Dataset[Batch]):
 
 
 class RandomFeed:
-    """Normal random images without end, drawn ahead on the host and taken in turn.
+    """Normal random images without end, drawn on the host: ahead, and taken in turn, or anew for each batch.
 
     Args:
         shape: of one image.
@@ -145,6 +145,7 @@ class RandomFeed:
         dtype: of the images.
         labelled: whether a batch has labels.
         seed: of all of them.
+        fresh: whether each batch is new.
         put: brings one batch to the device, to be taken again and again; None for several batches on the host.
     """
 
@@ -157,22 +158,29 @@ class RandomFeed:
         *,
         labelled: bool,
         seed: int,
+        fresh: bool = False,
         put: Callable[[Batch], Batch] | None = None,
     ) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        num_bytes = batch_size * math.prod(shape) * dtype.itemsize
-        num = 1 if put is not None else max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
+        self.shape, self.num_classes, self.dtype, self.labelled = shape, num_classes, dtype, labelled
+        self.fresh = fresh
         self.num_samples = batch_size
-        self.batches = []
-        for _ in range(num):
-            images = torch.randn(batch_size, *shape, generator=generator).to(dtype)
-            labels = torch.randint(num_classes, (batch_size,), generator=generator)
-            batch = (images, labels) if labelled else (images,)
-            self.batches.append(put(batch) if put is not None else batch)
+        self.generator = torch.Generator().manual_seed(seed)
+        num_bytes = batch_size * math.prod(shape) * dtype.itemsize
+        several = max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
+        self.batches = [self._drawn() for _ in range(1 if fresh or put is not None else several)]
+        if put is not None:
+            self.batches = [put(batch) for batch in self.batches]
+
+    def _drawn(self) -> Batch:
+        images = torch.randn(self.num_samples, *self.shape, generator=self.generator).to(self.dtype)
+        labels = torch.randint(self.num_classes, (self.num_samples,), generator=self.generator)
+        return (images, labels) if self.labelled else (images,)
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
             yield from self.batches
+            if self.fresh:
+                self.batches = [self._drawn()]
 
 
 class Passes:

@@ -12,7 +12,7 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import ArrayFeed, Feed, JpegFeed, RandomFeed
 from accelbench.engines.lightning.networks import Shape
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import Mode, Pipeline, Protocol
+from accelbench.vocab import OF_RANDOM_IMAGES, Mode, Pipeline, Protocol
 
 
 def feed_of(cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backend: Backend) -> Feed:
@@ -29,7 +29,7 @@ def feed_of(cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backe
         UnsupportedError: whole epochs of random images were asked for.
     """
     train, labelled = split == "train", cell.mode == Mode.train
-    if cell.data.pipeline in (Pipeline.host, Pipeline.device):
+    if cell.data.pipeline in OF_RANDOM_IMAGES:
         if cell.protocol == Protocol.fit:
             raise UnsupportedError("protocol=fit: random images have no epochs; use protocol=window or steps")
         return RandomFeed(
@@ -39,6 +39,7 @@ def feed_of(cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backe
             dtype,
             labelled=labelled,
             seed=cell.seed,
+            fresh=cell.data.pipeline == Pipeline.fresh,
             put=backend.put if cell.data.pipeline == Pipeline.device else None,
         )
     arrays = load_split(data_folder, split)
@@ -59,7 +60,7 @@ def feed_of(cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backe
 
 def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:
     """The shape of an image as the network takes it, and the number of classes."""
-    if cell.data.pipeline in (Pipeline.host, Pipeline.device):
+    if cell.data.pipeline in OF_RANDOM_IMAGES:
         return cell.model.input_shape, cell.model.num_classes
     shape = load_split(data_folder, "train").images.shape[1:]
     return (shape[2], *shape[:2]) if len(shape) == 3 else shape, len(read_classes(data_folder))
