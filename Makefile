@@ -7,23 +7,36 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: help setup repro test test-slow lint bench ui lock clean
+.PHONY: help setup setup-keras-gpu setup-jax-tpu repro test test-slow lint bench ui lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+# Installs a lock (2) and accelbench itself into an environment (1).
+define install
+	@test -n "$(PYTHON)" || { echo "accelbench needs Python 3.11 to 3.13: none was found (PYTHON=... names one)" >&2; exit 2; }
+	@test -x $(1)/bin/pip || $(PYTHON) -m venv $(1) || \
+		{ echo "$(PYTHON) has no venv module: on Debian, apt-get install python3-venv" >&2; exit 2; }
+	@echo "Installing into $(1) (about a minute) ..."
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@$(1)/bin/uv pip sync --quiet --python $(1)/bin/python --require-hashes $(2)
+	@$(1)/bin/uv pip install --quiet --python $(1)/bin/python --no-deps --editable .
+	@touch $@
+endef
 
 .venv/.installed: requirements.lock pyproject.toml
-	@test -n "$(PYTHON)" || { echo "accelbench needs Python 3.11 to 3.13: none was found (PYTHON=... names one)" >&2; exit 2; }
-	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv || \
-		{ echo "$(PYTHON) has no venv module: on Debian, apt-get install python3-venv" >&2; exit 2; }
-	@echo "Installing into .venv (about a minute) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip sync --quiet --require-hashes requirements.lock
-	@$(BIN)/uv pip install --quiet --no-deps --editable .
-	@touch $@
+	$(call install,.venv,requirements.lock)
+
+# What can't share that environment: TensorFlow's CUDA libraries clash with torch's, JAX' libtpu with torch_xla's.
+.venv-keras-gpu/.installed .venv-jax-tpu/.installed: .venv-%/.installed: environments/%.lock pyproject.toml
+	$(call install,.venv-$*,environments/$*.lock)
 
 setup: .venv/.installed  ## install everything into .venv
+
+setup-keras-gpu: .venv-keras-gpu/.installed  ## install Keras on TensorFlow for an NVIDIA GPU, into .venv-keras-gpu
+
+setup-jax-tpu: .venv-jax-tpu/.installed  ## install Keras on JAX for a TPU, into .venv-jax-tpu
 
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
@@ -46,8 +59,10 @@ bench: setup  ## measure accelbench itself (BENCH=accuracy: on MNIST, half an ho
 ui: setup  ## open MLflow on the saved view
 	@$(BIN)/accelbench ui
 
-lock:  ## make requirements.lock anew
+lock:  ## make requirements.lock anew, and the other environments' locks
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet -o requirements.lock
+	for name in keras-gpu jax-tpu; do $(BIN)/uv pip compile environments/$$name.in --universal --python-version 3.11 \
+		--generate-hashes --quiet -o environments/$$name.lock; done
 
 clean:  ## remove what was installed; data, results and runs stay
-	rm -rf .venv
+	rm -rf .venv .venv-*
