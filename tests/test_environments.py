@@ -24,9 +24,11 @@ def test_an_environment_of_its_own_differs_in_what_computes_alone(path):
     assert {re.match(r"[\w-]+", line).group() for line in lines} & COMPUTING
 
 
-@pytest.mark.parametrize("path", [*ENVIRONMENTS, ROOT / "pyproject.toml"], ids=lambda path: path.stem)
-def test_every_lock_has_hashes_and_names_no_host(path):
-    lock = ROOT / "requirements.lock" if path.suffix == ".toml" else path.with_suffix(".lock")
+LOCKS = [ROOT / "requirements.lock", ROOT / "bench/peer.lock", *(path.with_suffix(".lock") for path in ENVIRONMENTS)]
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
+def test_every_lock_has_hashes_and_names_no_host(lock):
     text = lock.read_text()
     assert "://" not in text
     assert all(block.count("--hash=sha256:") for block in re.split(r"\n(?=[\w-]+==)", text)[1:])

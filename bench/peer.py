@@ -1,0 +1,118 @@
+"""A cell of ours and a cell of optimum-benchmark: what each takes, and how far its samples/s are from a bare loop's.
+
+The peer has an environment of its own, `.venv-peer`, made from bench/peer.lock. Both measure a vision transformer of
+two layers on 32 x 32 images, batch 32, 10 warm-up and 50 measured steps, in a process of its own; each beside a bare
+loop of its own libraries, in a fresh process, in rounds.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from accelbench.cell import Cell, DataSpec, ModelSpec
+from accelbench.isolate import Hosts
+from accelbench.params import project_root
+from accelbench.stats import median
+from accelbench.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
+from bench.peer_side import BATCH, STEPS, WARMUP
+
+ROUNDS = 7
+NETWORK = "timm.models.vision_transformer.VisionTransformer"
+SIZES = {
+    "img_size": 32,
+    "patch_size": 8,
+    "embed_dim": 64,
+    "depth": 2,
+    "num_heads": 2,
+    "mlp_ratio": 2,
+    "num_classes": 10,
+}
+LOOP = f"""
+import json, time, torch
+from {NETWORK.rpartition(".")[0]} import VisionTransformer
+torch.manual_seed(0)
+network, images = VisionTransformer(**{SIZES}).eval(), torch.rand({BATCH}, 3, 32, 32)
+with torch.no_grad():
+    for _ in range({WARMUP}):
+        network(images)
+    start = time.perf_counter()
+    for _ in range({STEPS}):
+        network(images)
+    print(json.dumps({{"rate": {STEPS * BATCH} / (time.perf_counter() - start)}}))
+"""
+
+
+def main() -> None:
+    """Prints a row for each tool: medians over the rounds."""
+    root = project_root()
+    python = _environment(root)
+    with tempfile.TemporaryDirectory() as folder, Hosts() as hosts:
+        side = [str(python), str(root / "bench" / "peer_side.py")]
+        _ours(hosts, root)  # starts the host, as a sweep's first cell does
+        rounds = [
+            {
+                "ours": _ours(hosts, root),
+                "our loop": _printed([sys.executable, "-c", LOOP], folder),
+                "peer": _printed([*side, "cell", folder], folder),
+                "peer's loop": _printed([*side, "loop", folder], folder),
+            }
+            for _ in range(ROUNDS)
+        ]
+    print(f"{'tool':<20} {'s per cell':>10} {'samples/s':>10} {'bare loop':>10} {'ratio':>7}   (medians of {ROUNDS})")
+    for tool, cell, loop in (("accelbench", "ours", "our loop"), ("optimum-benchmark", "peer", "peer's loop")):
+        walls, rates, bare = (
+            [each[name][key] for each in rounds] for name, key in ((cell, "wall_s"), (cell, "rate"), (loop, "rate"))
+        )
+        ratios = [rate / plain for rate, plain in zip(rates, bare, strict=True)]
+        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        print(
+            f"{tool:<20} {median(walls):>10.2f} {median(rates):>10,.0f} {median(bare):>10,.0f} {median(ratios):>7.2f}"
+            f"   ({spread})"
+        )
+
+
+def _environment(root: Path) -> Path:
+    """The peer's Python, its environment made where it is not there."""
+    folder = root / ".venv-peer"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        uv = root / ".venv" / "bin" / "uv"
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
+        lock = root / "bench" / "peer.lock"
+        subprocess.run([uv, "pip", "sync", "--quiet", "--python", python, "--require-hashes", lock], check=True)
+    return python
+
+
+def _ours(hosts: Hosts, root: Path) -> dict[str, float]:
+    """Seconds of one cell, its process included, and the samples/s of its free-running blocks."""
+    cell = Cell(
+        suite="bench",
+        engine=Engine.lightning,
+        device=Device.cpu,
+        model=ModelSpec(
+            name="vit", library=Library.custom, network=NETWORK, args=SIZES, input_shape=(3, 32, 32), num_classes=10
+        ),
+        data=DataSpec(name="random", pipeline=Pipeline.device),
+        mode=Mode.infer,
+        precision=Precision.fp32,
+        batch_size=BATCH,
+        protocol=Protocol.steps,
+        epochs=1,
+        warmup=WARMUP,
+        steps=STEPS,
+    )
+    start = time.perf_counter()
+    outcome = hosts.run(cell, root / "data" / "random")
+    wall_s = time.perf_counter() - start
+    assert outcome.measurement is not None, outcome.reason
+    return {"wall_s": wall_s, "rate": median([b.num_samples / b.seconds for b in outcome.measurement.blocks])}
+
+
+def _printed(command: list[str], folder: str) -> dict[str, float]:
+    """What a command, run in `folder`, prints last, as JSON."""
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
