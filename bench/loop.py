@@ -9,7 +9,7 @@ first round of a run warms the plain loop up; no other is dropped and nothing is
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -31,7 +31,7 @@ NUM_RUNS = 6
 BOUNDS = (0.95, 1.05)
 # Twenty rounds or so a run, however much they vary.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
-run_block = clock._run_block
+run_block = clock.Runner.block
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[flo
     for _ in range(NUM_RUNS):
         step = plain_training(cell, arrays) if mode == Mode.train else plain_inference(cell, arrays)
         mine: list[tuple[float, float]] = []
-        with patch.object(clock, "_run_block", partial(run_both, partial(timed, step), mine)):
+        with patch.object(clock.Runner, "block", partialmethod(run_both, partial(timed, step), mine)):
             engine.run(cell, folder)
         rounds += mine[1:]
     rates = [cell.batch_size / plain_s for _, plain_s in rounds]
@@ -98,30 +98,21 @@ def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[flo
 
 
 def run_both(
-    reference: Callable[[int], float],
-    rounds: list[tuple[float, float]],
-    timing: clock.Timing,
-    step: clock.Step,
-    wait: Callable[[], None],
-    num_steps: int,
-    now: clock.Now,
+    runner: clock.Runner, reference: Callable[[int], float], rounds: list[tuple[float, float]], num_steps: int
 ) -> Block:
     """One round in the place of a block of our clock: ours, and as many steps of the reference, in turn first.
 
     Args:
+        runner: takes our steps.
         reference: runs so many steps, and gives the seconds of one.
         rounds: gets the seconds of a step, ours and the reference's.
-        timing: as for `clock._run_block`, as all that follow.
-        step: the workload.
-        wait: waits for the device.
         num_steps: how many.
-        now: a clock in seconds.
     """
     if len(rounds) % 2:
         reference_s = reference(num_steps)
-        block = run_block(timing, step, wait, num_steps, now)
+        block = run_block(runner, num_steps)
     else:
-        block = run_block(timing, step, wait, num_steps, now)
+        block = run_block(runner, num_steps)
         reference_s = reference(num_steps)
     rounds.append((block.seconds / num_steps, reference_s))
     return block

@@ -7,7 +7,7 @@ first. What is compared is the ratio within a round; the reference's network is 
 
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import partial, partialmethod
 from unittest.mock import patch
 
 import torch
@@ -72,7 +72,7 @@ def compare(
         step = training(cell) if mode == Mode.train else inference(cell)
         for _ in range(WARMUP):
             step()
-        with patch.object(clock, "_run_block", partial(run_both, partial(reference, step), rounds)):
+        with patch.object(clock.Runner, "block", partialmethod(run_both, partial(reference, step), rounds)):
             engine.run(cell, project_root() / "data" / "random")
     return rounds
 

@@ -13,7 +13,7 @@ def test_what_ran_as_asked_is_good():
     ("cell", "ran", "told"),
     [
         ({"device": Device.gpu}, {"device": "cpu"}, "asked for device gpu, but cpu ran"),
-        ({"devices": 4}, {"num_devices": 1}, "asked for devices 4, but 1 ran"),
+        ({"devices": 4}, {"num_devices": 1}, "asked for 4 devices, but 1 ran"),
         ({"device": Device.tpu}, {"device": "xla_cpu"}, "asked for device tpu, but xla_cpu ran"),
         (
             {"precision": Precision.fp16_mixed},

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from accelbench.clock import Now, Step
 from accelbench.measurement import Breakdown
+from accelbench.team import ALONE, Team
 from accelbench.vocab import Phase
 
 # Steps of each kind: at least so many, however slow, and at most.
@@ -35,7 +36,9 @@ class Stamps(Protocol):
         """Seconds from one stamp to another; both are past."""
 
 
-def measure_breakdown(step: PhasedStep, stamps: Stamps, seconds: float, now: Now = time.perf_counter) -> Breakdown:
+def measure_breakdown(
+    step: PhasedStep, stamps: Stamps, seconds: float, now: Now = time.perf_counter, team: Team = ALONE
+) -> Breakdown:
     """Times the phases of steps, in turn with steps that are waited for at their end alone.
 
     What is left of a step's wall time between its phases is `framework`: the phases of a step add up to it.
@@ -45,13 +48,18 @@ def measure_breakdown(step: PhasedStep, stamps: Stamps, seconds: float, now: Now
         stamps: how to take the time on its device.
         seconds: how long, at least.
         now: a clock in seconds.
+        team: the processes that take the steps; the times are this one's own.
     """
     plain: list[float] = []
     phased: list[dict[Phase, float]] = []
     elapsed = 0.0
     while len(plain) < MIN_STEPS or (elapsed < seconds and len(plain) < MAX_STEPS):
+        team.begin(1)
         plain.append(_plain_step(step, stamps, now))
+        team.end()
+        team.begin(1)
         phased.append(_phased_step(step, stamps, now))
+        team.end()
         elapsed += plain[-1] + sum(phased[-1].values())
     return Breakdown(
         phases_s={phase.value: [phases[phase] for phases in phased] for phase in phased[0]}, undisturbed_s=plain

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from accelbench.cell import Window
 from accelbench.measurement import Block
 from accelbench.steady import STRETCH, has_settled, why_stop
+from accelbench.team import ALONE, Team
 from accelbench.vocab import Stop
 
 Now = Callable[[], float]
@@ -49,7 +50,7 @@ class Step(Protocol):
         """Moves the result to the host, and returns when it is there."""
 
     def num_samples(self, batch: Any) -> int:
-        """How many samples the batch holds."""
+        """How many samples the batch holds, over all processes that compute it."""
 
 
 @dataclass
@@ -122,6 +123,7 @@ def measure(
     compiles: Callable[[], Compiles] = no_compiles,
     now: Now = time.perf_counter,
     reference: Now = raw_s,
+    team: Team = ALONE,
 ) -> Timing:
     """Measures `step` within the bounds of `window`.
 
@@ -132,12 +134,14 @@ def measure(
         compiles: the engine's count of compilations so far.
         now: a clock in seconds.
         reference: another one, that `now` is held against.
+        team: the processes that take the steps.
     """
     timing = Timing()
-    _warm_up(timing, step, wait, window, compiles, now)
+    runner = Runner(timing, step, wait, compiles, now, team)
+    _warm_up(runner, window)
     with _Steady(timing, compiles, now, reference):
-        _run_blocks(timing, step, wait, window, compiles, now)
-        _run_steps(timing, step, wait, window, now)
+        _run_blocks(runner, window)
+        _run_steps(runner, window)
     return timing
 
 
@@ -149,6 +153,7 @@ def measure_steps(
     compiles: Callable[[], Compiles] = no_compiles,
     now: Now = time.perf_counter,
     reference: Now = raw_s,
+    team: Team = ALONE,
 ) -> Timing:
     """Measures a fixed number of steps, running freely in up to `NUM_PARTS` blocks, then as many one by one.
 
@@ -160,24 +165,83 @@ def measure_steps(
         compiles: the engine's count of compilations so far.
         now: a clock in seconds.
         reference: another one, that `now` is held against.
+        team: the processes that take the steps.
     """
     timing = Timing(stop=Stop.fixed)
-    _note_warmup(timing, [_step_s(step, wait, now) for _ in range(warmup)])
+    runner = Runner(timing, step, wait, compiles, now, team)
+    _note_warmup(timing, [runner.plain_step() for _ in range(warmup)])
     num_parts = min(NUM_PARTS, steps)
     with _Steady(timing, compiles, now, reference):
         for part in range(num_parts):
             num_steps = steps * (part + 1) // num_parts - steps * part // num_parts
-            timing.blocks.append(_run_block(timing, step, wait, num_steps, now))
+            timing.blocks.append(runner.block(num_steps))
         for _ in range(steps):
-            _run_step(timing, step, wait, now)
+            runner.step_in_parts()
     return timing
 
 
-def _step_s(step: Step, wait: Callable[[], None], now: Now) -> float:
-    start = now()
-    step.compute(step.copy_in(step.fetch()))
-    wait()
-    return now() - start
+@dataclass
+class Runner:
+    """Takes steps and times them, in each of the three ways."""
+
+    timing: Timing
+    step: Step
+    wait: Callable[[], None]
+    compiles: Callable[[], Compiles]
+    now: Now
+    team: Team
+
+    def plain_step(self) -> float:
+        """One step, waited for; its seconds."""
+        now, step = self.now, self.step
+        self.team.begin(1)
+        start = now()
+        step.compute(step.copy_in(step.fetch()))
+        self.wait()
+        self.team.end()
+        return now() - start
+
+    def block(self, num_steps: int) -> Block:
+        """Steps that run freely and are waited for at their end."""
+        now, fetch, copy_in, compute = self.now, self.step.fetch, self.step.copy_in, self.step.compute
+        self.team.begin(num_steps)
+        start = now()
+        for _ in range(num_steps):
+            batch = fetch()
+            compute(copy_in(batch))
+        self.wait()
+        self.team.end()
+        seconds = now() - start
+        # All batches are of one size. Asking each for it would take 2 % of a small model's step.
+        block = Block(num_steps=num_steps, num_samples=num_steps * self.step.num_samples(batch), seconds=seconds)
+        self.timing.num_steady_samples += block.num_samples
+        return block
+
+    def step_in_parts(self) -> float:
+        """One step, each of its parts waited for; its seconds."""
+        now, step, wait, timing = self.now, self.step, self.wait, self.timing
+        self.team.begin(1)
+        start = now()
+        batch = step.fetch()
+        fetched = now()
+        num_samples = step.num_samples(batch)
+        batch = step.copy_in(batch)
+        wait()
+        copied = now()
+        result = step.compute(batch)
+        launched = now()
+        wait()
+        self.team.end()
+        computed = now()
+        step.copy_out(result)
+        end = now()
+        timing.latency_s.append(end - start)
+        timing.num_steady_samples += num_samples
+        timing.launch_s.append(launched - copied)
+        timing.data_s.append(fetched - start)
+        timing.copy_in_s.append(copied - fetched)
+        timing.copy_out_s.append(end - computed)
+        return end - start
 
 
 def _note_warmup(timing: Timing, steps: list[float]) -> None:
@@ -187,16 +251,15 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
     timing.num_warmup_steps = len(steps)
 
 
-def _warm_up(
-    timing: Timing, step: Step, wait: Callable[[], None], window: Window, compiles: Callable[[], Compiles], now: Now
-) -> None:
+def _warm_up(runner: Runner, window: Window) -> None:
     """Steps until enough of them in a row, and enough seconds, went by without compiling anything, and settled."""
+    timing, compiles = runner.timing, runner.compiles
     steps: list[float] = []
     began, elapsed = 0, 0.0  # index of the first step since the last compilation, and the seconds since
     look_at = window.warmup_steps
     while timing.settled is None:
         compiled, _ = compiles()
-        steps.append(_step_s(step, wait, now))
+        steps.append(runner.plain_step())
         elapsed += steps[-1]
         if compiles()[0] != compiled and len(steps) < MAX_COMPILING_STEPS:
             began, elapsed = len(steps), 0.0
@@ -207,21 +270,20 @@ def _warm_up(
     timing.typical_s = median(steps[-window.warmup_steps :])
 
 
-def _run_blocks(
-    timing: Timing, step: Step, wait: Callable[[], None], window: Window, compiles: Callable[[], Compiles], now: Now
-) -> None:
+def _run_blocks(runner: Runner, window: Window) -> None:
     """Blocks of equal step counts, of at least `block_s` each.
 
     One that comes out shorter, since the warm-up's steps were waited for or something slowed them down, starts
     the measurement again with longer blocks. To drop the short one alone would favour the slow. So does one in which
     something was compiled.
     """
+    timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(timing.typical_s, 1e-9)))
     for attempt in range(MAX_RESTARTS + 1):
         timing.blocks, timing.stop = [], None
         while timing.stop is None:
             compiled, _ = compiles()
-            block = _run_block(timing, step, wait, num_steps, now)
+            block = runner.block(num_steps)
             if compiles()[0] != compiled and attempt < MAX_RESTARTS:
                 break
             if block.seconds < window.block_s and attempt < MAX_RESTARTS:
@@ -233,51 +295,14 @@ def _run_blocks(
             return
 
 
-def _run_block(timing: Timing, step: Step, wait: Callable[[], None], num_steps: int, now: Now) -> Block:
-    fetch, copy_in, compute = step.fetch, step.copy_in, step.compute
-    start = now()
-    for _ in range(num_steps):
-        batch = fetch()
-        compute(copy_in(batch))
-    wait()
-    seconds = now() - start
-    # All batches are of one size. Asking each for it would take 2 % of a small model's step.
-    block = Block(num_steps=num_steps, num_samples=num_steps * step.num_samples(batch), seconds=seconds)
-    timing.num_steady_samples += block.num_samples
-    return block
-
-
-def _run_steps(timing: Timing, step: Step, wait: Callable[[], None], window: Window, now: Now) -> None:
+def _run_steps(runner: Runner, window: Window) -> None:
+    latency_s = runner.timing.latency_s
     elapsed = 0.0
-    while len(timing.latency_s) < window.latency_steps:
-        few = len(timing.latency_s) < MIN_SAMPLES
+    while len(latency_s) < window.latency_steps:
+        few = len(latency_s) < MIN_SAMPLES
         if elapsed >= (STRETCH if few else 1) * window.latency_s:
             break
-        elapsed += _run_step(timing, step, wait, now)
-
-
-def _run_step(timing: Timing, step: Step, wait: Callable[[], None], now: Now) -> float:
-    """One step, each of its parts waited for; its seconds."""
-    start = now()
-    batch = step.fetch()
-    fetched = now()
-    num_samples = step.num_samples(batch)
-    batch = step.copy_in(batch)
-    wait()
-    copied = now()
-    result = step.compute(batch)
-    launched = now()
-    wait()
-    computed = now()
-    step.copy_out(result)
-    end = now()
-    timing.latency_s.append(end - start)
-    timing.num_steady_samples += num_samples
-    timing.launch_s.append(launched - copied)
-    timing.data_s.append(fetched - start)
-    timing.copy_in_s.append(copied - fetched)
-    timing.copy_out_s.append(end - computed)
-    return end - start
+        elapsed += runner.step_in_parts()
 
 
 def time_pass(step: Step, wait: Callable[[], None], now: Now = time.perf_counter) -> float:

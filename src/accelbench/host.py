@@ -1,8 +1,9 @@
 """The host: a small process that owns one preloaded forkserver and runs cells from it, one at a time.
 
-`isolate.Hosts` starts it. The first line on standard input is the list
-of modules to preload, each further line a request (`worker.main`, plus `timeout_s` and `num_gpus`). Each
-request gets one line on standard output: the worker's answer, or how the process died, and the samples.
+`isolate.Hosts` starts it. The first line on standard input is the list of modules to preload, each further line a
+request (`worker.main`, plus `timeout_s`, `num_gpus` and `num_processes`). Each request gets one line on standard
+output: the worker's answer, or how the process died, and the samples. A cell of several processes is answered for by
+the first, its rank 0, and ended by the first that fails.
 When standard input closes, the host kills what runs and ends.
 """
 
@@ -11,9 +12,11 @@ import json
 import multiprocessing as mp
 import os
 import signal
+import socket
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from multiprocessing import connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -26,6 +29,9 @@ from accelbench.vocab import Status
 SAMPLE_S = 0.1
 # A cell that answered but does not end, since a thread of a framework hangs, is ended after this long.
 END_S = 10.0
+# How long further processes of a failed cell are listened to.
+LATE_S = 1.0
+LOCALHOST = "127.0.0.1"
 ERROR_BYTES = 4000
 
 
@@ -41,55 +47,133 @@ def main() -> None:
         answers.flush()
 
 
+@dataclass(frozen=True)
+class _Rank:
+    """One process of a cell, and the pipe that its answer comes by."""
+
+    process: ForkServerProcess
+    receive: "connection.Connection[Any, Any]"
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is its group's too."""
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def read(self) -> dict[str, Any] | None:
+        """Its answer, once there is something to read; None where it died, perhaps in the middle of it."""
+        try:
+            answer: dict[str, Any] = json.loads(self.receive.recv_bytes())
+        except (EOFError, OSError):
+            return None
+        return answer
+
+    def kill(self) -> None:
+        """Ends it with its data workers."""
+        # The group is gone where the process ended well, or is not yet one where it has just started.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        if self.process.is_alive():
+            self.process.kill()
+
+
+# The answers that there are, by rank; None for a process that died without one.
+Answers = dict[int, dict[str, Any] | None]
+
+
 def _run(context: Any, request: dict[str, Any]) -> dict[str, Any]:
-    receive, send = context.Pipe(duplex=False)
     oom_kills = _oom_kills()
-    process: ForkServerProcess = context.Process(target=worker.main, args=(request, send), daemon=False)
-    process.start()
-    send.close()
-    assert process.pid is not None
-    sampler = Sampler(process.pid, num_gpus=request["num_gpus"])
-    outcome = _await(process, receive, sampler, request["timeout_s"])
-    if outcome is None:
-        process.join(END_S)
-        outcome = _death(process.exitcode, _oom_kills() - oom_kills, _log_end(request["log"]))
-    if outcome["status"] != Status.timeout:
-        process.join(END_S)
-    _kill(process)
-    process.join(END_S)  # gone, and its memory and device free, before the next cell starts
-    receive.close()
+    ranks = [_start(context, {**request, "environment": its}) for its in _environments(request["num_processes"])]
+    sampler = Sampler(ranks[0].pid, num_gpus=request["num_gpus"], others=[rank.pid for rank in ranks[1:]])
+    answers = _await(ranks, sampler, request["timeout_s"])
+    if answers is None:
+        reason = f"no result within {request['timeout_s']:g} s (timeout_s)"
+        outcome: dict[str, Any] = {"status": Status.timeout, "reason": reason}
+    elif (answer := answers.get(0)) is not None and _is_good(answer) and all(map(_is_good, answers.values())):
+        outcome = answer
+        deadline = time.monotonic() + END_S
+        for rank in ranks:
+            rank.process.join(max(0.0, deadline - time.monotonic()))
+    else:
+        outcome = _failure(ranks, _with_late(ranks, answers), oom_kills, request["log"])
+    for rank in ranks:
+        rank.kill()
+    for rank in ranks:
+        rank.process.join(END_S)  # gone, and its memory and device free, before the next cell starts
+        rank.receive.close()
     series = sampler.series(outcome.pop("peak_host_bytes", None), outcome.pop("until_boot_s", None))
     return {**outcome, "system": asdict(series)}
 
 
-def _await(
-    process: ForkServerProcess, receive: "connection.Connection[Any, Any]", sampler: Sampler, timeout_s: float
-) -> dict[str, Any] | None:
-    """The worker's answer, or a timeout's; None where the process died without one. Samples meanwhile."""
+def _start(context: Any, request: dict[str, Any]) -> _Rank:
+    receive, send = context.Pipe(duplex=False)
+    process: ForkServerProcess = context.Process(target=worker.main, args=(request, send), daemon=False)
+    process.start()
+    send.close()
+    return _Rank(process, receive)
+
+
+def _environments(num: int) -> list[dict[str, str]]:
+    """Each rank's variables, as launchers of several processes set them; none for one alone."""
+    if num == 1:
+        return [{}]
+    with socket.socket() as probe:
+        probe.bind((LOCALHOST, 0))
+        port = probe.getsockname()[1]
+    shared = {"MASTER_ADDR": LOCALHOST, "MASTER_PORT": str(port), "WORLD_SIZE": str(num), "NODE_RANK": "0"}
+    if Path("/sys/class/net/lo").exists():  # else gloo looks for the machine's own name, which not every network knows
+        shared["GLOO_SOCKET_IFNAME"] = "lo"
+    return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num)]
+
+
+def _await(ranks: Sequence[_Rank], sampler: Sampler, timeout_s: float) -> Answers | None:
+    """The answers once rank 0's is there or any rank failed; None where the time was up. Samples meanwhile."""
     deadline = time.monotonic() + timeout_s
+    answers: Answers = {}
     while (left := deadline - time.monotonic()) > 0:
-        ready = connection.wait([receive, sys.stdin.fileno()], timeout=min(SAMPLE_S, left))
-        if receive in ready:
-            try:
-                answer: dict[str, Any] = json.loads(receive.recv_bytes())
-            except (EOFError, OSError):  # it died, perhaps in the middle of its answer
-                return None
-            return answer
-        if ready:  # nobody writes to a busy host: standard input is at its end
-            _kill(process)
+        pipes = {rank.receive: index for index, rank in enumerate(ranks) if index not in answers}
+        ready = connection.wait([*pipes, sys.stdin.fileno()], timeout=min(SAMPLE_S, left))
+        told = [index for pipe, index in pipes.items() if pipe in ready]
+        answers |= {index: ranks[index].read() for index in told}
+        if 0 in answers or not all(map(_is_good, answers.values())):
+            return answers
+        if ready and not told:  # nobody writes to a busy host: standard input is at its end
+            for rank in ranks:
+                rank.kill()
             sys.exit(0)
         sampler.sample()
-    _kill(process)
-    return {"status": Status.timeout, "reason": f"no result within {timeout_s:g} s (timeout_s)"}
+    return None
 
 
-def _kill(process: ForkServerProcess) -> None:
-    assert process.pid is not None
-    # The group is gone where the process ended well, or is not yet one where it has just started.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    if process.is_alive():
-        process.kill()
+def _is_good(answer: dict[str, Any] | None) -> bool:
+    return answer is not None and answer["status"] in (Status.ok, Status.invalid)
+
+
+def _with_late(ranks: Sequence[_Rank], answers: Answers) -> Answers:
+    """The same with those that come a moment later: a process that dies takes others along, who may be heard first."""
+    deadline = time.monotonic() + LATE_S
+    for index, rank in enumerate(ranks):
+        if index not in answers:
+            left = max(0.0, deadline - time.monotonic())
+            if connection.wait([rank.receive, rank.process.sentinel], left):
+                answers = {**answers, index: rank.read() if rank.receive.poll() else None}
+    return answers
+
+
+def _failure(ranks: Sequence[_Rank], answers: Answers, oom_kills: int, log: str) -> dict[str, Any]:
+    """Why a cell failed: what came first, the death of a process or the earliest failure that was told."""
+    dead = [index for index, answer in answers.items() if answer is None]
+    told = {index: answer for index, answer in answers.items() if answer is not None and not _is_good(answer)}
+    if dead:
+        index = dead[0]
+        ranks[index].process.join(END_S)
+        outcome = _death(ranks[index].process.exitcode, _oom_kills() - oom_kills, _log_end(log))
+    else:
+        index = min(told, key=lambda each: told[each]["ended_s"])
+        outcome = told[index]
+    if len(ranks) > 1 and outcome["status"] != Status.skipped:
+        outcome = {**outcome, "reason": f"rank {index} of {len(ranks)}: {outcome['reason']}"}
+    return outcome
 
 
 def _death(exitcode: int | None, num_oom_kills: int, log: str) -> dict[str, Any]:

@@ -80,7 +80,8 @@ class Hosts:
                 "data_folder": str(data_folder),
                 "log": log.name,
                 "timeout_s": cell.timeout_s,
-                "num_gpus": int(cell.device == Device.gpu),
+                "num_gpus": cell.devices if cell.device == Device.gpu else 0,
+                "num_processes": spec.num_processes,
             }
             answer = self._ask(spec, request)
         return _outcome(answer)
@@ -103,6 +104,7 @@ class Hosts:
                 "log": log.name,
                 "timeout_s": PROBE_TIMEOUT_S,
                 "num_gpus": 0,
+                "num_processes": 1,
             }
             answer = self._ask(spec, request)
         found = Ceilings.from_json(answer.get("ceilings"))

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,12 @@ class Sampler:
     """
 
     def __init__(
-        self, pid: int, num_gpus: int = 0, nvml: Any = pynvml, environ: Mapping[str, str] = os.environ
+        self,
+        pid: int,
+        num_gpus: int = 0,
+        nvml: Any = pynvml,
+        environ: Mapping[str, str] = os.environ,
+        others: Sequence[int] = (),
     ) -> None:
         """Starts with no sample; the first one's utilisation is counted from here.
 
@@ -48,7 +53,9 @@ class Sampler:
             num_gpus: how many of the visible GPUs it uses, the first ones; 0 on every other device.
             nvml: the pynvml module or what stands for it.
             environ: where CUDA_VISIBLE_DEVICES is read from.
+            others: further processes of the same cell, whose trees count in; one that ends is no end.
         """
+        self._others_pids = others
         self._root: psutil.Process | None = None
         self._descendants: dict[int, psutil.Process] = {}
         self._queries = _throttle_queries() | energy.counters(num_gpus, nvml, environ)
@@ -135,7 +142,8 @@ class Sampler:
         if memory_bytes == 0:  # a zombie, or about to be one: its memory is no longer known
             raise psutil.NoSuchProcess(self._root.pid)
         known, self._descendants = self._descendants, {}
-        for pid in _descendant_pids(self._root.pid):
+        below = [pid for root in (self._root.pid, *self._others_pids) for pid in _descendant_pids(root)]
+        for pid in (*self._others_pids, *below):
             try:
                 process = known.get(pid) or psutil.Process(pid)
                 its_memory_bytes, its_cpu_s = _of_process(process)

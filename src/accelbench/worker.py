@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import time
 import traceback
 from multiprocessing import connection
 from pathlib import Path
@@ -36,23 +37,26 @@ def main(request: dict[str, Any], answer: "connection.Connection[Any, Any]") -> 
     """The cell process's entry.
 
     Args:
-        request: `cell` (its JSON), `engine` (the module to run), `data_folder` and `log` (paths); or `prober` (the
-            module to run), `device` and `log`.
-        answer: gets one JSON text: `status`, `reason`, `error`, `measurement`, `peak_host_bytes` and `until_boot_s`,
-            when measuring ended; or `ceilings`.
+        request: `cell` (its JSON), `engine` (the module to run), `data_folder`, `log` (paths) and `environment` (the
+            rank's variables); or `prober` (the module to run), `device` and `log`.
+        answer: gets one JSON text: `status`, `reason`, `error`, `measurement`, `peak_host_bytes`, `until_boot_s`, when
+            measuring ended, and `ended_s`, when the process did; or `ceilings`. A process that followed another one
+            has no measurement.
     """
     os.setsid()  # a group of its own, so that one signal ends it with its data workers
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
     with open(request["log"], "ab") as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
+    os.environ.update(request["environment"])
     try:
         outcome = _probe(request) if "prober" in request else _measure(request)
     except UnsupportedError as error:
         outcome = {"status": Status.skipped, "reason": str(error)}
     except BaseException as error:  # whatever it is, it is this cell's outcome
         outcome = _failure(error)
-    answer.send_bytes(json.dumps({"peak_host_bytes": high_water_bytes(), **outcome}).encode())
+    answered = {"peak_host_bytes": high_water_bytes(), "ended_s": time.monotonic(), **outcome}
+    answer.send_bytes(json.dumps(answered).encode())
     answer.close()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -64,11 +68,12 @@ def judge(cell: Cell, measurement: Measurement) -> str | None:
     for word, ran in (
         ("device", measurement.device),
         ("precision", measurement.precision),
-        ("devices", measurement.num_devices),
     ):
         asked = getattr(cell, word)
         if asked != ran:
             return f"asked for {word} {asked}, but {ran} ran"
+    if cell.devices != measurement.num_devices:
+        return f"asked for {cell.devices} devices, but {measurement.num_devices} ran"
     return "; ".join(measurement.defects) or None
 
 
@@ -80,7 +85,9 @@ def _probe(request: dict[str, Any]) -> dict[str, Any]:
 def _measure(request: dict[str, Any]) -> dict[str, Any]:
     cell = Cell.from_json(request["cell"])
     engine = importlib.import_module(request["engine"])
-    measurement: Measurement = engine.run(cell, Path(request["data_folder"]))
+    measurement: Measurement | None = engine.run(cell, Path(request["data_folder"]))
+    if measurement is None:  # another process has it
+        return {"status": Status.ok}
     defect = judge(cell, measurement)
     return {
         "status": Status.invalid if defect else Status.ok,

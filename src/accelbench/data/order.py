@@ -26,18 +26,30 @@ class Order:
         endless: passes follow each other, each without its short last batch.
         last: what a pass does with its short last batch: `keep`, `drop` or `pad` (with black images labelled
             -1, for devices that compile each shape anew).
+        part: which share of every batch is given, and of how many: the shares of all are the whole batch. Where a
+            short last batch would be kept and can't be divided evenly, it is dropped.
 
     Raises:
         UnsupportedError: not one batch can be filled.
     """
 
     def __init__(
-        self, num: int, batch_size: int, *, shuffle: bool = False, seed: int = 0, endless: bool = False, last: Last
+        self,
+        num: int,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        endless: bool = False,
+        last: Last,
+        part: tuple[int, int] = (0, 1),
     ) -> None:
         self.num = num
         self.batch_size = batch_size
         self.endless = endless
-        self.last = "drop" if endless else last
+        self.index, self.num_parts = part
+        uneven = last == "keep" and num % batch_size % self.num_parts
+        self.last = "drop" if endless or uneven else last
         self.generator = np.random.default_rng(seed) if shuffle else None
         if self.last == "drop" and batch_size > num:
             raise UnsupportedError(f"batch_size={batch_size} exceeds the data set's {num} samples")
@@ -49,8 +61,13 @@ class Order:
         return full + (rest > 0 and self.last != "drop")
 
     @property
+    def part_size(self) -> int:
+        """Samples that this share has of a full batch."""
+        return self.batch_size // self.num_parts
+
+    @property
     def num_samples(self) -> int:
-        """Samples in one pass, padding not counted; of an endless order, in the data set."""
+        """Samples in one pass of all shares, padding not counted; of an endless order, in the data set."""
         return self.num - self.num % self.batch_size if self.last == "drop" and not self.endless else self.num
 
     @property
@@ -68,4 +85,7 @@ class Order:
         order = np.arange(self.num) if self.generator is None else self.generator.permutation(self.num)
         end = self.num - (self.batch_size - 1 if self.last == "drop" else 0)
         for start in range(0, end, self.batch_size):
-            yield order[start : start + self.batch_size]
+            batch = order[start : start + self.batch_size]
+            # Of a batch that is padded, the last shares may be short, or empty.
+            size = self.part_size if self.last == "pad" else len(batch) // self.num_parts
+            yield batch[self.index * size : (self.index + 1) * size]

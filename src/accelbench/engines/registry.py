@@ -7,6 +7,8 @@ from accelbench.cell import Cell
 from accelbench.vocab import Device, Engine, Library
 
 MODULES: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.engine"}
+# Whose several devices have a process each; the others' live in one.
+RANKED = frozenset({Device.cpu, Device.gpu})
 PROBERS: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.probe"}
 
 
@@ -18,12 +20,14 @@ class HostSpec:
         engine: the module whose `run(cell, data_folder)` measures.
         preload: modules imported once, before any fork. None may start threads or touch a GPU.
         environment: variables that must be set before those imports.
+        num_processes: of one cell: its ranks.
         prober: the module whose `run(device)` finds the device's ceilings; None where none does.
     """
 
     engine: str
     preload: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    num_processes: int = 1
     prober: str | None = None
 
     @property
@@ -34,7 +38,8 @@ class HostSpec:
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host that `cell` is forked from."""
-    return replace(_host_spec(cell), prober=PROBERS[cell.engine])
+    ranked = cell.engine == Engine.lightning and cell.device in RANKED
+    return replace(_host_spec(cell), prober=PROBERS[cell.engine], num_processes=cell.devices if ranked else 1)
 
 
 def _host_spec(cell: Cell) -> HostSpec:

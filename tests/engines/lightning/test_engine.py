@@ -12,7 +12,7 @@ from accelbench.cell import ModelSpec
 from accelbench.data.arrays import load_split
 from accelbench.data.order import Order
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.lightning import engine, zoo
+from accelbench.engines.lightning import engine, trainer, zoo
 from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
 from accelbench.isolate import Hosts
@@ -137,7 +137,7 @@ def test_nothing_is_copied_on_the_cpu_so_no_time_is_given(digits):
 
 
 def test_a_substituted_precision_is_seen(digits, monkeypatch):
-    monkeypatch.setattr(engine, "plugin_for", lambda precision, kind: plugin_for(Precision.bf16_mixed, kind))
+    monkeypatch.setattr(trainer, "plugin_for", lambda precision, kind: plugin_for(Precision.bf16_mixed, kind))
     cell = make_cell(model=SGD, precision=Precision.fp16_mixed, mode=Mode.train)
     assert judge(cell, engine.run(cell, digits)) == "asked for precision fp16_mixed, but bf16_mixed ran"
 

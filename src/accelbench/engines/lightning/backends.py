@@ -84,12 +84,26 @@ class Backend:
 
 
 class Cuda(Backend):
-    """One NVIDIA GPU."""
+    """One NVIDIA GPU.
+
+    Args:
+        index: which of the visible ones.
+    """
 
     accelerator = torch_type = "cuda"
 
+    def __init__(self, index: int = 0) -> None:
+        super().__init__()
+        self.index = index
+
     def prepare(self, allow_tf32: bool) -> None:
-        """Fixes TF32 as asked: the default would compute "fp32" convolutions in TF32."""
+        """Fixes TF32 as asked: the default would compute "fp32" convolutions in TF32.
+
+        cuDNN chooses its algorithms by rule, as is PyTorch's default: those that win a trial may differ between two
+        processes.
+        """
+        torch.cuda.set_device(self.index)
+        torch.backends.cudnn.benchmark = False
         torch.backends.cuda.matmul.allow_tf32 = allow_tf32
         torch.backends.cudnn.allow_tf32 = allow_tf32
         torch.cuda.reset_peak_memory_stats()
@@ -184,8 +198,8 @@ class Xla(Backend):
         return Device.tpu if xla.device_name() else Device.xla_cpu
 
 
-def backend_for(device: Device, num_devices: int = 1) -> Backend:
-    """The backend of so many of `device`."""
+def backend_for(device: Device, rank: int = 0, num_devices: int = 1) -> Backend:
+    """The backend of `device`; of several, that of this rank's, or of all that one process drives."""
     if device == Device.gpu:
-        return Cuda()
+        return Cuda(rank)
     return Xla(device, num_devices) if device in (Device.tpu, Device.xla_cpu) else Backend()

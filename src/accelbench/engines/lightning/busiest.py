@@ -5,11 +5,12 @@ from torch.autograd.profiler import profile
 from accelbench.clock import Step
 from accelbench.engines.lightning.backends import Backend
 from accelbench.measurement import Operator
+from accelbench.team import ALONE, Team
 
 MAX_OPERATORS = 5
 
 
-def busiest(step: Step, backend: Backend) -> list[Operator]:
+def busiest(step: Step, backend: Backend, team: Team = ALONE) -> list[Operator]:
     """Runs one step under torch's profiler, which slows it down: to be called when all was measured.
 
     An operator's time is its own, without the operators that it calls, so that what is named is what did the work:
@@ -18,6 +19,7 @@ def busiest(step: Step, backend: Backend) -> list[Operator]:
     Args:
         step: the workload, warmed up.
         backend: its device.
+        team: the processes that take the step with this one.
 
     Returns:
         The busiest first, at most `MAX_OPERATORS`; empty where a device runs a recorded step as a whole.
@@ -26,9 +28,11 @@ def busiest(step: Step, backend: Backend) -> list[Operator]:
         return []
     on_gpu = backend.torch_type == "cuda"
     # Not `torch.profiler`: its first use in a process takes seconds.
+    team.begin(1)
     with profile(use_device="cuda" if on_gpu else None) as profiled:
         step.compute(step.copy_in(step.fetch()))
         backend.wait()
+    team.end()
     events = profiled.key_averages()
     times = {event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events}
     total = sum(times.values())

@@ -1,10 +1,8 @@
 """The Lightning engine: one cell -> one measurement, through Lightning's Trainer."""
 
 import dataclasses
-import logging
 import math
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +16,19 @@ from accelbench.breakdown import MIN_STEPS, measure_breakdown
 from accelbench.cell import Cell
 from accelbench.data.arrays import load_split
 from accelbench.data.manifest import read_counts
-from accelbench.devices.cpu import usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.lightning import agreement, options, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.busiest import busiest
-from accelbench.engines.lightning.feed import Passes, RandomFeed
+from accelbench.engines.lightning.feed import Feed, Passes, RandomFeed
+from accelbench.engines.lightning.logits import check_logits
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, Task, TestStep, TrainStep
-from accelbench.engines.lightning.precision import DTYPES, MIXED, Observer, plugin_for
+from accelbench.engines.lightning.precision import DTYPES, MIXED, Observer
+from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
 from accelbench.engines.lightning.sources import feed_of, input_of
+from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.work import count
-from accelbench.errors import UnsupportedError, UserError
+from accelbench.engines.registry import RANKED
 from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
 from accelbench.sample import high_water_bytes
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
@@ -40,38 +40,26 @@ NUM_INFER_PASSES = 3
 MAX_BREAKDOWN = 0.1
 
 
-def run(cell: Cell, data_folder: Path) -> Measurement:
+def run(cell: Cell, data_folder: Path) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other.
 
     Args:
         cell: what to run; its device must be there.
         data_folder: where the data set's arrays are.
 
+    Returns:
+        What was measured; None where this process is not the first of several, and followed it.
+
     Raises:
         UnsupportedError: the cell can't run, with the reason.
     """
-    _hush_lightning()
-    backend = backend_for(cell.device, cell.devices)
-    _set_threads(cell, backend)
+    hush_lightning()
+    ranks = Ranks(cell.devices if cell.device in RANKED else 1)
+    backend = backend_for(cell.device, ranks.rank, cell.devices)
+    set_threads(cell, backend, ranks.num)
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
     with options.empty_cache(cell.options):
-        return _Run(cell, data_folder, backend).measure()
-
-
-def _hush_lightning() -> None:
-    """Lightning's notes on what accelbench does on purpose: predicting for the clock, a window without validation."""
-    for name in ("pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    for note in ("predict returned None", "You defined a `validation_step`"):
-        warnings.filterwarnings("ignore", message=note)
-
-
-def _set_threads(cell: Cell, backend: Backend) -> None:
-    if backend.torch_type == "xla":
-        if cell.threads is not None:
-            raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
-        return
-    torch.set_num_threads(usable_cores() if cell.threads is None else cell.threads)
+        return _Run(cell, data_folder, backend, ranks).measure()
 
 
 @dataclass(frozen=True)
@@ -87,9 +75,10 @@ class Resources:
 class _Run:
     """One cell's run: what its parts share while Lightning calls back."""
 
-    def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
+    def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         self.cell = cell
         self.backend = backend
+        self.ranks = ranks
         self.data_folder = data_folder
         dtype = torch.float32 if cell.precision in MIXED else DTYPES[cell.precision]
         self.task = Task(
@@ -98,7 +87,8 @@ class _Run:
             reconstructs=cell.model.is_own("autoencoder"),
             channels_last=cell.options.channels_last,
         )
-        self.feed = feed_of(cell, "train" if cell.mode == Mode.train else "test", data_folder, dtype, backend)
+        self.feed = self._feed("train" if cell.mode == Mode.train else "test")
+        self.batch_size = cell.batch_size // ranks.num  # this device's share
         self.shape, self.num_classes = input_of(cell, data_folder)
         self.compiler = options.compiler_for(cell.options)  # imports what compiles
         start = time.perf_counter()
@@ -111,17 +101,8 @@ class _Run:
             backend.count_compiles = self.compiler.compiles
             network = self.compiler.compiled(network)
         self.module = BenchModule(network, cell.model, self.task, backend)
-        self.trainer = pl.Trainer(
-            accelerator=backend.accelerator,
-            devices=1,
-            plugins=[plugin_for(cell.precision, backend.torch_type)],
-            max_epochs=cell.epochs if cell.protocol == Protocol.fit else 1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-        )
+        self.module.num_parts = ranks.num
+        self.trainer = trainer_for(cell, backend, ranks)
         self.observer = Observer(self.network)
         self.first_output = self.network.register_forward_hook(self._check_output)
         self.build_started = start
@@ -136,57 +117,60 @@ class _Run:
         self.resources: Resources | None = None
         self.last_result: torch.Tensor
 
-    def measure(self) -> Measurement:
+    def measure(self) -> Measurement | None:
         """Trains or infers, then collects."""
         fits = self.cell.protocol == Protocol.fit
         self.module.conduct = self._whole_pass if fits else self._window
         self.module.train_step = EpochStep if fits else TrainStep
         if self.cell.mode == Mode.train:
             if fits:
-                tested = feed_of(self.cell, "test", self.data_folder, self.task.dtype, self.backend)
+                tested = self._feed("test")
                 self.module.evaluate = lambda step: self._evaluate(step, tested.num_samples)
             self.trainer.fit(self.module, Passes(self.feed), Passes(tested) if fits else None)
         else:
             for _ in range(NUM_INFER_PASSES if fits else 1):
                 self.trainer.predict(self.module, Passes(self.feed), return_predictions=False)
-        return self._collect()
+        self._note_resources()  # before looking at the result, which may compile too
+        seen = self.ranks.gather(self._seen())
+        return self._collect(seen) if self.ranks.leads else None
+
+    def _feed(self, split: str) -> Feed:
+        return feed_of(self.cell, split, self.data_folder, self.task.dtype, self.backend, self.ranks.part)
+
+    def _wait(self) -> None:
+        """Returns when every device is done."""
+        self.backend.wait()
+        self.ranks.end()
 
     def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
-        """Whether the network gives what its task can use; looked at once.
-
-        Raises:
-            UserError: it gives no logits (batch, classes), or, in training, not as many as there are classes.
-        """
+        """Looks at the first output alone."""
         self.first_output.remove()
-        if self.task.reconstructs:
-            return
-        if not isinstance(output, torch.Tensor) or output.dim() != 2:
-            kind = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
-            raise UserError(f"model={self.cell.model.name}: its output should be logits (batch, classes), not {kind}")
-        num = output.shape[1]
-        if self.cell.mode == Mode.train and num != self.num_classes and (num, self.num_classes) != (1, 2):
-            raise UserError(
-                f"model={self.cell.model.name}: it gives {num} logits for {self.num_classes} classes "
-                "(model.num_classes for random images, else the data set's)"
-            )
+        if not self.task.reconstructs:
+            check_logits(output, self.cell, self.num_classes)
 
     def _note_built(self, step: InferStep) -> None:
         if math.isnan(self.build_s):  # Lightning hands over the first pass: model and optimiser are on the device
             self.build_s = time.perf_counter() - self.build_started
+            self.ranks.join(self.cell.seed)
             if self.compiler is not None:  # compiled code runs no hooks: they see what is compiled, before it is
                 options.run_plain(self.network, step, self._first_images())
 
     def _window(self, step: InferStep) -> None:
         self._note_built(step)
-        wait, compiles = self.backend.wait, self.backend.compiles
+        if not self.ranks.leads:
+            self.ranks.follow(step, self.backend.wait)
+            self.last_result = step.result
+            return
+        wait, compiles, team = self.backend.wait, self.backend.compiles, self.ranks
         if self.cell.protocol == Protocol.steps:
-            self.timing = clock.measure_steps(step, wait, self.cell.warmup, self.cell.steps, compiles)
+            self.timing = clock.measure_steps(step, wait, self.cell.warmup, self.cell.steps, compiles, team=team)
         else:
-            self.timing = clock.measure(step, wait, self.cell.window, compiles)
-        few_s = 2 * MIN_STEPS * median(self.timing.latency_s)
-        if self.cell.breakdown_s and few_s <= MAX_BREAKDOWN * self.cell.timeout_s:
-            self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s)
-            self.operators = busiest(step, self.backend)
+            self.timing = clock.measure(step, wait, self.cell.window, compiles, team=team)
+        most_s = MAX_BREAKDOWN * self.cell.timeout_s
+        if self.cell.breakdown_s and 2 * MIN_STEPS * median(self.timing.latency_s) <= most_s:
+            self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s, team=team)
+            self.operators = busiest(step, self.backend, team)
+        self.ranks.dismiss()
         if step.on_host or self.cell.data.pipeline == Pipeline.device:
             self.timing.copy_in_s = []
         if step.on_host or self.cell.mode == Mode.train:
@@ -198,7 +182,8 @@ class _Run:
         self._note_built(step)
         began_s = clock.boot_s()
         compiled, _ = self.backend.compiles()
-        seconds = clock.time_pass(step, self.backend.wait)
+        self.ranks.end()  # so that all begin together
+        seconds = clock.time_pass(step, self._wait)
         if self.epochs:  # the first pass compiles what there is to compile
             self.timing.compiled_in_steady_state += self.backend.compiles()[0] - compiled
         first_s = self.timing.steady_boot_s[0] if self.timing.steady_boot_s else began_s
@@ -206,8 +191,8 @@ class _Run:
         num_samples = self.feed.num_samples
         loss = accuracy = None
         if isinstance(step, EpochStep):
-            loss = _finite(step.loss_sum.item() / num_samples)
-            accuracy = None if step.task.reconstructs else step.num_right.item() / num_samples
+            loss = _finite(self.ranks.total(step.loss_sum) / num_samples)
+            accuracy = None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
         self.epochs.append(Epoch(seconds=seconds, num_samples=num_samples, loss=loss, accuracy=accuracy))
         self.last_result = step.result
         if len(self.epochs) == NUM_INFER_PASSES:
@@ -215,12 +200,13 @@ class _Run:
 
     def _evaluate(self, step: TestStep, num_samples: int) -> None:
         """The test set, after an epoch."""
-        seconds = clock.time_pass(step, self.backend.wait)
+        self.ranks.end()
+        seconds = clock.time_pass(step, self._wait)
         self.evaluation = Evaluation(
             num_samples=num_samples,
             seconds=seconds,
-            loss=_finite(step.loss_sum.item() / num_samples),
-            accuracy=None if step.task.reconstructs else step.num_right.item() / num_samples,
+            loss=_finite(self.ranks.total(step.loss_sum) / num_samples),
+            accuracy=None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples,
         )
         self.epochs[-1] = dataclasses.replace(self.epochs[-1], evaluation=self.evaluation)
 
@@ -238,7 +224,7 @@ class _Run:
         self._note_resources()
         images = self._first_images()
         # A batch of another size would be compiled anew, and what was measured would not be what is compared.
-        num = self.cell.batch_size if self.backend.fixed_shapes or self.compiler else len(images)
+        num = self.batch_size if self.backend.fixed_shapes or self.compiler else len(images)
         if self.cell.options.cuda_graphs:  # a graph writes its result to the same place again
             self.last_result = self.last_result.clone()
         batch = step.copy_in((images[torch.arange(num) % len(images)],))
@@ -253,14 +239,31 @@ class _Run:
             peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
             self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
 
-    def _collect(self) -> Measurement:
+    def _seen(self) -> Seen:
+        """What this rank has to tell."""
+        assert self.resources is not None
+        trains, result = self.cell.mode == Mode.train, self.last_result.float()
+        place = self.observer.place()
+        return Seen(
+            device=self.backend.ran_on(place.type),
+            place=str(place) if place.type == "cuda" else f"{place}, rank {self.ranks.rank}",
+            device_name=self.backend.device_name() or look(self.cell.device).name,
+            precision=self.observer.precision(),
+            num_devices=self.backend.num_devices(),
+            peak_device_bytes=self.resources.peak_device_bytes,
+            peak_host_bytes=self.resources.peak_host_bytes,
+            finite=bool(torch.isfinite(result).all()),
+            loss=result.item() if trains else None,
+            weights=digest(self.network) if trains and self.ranks.num > 1 else None,
+        )
+
+    def _collect(self, seen: list[Seen]) -> Measurement:
         """What was seen, as a measurement."""
-        self._note_resources()  # before looking at the result, which may compile too
         assert self.resources is not None
         num_compiles, compile_s = self.resources.compiles
-        result = self.last_result.float()
-        finite = bool(torch.isfinite(result).all()) and (self.evaluation is None or self.evaluation.loss is not None)
         trains = self.cell.mode == Mode.train
+        if not all(each.finite for each in seen) or (self.evaluation is not None and self.evaluation.loss is None):
+            self.defects = self.defects or [f"the {'loss' if trains else 'output'} is not finite"]
         counts = read_counts(self.data_folder)
         recompiled = self.timing.compiled_in_steady_state
         error = None
@@ -270,10 +273,7 @@ class _Run:
         timing["num_steady_samples"] = self.timing.num_steady_samples or None
         del timing["compiled_in_steady_state"], timing["typical_s"], timing["blocks"]
         return Measurement(
-            device=self.backend.ran_on(self.observer.device_type()),
-            device_name=self.backend.device_name() or look(self.cell.device).name,
-            precision=self.observer.precision(),
-            num_devices=self.backend.num_devices(),
+            **joined(seen),
             threads=None if self.backend.torch_type == "xla" else torch.get_num_threads(),
             num_params=self.num_params,
             num_train_samples=counts.get("train"),
@@ -289,21 +289,19 @@ class _Run:
             epochs=self.epochs,
             evaluation=self.evaluation,
             output_error=error,
-            loss=_finite(result.item()) if trains else None,
-            peak_device_bytes=self.resources.peak_device_bytes,
-            peak_host_bytes=self.resources.peak_host_bytes,
             warnings=list(self._warnings(recompiled, error)),
-            defects=self.defects or ([] if finite else [f"the {'loss' if trains else 'output'} is not finite"]),
+            defects=[*self.defects, *differences(seen)],
             **timing,
         )
 
     def _work(self) -> Work:
         """What one step has to do, counted once all was measured: it takes memory of its own."""
         images = self._first_images()
-        like = torch.empty((self.cell.batch_size, *images.shape[1:]), dtype=images.dtype, device="meta")
-        labels = torch.empty(self.cell.batch_size, dtype=torch.int64, device="meta")
+        like = torch.empty((self.batch_size, *images.shape[1:]), dtype=images.dtype, device="meta")
+        labels = torch.empty(self.batch_size, dtype=torch.int64, device="meta")
         module = BenchModule(self.network, self.cell.model, self.task, self.backend)
-        return count(module, (like, labels), self.cell.precision, train=self.cell.mode == Mode.train)
+        each = count(module, (like, labels), self.cell.precision, train=self.cell.mode == Mode.train)
+        return each.of_devices(self.ranks.num)
 
     def _warnings(self, recompiled: int, output_error: float | None) -> Iterator[str]:
         if self.compiler is not None:

@@ -24,7 +24,7 @@ MAX_RANDOM_BYTES = 512 << 20
 
 def padded(batch: Batch, order: Order) -> Batch:
     """The batch as `order` wants it: a short one filled up with black images labelled -1 where it pads."""
-    missing = order.batch_size - len(batch[0])
+    missing = order.part_size - len(batch[0])
     if order.last != "pad" or not missing:
         return batch
     images = batch[0].new_zeros(missing, *batch[0].shape[1:])
@@ -66,7 +66,8 @@ class ArrayFeed:
         if self.order.shuffles:
             return self._gathered()
         # In the arrays' own order a batch is views, made once: nothing is copied.
-        runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) for chosen in self.order.one_pass()]
+        chosen = list(self.order.one_pass())
+        runs = [slice(int(one[0]), int(one[-1]) + 1) if len(one) else slice(0) for one in chosen]
         views = [padded(tuple(tensor[run] for tensor in self.tensors), self.order) for run in runs]
         return cycle(views) if self.order.endless else iter(views)
 
@@ -131,7 +132,10 @@ class _Pictures(Dataset[Batch]):
         self.labelled = labelled
 
     def __getitem__(self, chosen: list[int]) -> Batch:
-        images = torch.from_numpy(np.stack([decode(self.encoded[index], self.side) for index in chosen]))
+        pixels = np.empty((len(chosen), self.side, self.side, 3), np.uint8)
+        for place, index in enumerate(chosen):
+            pixels[place] = decode(self.encoded[index], self.side)
+        images = torch.from_numpy(pixels)
         return (images, torch.from_numpy(self.encoded.labels[chosen]).long()) if self.labelled else (images,)
 
 

@@ -2,7 +2,7 @@
 
 Lightning calls `training_step` once per pass, with the pass's batches as its one item (`feed.Passes`), and the clock
 runs inside it: a step costs what it costs in a plain loop, while Trainer, accelerator, strategy and precision stay
-Lightning's. It holds for one device only: on several, gradients would not be synchronised.
+Lightning's. On several devices the network itself is wrapped (`ranks.NetworkDDP`).
 """
 
 from collections.abc import Callable, Iterator
@@ -122,6 +122,7 @@ class BenchModule(pl.LightningModule):
         self.model = model
         self.task = task
         self.backend = backend
+        self.num_parts = 1  # processes that each compute their share of a batch
         # What is done with a pass, and how it trains: set by the engine before each use of the Trainer.
         self.conduct: Callable[[Any], None]
         self.evaluate: Callable[[Any], None]
@@ -158,6 +159,7 @@ class InferStep:
         self.batches = batches
         self.network = module.network
         self.task = module.task
+        self.num_parts = module.num_parts
         self.device = module.device
         self.end_step = module.backend.end_step
         self.put, self.gather = module.backend.put, module.backend.gather
@@ -194,8 +196,8 @@ class InferStep:
             result.cpu()
 
     def num_samples(self, batch: Batch) -> int:
-        """Samples in the batch."""
-        return len(batch[0])
+        """Samples in the batch, of which this process has its share."""
+        return len(batch[0]) * self.num_parts
 
 
 class TrainStep(InferStep):

@@ -118,8 +118,8 @@ class Observer:
                 return word
         return f"weights {weights}, computed in {computed}"
 
-    def device_type(self) -> str:
-        """PyTorch's word for the device that computed: `cpu`, `cuda` or `xla`."""
+    def place(self) -> torch.device:
+        """PyTorch's device that computed: its type is `cpu`, `cuda` or `xla`."""
         if self.result is None:
             raise UserError("no dense, convolutional or recurrent layer of the network was called")
-        return self.result.device.type
+        return self.result.device

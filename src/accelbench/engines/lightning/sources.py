@@ -14,8 +14,13 @@ from accelbench.engines.lightning.networks import Shape
 from accelbench.errors import UnsupportedError
 from accelbench.vocab import OF_RANDOM_IMAGES, Mode, Pipeline, Protocol
 
+# How far the seeds of several processes lie apart: beyond those that anyone asks for.
+RANK_SEEDS = 1_000_003
 
-def feed_of(cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backend: Backend) -> Feed:
+
+def feed_of(
+    cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backend: Backend, part: tuple[int, int] = (0, 1)
+) -> Feed:
     """The feed of one split.
 
     Args:
@@ -24,6 +29,7 @@ def feed_of(cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backe
         data_folder: where the data set's arrays are.
         dtype: of random images.
         backend: the cell's device.
+        part: which share of every batch, and of how many; see `Order`.
 
     Raises:
         UnsupportedError: whole epochs of random images were asked for.
@@ -35,13 +41,15 @@ def feed_of(cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backe
         return RandomFeed(
             cell.model.input_shape,
             cell.model.num_classes,
-            cell.batch_size,
+            cell.batch_size // part[1],
             dtype,
             labelled=labelled,
-            seed=cell.seed,
+            seed=cell.seed + RANK_SEEDS * part[0],
             fresh=cell.data.pipeline == Pipeline.fresh,
             put=backend.put if cell.data.pipeline == Pipeline.device else None,
         )
+    # So many batches, and alike, for every share of them.
+    even = backend.fixed_shapes or (part[1] > 1 and not train)
     arrays = load_split(data_folder, split)
     order = Order(
         len(arrays.labels),
@@ -49,7 +57,8 @@ def feed_of(cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backe
         shuffle=train,
         seed=cell.seed,
         endless=cell.protocol != Protocol.fit,
-        last=("drop" if train else "pad") if backend.fixed_shapes else "keep",
+        last=("drop" if train else "pad") if even else "keep",
+        part=part,
     )
     if cell.data.pipeline == Pipeline.array:
         return ArrayFeed(arrays, order, labelled=labelled)

@@ -1,0 +1,52 @@
+"""Lightning's Trainer for a cell, and what is set in the process before it runs."""
+
+import logging
+import warnings
+
+import pytorch_lightning as pl
+import torch
+
+from accelbench.cell import Cell
+from accelbench.devices.cpu import usable_cores
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.precision import plugin_for
+from accelbench.engines.lightning.ranks import Ranks
+from accelbench.errors import UnsupportedError
+from accelbench.vocab import Protocol
+
+
+def hush_lightning() -> None:
+    """Lightning's notes on what accelbench does on purpose: predicting for the clock, a window without validation."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for note in ("predict returned None", "You defined a `validation_step`"):
+        warnings.filterwarnings("ignore", message=note)
+
+
+def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
+    """As many CPU threads as were asked for; else every core, shared among the ranks.
+
+    Raises:
+        UnsupportedError: the device's library takes no limit.
+    """
+    if backend.torch_type == "xla":
+        if cell.threads is not None:
+            raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
+        return
+    torch.set_num_threads(max(1, usable_cores() // num_ranks) if cell.threads is None else cell.threads)
+
+
+def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
+    """The Trainer that runs the cell; one for each rank."""
+    return pl.Trainer(
+        accelerator=backend.accelerator,
+        devices=ranks.num,
+        strategy=ranks.strategy,
+        plugins=[plugin_for(cell.precision, backend.torch_type)],
+        max_epochs=cell.epochs if cell.protocol == Protocol.fit else 1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
