@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from accelbench.cell import Cell
-from accelbench.vocab import Device, Engine, Library
+from accelbench.vocab import Device, Engine, KerasBackend, Library
 
-MODULES: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.engine"}
+MODULES: Mapping[Engine, str] = {
+    Engine.lightning: "accelbench.engines.lightning.engine",
+    Engine.keras: "accelbench.engines.keras.engine",
+}
 PROBERS: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.probe"}
 
 
@@ -34,7 +37,20 @@ class HostSpec:
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host that `cell` is forked from."""
-    return replace(_host_spec(cell), prober=PROBERS[cell.engine])
+    return replace(_keras_spec(cell) if cell.keras else _host_spec(cell), prober=PROBERS.get(cell.engine))
+
+
+def _keras_spec(cell: Cell) -> HostSpec:
+    assert cell.keras is not None
+    backend = cell.keras.backend
+    environment = {"KERAS_BACKEND": backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    if cell.device == Device.cpu:  # both look for GPUs, and say what they miss
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    if cell.device == Device.gpu:
+        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    # JAX's threads, which its first import starts, would not live on in a fork.
+    preload = (MODULES[cell.engine],) if backend == KerasBackend.tensorflow else ()
+    return HostSpec(MODULES[cell.engine], ("accelbench.host", *preload), environment)
 
 
 def _host_spec(cell: Cell) -> HostSpec:
