@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from accelbench.cell import Cell
-from accelbench.vocab import Device, Engine, KerasBackend, Library
+from accelbench.vocab import Device, Engine, Library
 
 MODULES: Mapping[Engine, str] = {
     Engine.lightning: "accelbench.engines.lightning.engine",
@@ -42,15 +42,13 @@ def host_spec(cell: Cell) -> HostSpec:
 
 def _keras_spec(cell: Cell) -> HostSpec:
     assert cell.keras is not None
-    backend = cell.keras.backend
-    environment = {"KERAS_BACKEND": backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    environment = {"KERAS_BACKEND": cell.keras.backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
     if cell.device == Device.cpu:  # both look for GPUs, and say what they miss
         environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     if cell.device == Device.gpu:
         environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    # JAX's threads, which its first import starts, would not live on in a fork.
-    preload = (MODULES[cell.engine],) if backend == KerasBackend.tensorflow else ()
-    return HostSpec(MODULES[cell.engine], ("accelbench.host", *preload), environment)
+    module = MODULES[cell.engine]
+    return HostSpec(module, ("accelbench.host", module), environment)
 
 
 def _host_spec(cell: Cell) -> HostSpec:

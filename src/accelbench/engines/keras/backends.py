@@ -30,6 +30,7 @@ class Backend(ABC):
     """
 
     on_host = True  # whether a batch is computed where it is gathered
+    traces_per_step = 1  # how often one compilation calls the step
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
@@ -100,7 +101,7 @@ class Backend(ABC):
 
     def compiles(self) -> Compiles:
         """How often a step was traced and compiled, and the seconds of the calls that did it, each run included."""
-        return self._num_traces, self._traced_s
+        return self._num_traces // self.traces_per_step, self._traced_s
 
     def _counted(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """`step`, which Keras calls only to trace it, counted."""

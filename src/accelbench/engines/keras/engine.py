@@ -18,7 +18,7 @@ from accelbench.data.arrays import Arrays, load_split
 from accelbench.data.manifest import read_counts
 from accelbench.data.order import Order
 from accelbench.devices.registry import look
-from accelbench.engines.keras import agreement, networks, task
+from accelbench.engines.keras import agreement, networks, task, work
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed
 from accelbench.engines.keras.precision import Observer
@@ -71,7 +71,7 @@ class _Run:
         self.samples_per_execution = cell.batch_size * cell.keras.steps_per_execution
         start = time.perf_counter()
         with backend.scope():
-            network = agreement.network_of(cell, self.shape, self.num_classes)
+            self.network = network = agreement.network_of(cell, self.shape, self.num_classes)
             dtype = floats if cell.data.name == RANDOM else "uint8"
             self.model = task.model_of(network, dtype)
             self.model.compile(
@@ -108,6 +108,7 @@ class _Run:
         # Before anything else is run.
         compiles = self.backend.compiles()
         self.resources = Resources(compiles, self.backend.peak_memory_bytes(), high_water_bytes())
+        self.backend.settle(self.model)
         ran_on = self.backend.ran_on(self.observer.weights)
         self._look_at_result(execute)
         return self._collect(ran_on)
@@ -237,6 +238,7 @@ class _Run:
             compile_s=compile_s if num_compiles else None,
             num_compiles=num_compiles or None,
             blocks=self.timing.blocks,
+            work=work.count(self.network, self.cell.batch_size, train=self.trains),
             epochs=self.epochs,
             evaluation=self.epochs[-1].evaluation if self.epochs else None,
             output_error=error,
@@ -249,6 +251,9 @@ class _Run:
         )
 
     def _warnings(self, recompiled: int, output_error: float | None) -> Iterator[str]:
+        if self.samples_per_execution > self.cell.batch_size:
+            num = self.samples_per_execution // self.cell.batch_size
+            yield f"steps and their latency are those of whole executions, of {num} batches each"
         if recompiled:
             yield f"compiled {recompiled} times in the steady state"
         if output_error is not None and output_error > limit(self.cell.precision):
