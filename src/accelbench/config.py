@@ -246,14 +246,14 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
 
 
 def _keras(engine: EngineConfig) -> KerasSettings | None:
-    """Keras' settings; those that were not given are as `cell.KerasSettings` has them.
+    """Keras' settings; those that were not given are as `cell.KerasSettings` has them, and XLA compiles for JAX.
 
     Raises:
         UserError: they were given to another engine.
     """
     given = {name: value for name, value in vars(engine).items() if name != "name" and value is not None}
     if engine.name == Engine.keras:
-        return KerasSettings(**given)
+        return KerasSettings(**{"jit_compile": engine.backend == KerasBackend.jax, **given})
     for name, value in given.items():
         raise UserError(f"engine.{name}={value}: goes with engine=keras, and not with engine={engine.name}")
     return None

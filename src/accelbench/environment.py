@@ -20,6 +20,7 @@ FILE = "environment.json"
 TUNING = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_", "LD_PRELOAD"),
     *("CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "XLA_", "PJRT_", "LIBTPU_", "TPU_", "TRITON_", "CC", "CXX"),
+    *("TF_", "KERAS_", "JAX_"),
 )
 PACKAGE = Path(accelbench.__path__[0])
 
@@ -27,7 +28,7 @@ PACKAGE = Path(accelbench.__path__[0])
 # number, and neither does accelbench's own version: its measuring code has a digest.
 COMPUTING = (
     *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "tensorflow", "keras", "numpy"),
-    *("pillow", "timm", "triton"),
+    *("jax", "jaxlib", "pillow", "timm", "triton"),
 )
 
 # The modules of this package that a number passes through, from the bytes on disk to the raw sample.
@@ -36,6 +37,7 @@ MEASURING = (
     "breakdown.py",
     "steady.py",
     "stats.py",  # the clock stops by it
+    "agreement.py",
     "worker.py",
     "host.py",
     "isolate.py",

@@ -102,7 +102,8 @@ class Measurement:
         settled: whether their times had stopped to change; None where that was not looked at.
         stop: why no more blocks were measured (`vocab.Stop`); None for whole epochs.
         blocks: free-running blocks of the steady state: the throughput's samples.
-        latency_s: steps of the steady state, each waited for.
+        latency_s: steps of the steady state, each waited for. Keras' steps are executions, of as many batches as
+            `engine.steps_per_execution` says.
         launch_s: of the same steps, until the call returned, before waiting.
         data_s: of the same steps: getting the batch.
         copy_in_s, copy_out_s: of the same steps: moving the batch to the device and the result back; empty

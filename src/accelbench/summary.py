@@ -212,6 +212,7 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
     copy_s = sum(stats.median(part) for part in (measured.copy_in_s, measured.copy_out_s) if part)
     options = record.cell.options
     fused = options.compile or options.cuda_graphs or record.cell.device in (Device.tpu, Device.xla_cpu)
+    fused = fused or record.cell.keras is not None  # its backends compile whole steps
     found = step_s and bound(
         work, step_s, ceilings, precision, fused=fused, data_s=data_s, copy_s=copy_s if measured.copy_in_s else None
     )

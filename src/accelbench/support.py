@@ -6,9 +6,10 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from accelbench.cell import Cell
+from accelbench import keras_support
+from accelbench.cell import Cell, KerasSettings
 from accelbench.devices.base import DeviceReport
-from accelbench.vocab import Device, Mode, Precision
+from accelbench.vocab import Device, Engine, Mode, Precision
 
 XLA = frozenset({Device.tpu, Device.xla_cpu})
 FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
@@ -31,10 +32,19 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     Returns:
         One line that names what to use instead where there is something; None where the cell is supported.
     """
+    if (reason := keras_support.why_not(cell)) is not None:
+        return reason
+    if _is_elsewhere(cell):
+        return _on_xla(cell, report)
     if not report.present:
         return report.reason
     rules = (_devices, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
+
+
+def _is_elsewhere(cell: Cell) -> bool:
+    """Whether the cell's TPU has a name: it is none of this machine's, and only TensorFlow can tell."""
+    return cell.device == Device.tpu and cell.keras is not None and cell.keras.tpu != KerasSettings.tpu
 
 
 def _devices(cell: Cell, report: DeviceReport) -> str | None:
@@ -74,7 +84,13 @@ def _on_cpu(cell: Cell, report: DeviceReport) -> str | None:
         return None
     if cell.precision == Precision.tf32:
         return _no_tf32(cell.device)
-    if cell.precision == Precision.fp16_mixed and cell.model.is_own("lstm") and not _runs_fp16_lstm(cell, report):
+    of_torch = cell.engine == Engine.lightning
+    if (
+        of_torch
+        and cell.precision == Precision.fp16_mixed
+        and cell.model.is_own("lstm")
+        and not _runs_fp16_lstm(cell, report)
+    ):
         return f"oneDNN has no fp16 LSTM to {cell.mode} with on this CPU: use bf16_mixed"
     return None
 

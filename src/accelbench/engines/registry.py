@@ -6,7 +6,10 @@ from dataclasses import dataclass, field, replace
 from accelbench.cell import Cell
 from accelbench.vocab import Device, Engine, Library
 
-MODULES: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.engine"}
+MODULES: Mapping[Engine, str] = {
+    Engine.lightning: "accelbench.engines.lightning.engine",
+    Engine.keras: "accelbench.engines.keras.engine",
+}
 # Whose several devices have a process each; the others' live in one.
 RANKED = frozenset({Device.cpu, Device.gpu})
 PROBERS: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.probe"}
@@ -38,8 +41,20 @@ class HostSpec:
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host that `cell` is forked from."""
+    spec = _keras_spec(cell) if cell.keras else _host_spec(cell)
     ranked = cell.engine == Engine.lightning and cell.device in RANKED
-    return replace(_host_spec(cell), prober=PROBERS[cell.engine], num_processes=cell.devices if ranked else 1)
+    return replace(spec, prober=PROBERS.get(cell.engine), num_processes=cell.devices if ranked else 1)
+
+
+def _keras_spec(cell: Cell) -> HostSpec:
+    assert cell.keras is not None
+    environment = {"KERAS_BACKEND": cell.keras.backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    if cell.device == Device.cpu:  # both look for GPUs, and say what they miss
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    if cell.device == Device.gpu:
+        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    module = MODULES[cell.engine]
+    return HostSpec(module, ("accelbench.host", module), environment)
 
 
 def _host_spec(cell: Cell) -> HostSpec:

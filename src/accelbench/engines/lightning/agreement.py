@@ -1,21 +1,16 @@
-"""How far a cell's output is from what the same weights give in fp32 on the CPU."""
-
-import math
+"""The same weights' output in fp32 on the CPU, for a cell's output to be held against."""
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from accelbench.agreement import NUM_SAMPLES as NUM_SAMPLES
+from accelbench.agreement import limit as limit
+from accelbench.agreement import relative_error
 from accelbench.cell import Cell
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.module import Task
 from accelbench.engines.lightning.networks import Shape
-from accelbench.vocab import Precision
-
-NUM_SAMPLES = 2
-# What relative difference is more than rounding: of formats with 24 bits and more, and of those with 8 to 11.
-MAX_ERROR = 1e-3
-MAX_ROUNDED_ERROR = 0.1
 
 
 @torch.no_grad()
@@ -36,12 +31,5 @@ def output_error(output: Tensor, cell: Cell, images: Tensor, shape: Shape, num_c
     """
     pl.seed_everything(cell.seed, verbose=False)
     network = zoo.build(cell.model, shape, num_classes).eval()
-    reference = network(Task(torch.float32).inputs(images).float()).double()[: len(output)]
-    norm = reference.norm().item()
-    error = (output - reference).norm().item() / norm if norm else math.nan
-    return error if math.isfinite(error) else None
-
-
-def limit(precision: Precision) -> float:
-    """The largest `output_error` that rounding explains."""
-    return MAX_ERROR if precision in (Precision.fp32, Precision.fp64) else MAX_ROUNDED_ERROR
+    reference = network(Task(torch.float32).inputs(images).float())[: len(output)]
+    return relative_error(output.numpy(), reference.numpy())

@@ -1,0 +1,134 @@
+"""What differs between Keras' backends: how steps are run and waited for, and where they ran."""
+
+import importlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import keras
+
+from accelbench.cell import Cell
+from accelbench.clock import Compiles
+from accelbench.engines.keras.feed import Feed
+from accelbench.vocab import KerasBackend
+
+MODULES: Mapping[KerasBackend, str] = {
+    KerasBackend.tensorflow: "accelbench.engines.keras.on_tensorflow",
+    KerasBackend.jax: "accelbench.engines.keras.on_jax",
+}
+# What one call takes and gives: the batches of one execution, and logs or outputs on the device.
+Execute = Callable[[Any], Any]
+
+
+class Backend(ABC):
+    """One cell's backend. Made before anything else of it: it fixes threads and devices.
+
+    Raises:
+        UnsupportedError: the cell can't run on it, with the reason.
+    """
+
+    on_host = True  # whether a batch is computed where it is gathered
+    traces_per_step = 1  # how often one compilation calls the step
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.last: Any = None  # what the last execution gave
+        self._num_traces, self._traced_s = 0, 0.0
+
+    @abstractmethod
+    def scope(self) -> AbstractContextManager[Any]:
+        """Where models are made."""
+
+    @abstractmethod
+    def trainer(self, model: keras.Model) -> Execute:
+        """Keras' own training step, as `fit` calls it."""
+
+    @abstractmethod
+    def tester(self, model: keras.Model) -> Execute:
+        """Keras' own evaluation step, as `evaluate` calls it."""
+
+    @abstractmethod
+    def predictor(self, model: keras.Model) -> Execute:
+        """Keras' own prediction step, as `predict` calls it; its result stays on the device."""
+
+    @abstractmethod
+    def settle(self, model: keras.Model) -> None:
+        """Has the model hold what its steps made of its variables."""
+
+    @abstractmethod
+    def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
+        """The feed's batches, as one execution after another takes them; `labelled` ones train or test."""
+
+    @abstractmethod
+    def copy_in(self, batch: Any) -> Any:
+        """The batches of one execution on the device."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Returns when everything launched is done."""
+
+    @abstractmethod
+    def ran_on(self, weights: keras.Variable) -> str:
+        """The device's word for where `weights` are and the last result came from; both, where they differ."""
+
+    @abstractmethod
+    def uses_tf32(self) -> bool:
+        """Whether fp32's matrix work runs in TF32."""
+
+    @abstractmethod
+    def device_name(self) -> str | None:
+        """The accelerator's name; None for the CPU, whose name its registry knows."""
+
+    @abstractmethod
+    def peak_memory_bytes(self) -> int | None:
+        """The allocator's peak since the process started; None where there is none to ask."""
+
+    @property
+    @abstractmethod
+    def threads(self) -> int | None:
+        """CPU threads that compute; None where the backend does not tell."""
+
+    @property
+    @abstractmethod
+    def num_devices(self) -> int:
+        """Devices that compute."""
+
+    @abstractmethod
+    def on_cpu(self) -> AbstractContextManager[Any]:
+        """Where what is made and computed is on the CPU."""
+
+    def compiles(self) -> Compiles:
+        """How often a step was traced and compiled, and the seconds of the calls that did it, each run included."""
+        return self._num_traces // self.traces_per_step, self._traced_s
+
+    def _counted(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """`step`, which Keras calls only to trace it, counted."""
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._num_traces += 1
+            return step(*args, **kwargs)
+
+        return counted
+
+    def _timed(self, execute: Execute) -> Execute:
+        """`execute`, whose result is kept, and whose seconds count where it traced something."""
+
+        def timed(batch: Any) -> Any:
+            traced, start = self._num_traces, time.perf_counter()
+            self.last = execute(batch)
+            if self._num_traces != traced:
+                self.wait()
+                self._traced_s += time.perf_counter() - start
+            return self.last
+
+        return timed
+
+
+def backend_for(cell: Cell) -> Backend:
+    """The cell's backend; the process must have been started for it (`KERAS_BACKEND`)."""
+    assert cell.keras is not None, "the configuration gives every Keras cell its settings"
+    assert keras.backend.backend() == cell.keras.backend, "the registry starts a host for each backend"
+    made: Backend = importlib.import_module(MODULES[cell.keras.backend]).make(cell)
+    return made

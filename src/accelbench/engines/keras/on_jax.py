@@ -1,0 +1,135 @@
+"""Keras on JAX."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import keras
+
+from accelbench.cell import Cell
+from accelbench.engines.keras.backends import Backend, Execute
+from accelbench.engines.keras.feed import Feed
+from accelbench.errors import UnsupportedError
+from accelbench.vocab import Device, Precision
+
+WORDS = {"cpu": Device.cpu, "gpu": Device.gpu, "tpu": Device.tpu}
+
+
+def make(cell: Cell) -> "Jax":
+    """The cell's backend, before JAX has run anything: its number formats are fixed then."""
+    return Jax(cell)
+
+
+class Jax(Backend):
+    """One device of JAX, and Keras' functions on it, whose state goes in and comes out of each step."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(cell)
+        jax.config.update("jax_enable_x64", cell.precision == Precision.fp64)
+        # By default fp32 is TF32 on a GPU, and bf16 on a TPU.
+        precision = "tensorfloat32" if cell.precision == Precision.tf32 else "float32"
+        jax.config.update("jax_default_matmul_precision", precision)
+        found = [device for device in jax.local_devices() if WORDS.get(device.platform) == cell.device]
+        if not found:
+            raise UnsupportedError(
+                f"device={cell.device}: JAX finds none: it needs a build for it "
+                f"(pip install 'jax[{'tpu' if cell.device == Device.tpu else 'cuda12'}]')"
+            )
+        self.device = found[0]
+        self.on_host = cell.device == Device.cpu
+        self.state: tuple[list[Any], ...] | None = None  # the model's variables while steps run
+        self.names: tuple[str, ...] = ()  # of the state's parts, as Keras calls them
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """Where the device is JAX's default."""
+        scope: AbstractContextManager[Any] = jax.default_device(self.device)
+        return scope
+
+    def trainer(self, model: keras.Model) -> Execute:
+        """Takes a batch."""
+        model.train_step = self._counted(model.train_step)
+        model.make_train_function(force=True)
+        names = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
+        return self._stateful(model, model.train_function, names)
+
+    def tester(self, model: keras.Model) -> Execute:
+        """Takes a batch."""
+        model.test_step = self._counted(model.test_step)
+        model.make_test_function(force=True)
+        names = ("trainable_variables", "non_trainable_variables", "metrics_variables")
+        return self._stateful(model, model.test_function, names)
+
+    def predictor(self, model: keras.Model) -> Execute:
+        """Takes a batch."""
+        model.predict_step = self._counted(model.predict_step)
+        model.make_predict_function(force=True)
+        return self._stateful(model, model.predict_function, ("trainable_variables", "non_trainable_variables"))
+
+    def _stateful(self, model: keras.Model, function: Callable[..., Any], names: tuple[str, ...]) -> Execute:
+        """`function` with the model's variables, which are taken from it before the first step, as `fit` does."""
+
+        def execute(batch: Any) -> Any:
+            if self.state is None:
+                self.state = model._get_jax_state(**dict.fromkeys(names, True), purge_model_variables=True)
+                self.names = names
+            result, self.state = function(self.state, iter((batch,)))
+            return result
+
+        return self._timed(execute)
+
+    def settle(self, model: keras.Model) -> None:
+        """Gives the model the variables that its steps made."""
+        if self.state is not None:
+            model._jax_state = dict(zip(self.names, self.state, strict=True))
+            model._jax_state_synced = False
+            model.jax_state_sync()
+            self.state = model._jax_state = None
+
+    def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
+        """Batches of arrays."""
+        return iter(feed)
+
+    def copy_in(self, batch: Any) -> Any:
+        """The batch's arrays on the device."""
+        return jax.device_put(batch, self.device)
+
+    def wait(self) -> None:
+        """Waits for the last step's result, and all that it made of the variables."""
+        jax.block_until_ready((self.last, self.state))
+
+    def ran_on(self, weights: keras.Variable) -> str:
+        """From the devices that JAX says hold the arrays."""
+        arrays = [weights.value, *jax.tree.leaves(self.last)]
+        kinds = {device.platform for array in arrays for device in array.devices()}
+        return " and ".join(sorted(WORDS.get(kind, kind) for kind in kinds))
+
+    def uses_tf32(self) -> bool:
+        """Whether it was asked for, on a GPU."""
+        return self.cell.precision == Precision.tf32 and self.cell.device == Device.gpu
+
+    def device_name(self) -> str | None:
+        """Such as `NVIDIA H200` or `TPU v4`."""
+        return None if self.on_host else str(self.device.device_kind)
+
+    def peak_memory_bytes(self) -> int | None:
+        """As the allocator tells; None on the CPU."""
+        stats = None if self.on_host else self.device.memory_stats()
+        return int(stats["peak_bytes_in_use"]) if stats else None
+
+    @property
+    def threads(self) -> int | None:
+        """None: JAX does not tell."""
+        return None
+
+    @property
+    def num_devices(self) -> int:
+        """One."""
+        return 1
+
+    def on_cpu(self) -> AbstractContextManager[Any]:
+        """Where the CPU is JAX's default device."""
+        if self.on_host:
+            return nullcontext()
+        context: AbstractContextManager[Any] = jax.default_device(jax.local_devices(backend="cpu")[0])
+        return context

@@ -1,0 +1,162 @@
+"""Keras on TensorFlow."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from accelbench.cell import Cell
+from accelbench.devices.cpu import usable_cores
+from accelbench.engines.keras import strategies
+from accelbench.engines.keras.backends import Backend, Execute
+from accelbench.engines.keras.feed import Feed
+from accelbench.vocab import Device, Precision
+
+WORDS = {"CPU": Device.cpu, "GPU": Device.gpu, "TPU": Device.tpu}
+
+
+def make(cell: Cell) -> "TensorFlow":
+    """The cell's backend, before TensorFlow has run anything: threads and devices are fixed then."""
+    return TensorFlow(cell)
+
+
+class TensorFlow(Backend):
+    """One strategy of `tf.distribute`, and Keras' compiled functions under it."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(cell)
+        assert cell.keras is not None
+        self.steps = cell.keras.steps_per_execution
+        num = usable_cores() if cell.threads is None else cell.threads
+        tf.config.threading.set_intra_op_parallelism_threads(num)
+        tf.config.threading.set_inter_op_parallelism_threads(num)
+        # By default "fp32" is TF32 on a GPU, and bf16 on a TPU.
+        tf.config.experimental.enable_tensor_float_32_execution(cell.precision == Precision.tf32)
+        self.strategy = strategies.strategy_for(cell)
+        self.on_host = cell.device == Device.cpu
+        if isinstance(self.strategy, tf.distribute.MirroredStrategy):  # it traces for each replica
+            self.traces_per_step = self.num_devices
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """The strategy's."""
+        scope: AbstractContextManager[Any] = self.strategy.scope()
+        return scope
+
+    def trainer(self, model: keras.Model) -> Execute:
+        """Takes a batch, or an iterator of TensorFlow's where several steps are run at once."""
+        model.train_step = self._counted(model.train_step)
+        model.make_train_function(force=True)
+        function = model.train_function
+        return self._timed(function if self.steps > 1 else lambda batch: function((batch,)))
+
+    def tester(self, model: keras.Model) -> Execute:
+        """Takes a batch, or an iterator of TensorFlow's where several steps are run at once."""
+        model.test_step = self._counted(model.test_step)
+        model.make_test_function(force=True)
+        function = model.test_function
+        return self._timed(function if self.steps > 1 else lambda batch: function((batch,)))
+
+    def predictor(self, model: keras.Model) -> Execute:
+        """Takes a list of batches."""
+        model.predict_step = self._counted(model.predict_step)
+        model.make_predict_function(force=True)
+        return self._timed(model.predict_function)
+
+    def settle(self, model: keras.Model) -> None:
+        """Nothing: the variables are the model's own."""
+
+    def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
+        """Batches of arrays; TensorFlow's own iterator where its graph takes them, or several devices their parts."""
+        if self.num_devices > 1 or (labelled and self.steps > 1):
+            return self._executions_of_dataset(feed, labelled)
+        return iter(feed) if labelled else _lists(iter(feed), self.steps)
+
+    def _executions_of_dataset(self, feed: Feed, labelled: bool) -> Iterator[Any]:
+        signature = tuple(tf.TensorSpec((None, *shape), dtype) for shape, dtype in feed.parts)
+        batches = tf.data.Dataset.from_generator(lambda: iter(feed), output_signature=signature)
+        batches = iter(self.strategy.experimental_distribute_dataset(batches.prefetch(tf.data.AUTOTUNE)))
+        if not labelled:
+            return _lists(batches, self.steps)
+        if self.steps == 1:
+            each: Iterator[Any] = batches
+            return each
+        num = None if feed.num_batches is None else -(-feed.num_batches // self.steps)
+        return _repeated(batches, num)
+
+    def copy_in(self, batch: Any) -> Any:
+        """Its arrays as tensors on the one accelerator; several get their parts from TensorFlow's iterator."""
+        if self.num_devices > 1 or isinstance(batch, tf.data.Iterator):
+            return batch
+        with tf.device(self.strategy.extended.worker_devices[0]):
+            return tf.nest.map_structure(lambda part: tf.identity(tf.convert_to_tensor(part)), batch)
+
+    def wait(self) -> None:
+        """Waits for every CPU and GPU; of a TPU, for the last result, which the host then has."""
+        tf.test.experimental.sync_devices()
+        if self.cell.device == Device.tpu and self.last is not None:
+            for part in tf.nest.flatten(self.last):
+                np.asarray(part)
+
+    def ran_on(self, weights: keras.Variable) -> str:
+        """From the names that TensorFlow gives the tensors' devices."""
+        names = [part.device for part in self.strategy.experimental_local_results(weights.value)]
+        names += [part.device for part in tf.nest.flatten(self.last) if isinstance(part, tf.Tensor)]
+        kinds = {tf.DeviceSpec.from_string(name).device_type for name in names}
+        return " and ".join(sorted(WORDS.get(kind, str(kind)) for kind in kinds))
+
+    def uses_tf32(self) -> bool:
+        """Whether it is allowed, and there is a GPU."""
+        allowed: bool = tf.config.experimental.tensor_float_32_execution_enabled()
+        return allowed and self.cell.device == Device.gpu
+
+    def device_name(self) -> str | None:
+        """As TensorFlow calls a GPU."""
+        if self.cell.device != Device.gpu:
+            return None
+        details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
+        name: str | None = details.get("device_name")
+        return name
+
+    def peak_memory_bytes(self) -> int | None:
+        """The largest of the accelerators' peaks."""
+        if self.cell.device == Device.cpu:
+            return None
+        names = [device.name for device in tf.config.list_logical_devices(self.cell.device.upper())]
+        try:
+            return max(int(tf.config.experimental.get_memory_info(name)["peak"]) for name in names)
+        except (ValueError, tf.errors.UnimplementedError):  # a TPU's may not tell
+            return None
+
+    @property
+    def threads(self) -> int | None:
+        """As TensorFlow was told."""
+        num: int = tf.config.threading.get_intra_op_parallelism_threads()
+        return num
+
+    @property
+    def num_devices(self) -> int:
+        """Replicas of the strategy."""
+        num: int = self.strategy.num_replicas_in_sync
+        return num
+
+    def on_cpu(self) -> AbstractContextManager[Any]:
+        """Outside of the strategy."""
+        context: AbstractContextManager[Any] = tf.device("/CPU:0")
+        return context
+
+
+def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:
+    """`num` batches at a time."""
+    while several := list(islice(batches, num)):
+        yield several
+
+
+def _repeated(iterator: Any, num: int | None) -> Iterator[Any]:
+    """The iterator itself, for as many executions as there are, or without end."""
+    while num is None or num > 0:
+        yield iterator
+        num = None if num is None else num - 1
