@@ -56,12 +56,20 @@ def make_measurement(**changes) -> Measurement:
 
 def faulty_host(cell: Cell) -> HostSpec:
     """A host whose engine is this module."""
-    return HostSpec("fakes", ("fakes",))
+    return HostSpec("fakes", ("fakes",), num_processes=cell.devices)
 
 
-def run(cell: Cell, data_folder: Path) -> Measurement:
-    """The faulty engine: does what the cell's fault says."""
-    fault = cell.model.args.get("fault", "none")
+def run(cell: Cell, data_folder: Path) -> Measurement | None:
+    """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
+    fault, _, rank = cell.model.args.get("fault", "none").partition("@")
+    if rank:
+        Path(data_folder, f"{os.environ['LOCAL_RANK']}.pid").write_text(str(os.getpid()))
+    if rank and rank != os.environ["LOCAL_RANK"]:
+        # As a rank does that waits for another one: it fails a moment after it, or hangs with it.
+        time.sleep(600 if fault == "hang" else 0.3)
+        raise ConnectionError("connection closed by peer")
+    if fault == "none" and os.environ.get("LOCAL_RANK", "0") != "0":
+        return None
     if fault == "raise":
         raise ValueError("a bad layer\nwith a second line")
     if fault == "tell pid":
@@ -85,6 +93,8 @@ def run(cell: Cell, data_folder: Path) -> Measurement:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         Path(data_folder, "child.pid").write_text(str(child.pid))
         time.sleep(600)
+    if fault == "tell rank":
+        Path(data_folder, os.environ["LOCAL_RANK"]).write_text(json.dumps(dict(os.environ)))
     if fault == "tell environment":
         Path(data_folder, "environment.json").write_text(json.dumps(list(os.environ)))
     if fault == "other device":
@@ -93,7 +103,7 @@ def run(cell: Cell, data_folder: Path) -> Measurement:
         block = bytearray(256_000_000)
         block[::4096] = b"x" * len(block[::4096])
         time.sleep(0.3)
-    return make_measurement()
+    return make_measurement(num_devices=cell.devices)
 
 
 def make_project(root: Path) -> Path:

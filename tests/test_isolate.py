@@ -138,3 +138,43 @@ def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():
     assert host._death(-signal.SIGKILL, 1, "")["status"] == Status.oom
     assert host._death(-signal.SIGKILL, 0, "")["status"] == Status.killed
     assert host._death(-signal.SIGTERM, 1, "")["status"] == Status.killed
+
+
+def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):
+    assert hosts.run(make_cell("tell rank", devices=3), tmp_path).status == Status.ok
+    seen = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(3)]
+    assert [each["RANK"] for each in seen] == ["0", "1", "2"]
+    assert {each["WORLD_SIZE"] for each in seen} == {"3"}
+    assert len({(each["MASTER_ADDR"], each["MASTER_PORT"]) for each in seen}) == 1
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("fault", "status", "reason"),
+    [
+        ("raise", Status.failed, "ValueError: a bad layer"),
+        ("memory", Status.oom, "can't allocate memory"),
+        ("exit", Status.failed, "its process ended with exit code 3"),
+        ("killed", Status.killed, "killed by signal 9 (SIGKILL)"),
+    ],
+)
+def test_the_rank_that_failed_first_is_named_and_the_others_end(hosts, tmp_path, fault, status, reason, rank):
+    outcome = hosts.run(make_cell(f"{fault}@{rank}", devices=2), tmp_path)
+    assert outcome.status == status
+    assert outcome.reason.startswith(f"rank {rank} of 2: ")
+    assert reason in outcome.reason
+    assert hosts.run(make_cell(devices=2), tmp_path).status == Status.ok
+
+
+def test_a_rank_that_hangs_ends_with_all_others(hosts, tmp_path):
+    outcome = hosts.run(make_cell("hang@1", devices=2, timeout_s=1.0), tmp_path)
+    assert outcome.status == Status.timeout
+    assert is_gone(int((tmp_path / "child.pid").read_text()))
+    assert all(is_gone(int((tmp_path / f"{rank}.pid").read_text())) for rank in range(2))
+
+
+def test_the_memory_of_all_ranks_is_sampled(hosts, tmp_path):
+    one = hosts.run(make_cell("allocate"), tmp_path).system
+    two = hosts.run(make_cell("allocate", devices=2), tmp_path).system
+    more = max(two.values["host_memory_mb"]) - max(one.values["host_memory_mb"])
+    assert more > 256

@@ -70,7 +70,7 @@ def test_what_is_unknown_is_empty_never_zero():
     assert {row[name] for name in MEASURED} == {None}
     bare = row_of(blocks=[], latency_s=[])
     known = {name: bare[name] for name in MEASURED if bare[name] is not None}
-    assert known == {"num_params": 10, "threads": 2, "build_s": 0.1, "device_name": "a CPU"}
+    assert known == {"num_params": 10, "threads": 2, "build_s": 0.1, "device_name": "a CPU", "num_devices": 1}
 
 
 def test_settings_are_the_cells():

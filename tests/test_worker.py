@@ -30,3 +30,7 @@ def test_another_device_or_precision_is_not_what_was_asked(cell, ran, told):
 def test_defects_make_the_numbers_false_and_warnings_do_not():
     assert judge(make_cell(), make_measurement(defects=["the loss is nan", "too fast"])) == "the loss is nan; too fast"
     assert judge(make_cell(), make_measurement(warnings=["slow"])) is None
+
+
+def test_fewer_devices_than_were_asked_for_are_no_measurement():
+    assert judge(make_cell(devices=2), make_measurement()) == "asked for 2 devices, but 1 ran"

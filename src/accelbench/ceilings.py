@@ -55,6 +55,18 @@ class Ceilings:
         formats = [Precision(precision)] if lower is None else [lower, Precision.fp32]
         return max((self.flops_per_s[word] for word in formats if word in self.flops_per_s), default=None)
 
+    def of_devices(self, num: int) -> "Ceilings":
+        """Those of `num` such devices together, which launch at the same time."""
+        both = (self.host_to_device_bytes_per_s, self.device_to_host_bytes_per_s)
+        there, back = (None if rate is None else num * rate for rate in both)
+        return dataclasses.replace(
+            self,
+            flops_per_s={word: num * rate for word, rate in self.flops_per_s.items()},
+            memory_bytes_per_s=num * self.memory_bytes_per_s,
+            host_to_device_bytes_per_s=there,
+            device_to_host_bytes_per_s=back,
+        )
+
     def joined(self, other: "Ceilings") -> "Ceilings":
         """The better of both in everything: whatever else ran on the machine only ever made a probe's result worse.
 

@@ -71,7 +71,8 @@ def _of_machine(record: Record, row: Row) -> Iterator[str]:
     if isinstance(others, float) and others > MAX_OTHERS_PERCENT:
         yield f"other processes used {others:.0f} % of a core meanwhile"
     assert record.measurement is not None
-    threads, cores = record.measurement.threads, record.environment.get("machine", {}).get("num_threads")
+    each, cores = record.measurement.threads, record.environment.get("machine", {}).get("num_threads")
+    threads = None if each is None else each * record.measurement.num_devices  # each has a process
     if threads is not None and cores is not None and threads < cores:
         yield f"{threads} threads on {cores} cores"
 
@@ -87,9 +88,11 @@ def _throttled(record: Record, measured: Measurement) -> Iterator[str]:
     heat = _within(system, "cpu_thermal_throttles", steady)  # another
     if heat and heat[-1] > heat[0]:
         yield f"the CPU's temperature slowed it down {heat[-1] - heat[0]:.0f} times"
-    gpu = _within(system, "gpu_0_throttled", steady)
-    if any(gpu):
-        yield f"the GPU was slowed down by its temperature or its power supply in {sum(gpu):.0f} of {len(gpu)} samples"
+    for index in range(measured.num_devices):
+        gpu = _within(system, f"gpu_{index}_throttled", steady)
+        if any(gpu):
+            which, samples = f"GPU {index}" if index else "the GPU", f"{sum(gpu):.0f} of {len(gpu)} samples"
+            yield f"{which} was slowed down by its temperature or its power supply in {samples}"
 
 
 def _within(system: SystemSeries, name: str, steady_boot_s: tuple[float, float]) -> list[float]:

@@ -14,9 +14,6 @@ from accelbench.measurement import Measurement
 from accelbench.record import SystemSeries
 from accelbench.vocab import Device
 
-# The series of a device's counter, joules so far: the processor packages' own (RAPL; memory and mainboard are not in
-# it), or the whole first GPU's (NVML).
-SERIES = {Device.cpu: "cpu_energy_j", Device.xla_cpu: "cpu_energy_j", Device.gpu: "gpu_0_energy_j"}
 # Counters are read ten times a second: over less than this, what they say is mostly when they were read.
 SHORTEST_S = 1.0
 IDLE_S = 1.0
@@ -117,14 +114,33 @@ def joules_per_sample(
         system: the counters' series.
         idle: watts when nothing runs, by series (`idle_w`).
     """
-    name, steady, num = SERIES.get(device), measured.steady_boot_s, measured.num_steady_samples
-    if name is None or name not in idle or steady is None or not num or system.started_boot_s is None:
+    steady, num = measured.steady_boot_s, measured.num_steady_samples
+    if steady is None or not num or system.started_boot_s is None:
         return None
     low, high = (moment - system.started_boot_s for moment in steady)
-    values = system.values.get(name, [])
-    read = [(t, v) for t, v in zip(system.t_s, values, strict=False) if v is not None and low <= t <= high]
-    if len(read) < 2 or read[-1][0] - read[0][0] < SHORTEST_S:
+    known = [_power_w(system, name, idle, low, high) for name in _series(device, measured.num_devices)]
+    powers_w = [power_w for power_w in known if power_w is not None]
+    if not known or len(powers_w) < len(known):
+        return None
+    return sum(powers_w) * (high - low) / num
+
+
+def _series(device: Device, num: int) -> list[str]:
+    """The series of the counters of `num` devices, joules so far.
+
+    They are the processor packages' own (RAPL; memory and mainboard are not in it), or of whole GPUs (NVML).
+    """
+    if device == Device.gpu:
+        return [f"gpu_{index}_energy_j" for index in range(num)]
+    return ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
+
+
+def _power_w(system: SystemSeries, name: str, idle: Mapping[str, float], low: float, high: float) -> float | None:
+    """Mean power by one counter between two times of its series, less what the device uses idle."""
+    values = zip(system.t_s, system.values.get(name, []), strict=False)
+    read = [(t, v) for t, v in values if v is not None and low <= t <= high]
+    if name not in idle or len(read) < 2 or read[-1][0] - read[0][0] < SHORTEST_S:
         return None
     power_w = (read[-1][1] - read[0][1]) / (read[-1][0] - read[0][0]) - idle[name]
     # Less than when nothing ran: something else ran then, and the idle power is not known after all.
-    return power_w * (high - low) / num if power_w > 0 else None
+    return power_w if power_w > 0 else None

@@ -89,8 +89,8 @@ class Measurement:
 
     Attributes:
         device, device_name, precision: what really ran, as observed, not as asked.
-        num_devices: how many accelerators computed.
-        threads: how many CPU threads; None where the engine can't tell.
+        num_devices: how many devices computed, each its share of every batch.
+        threads: how many CPU threads, in each process; None where the engine can't tell.
         num_params: trainable parameters.
         num_train_samples, num_test_samples: samples in each split; None for random images.
         build_s: from nothing to a model on its device.
@@ -122,9 +122,11 @@ class Measurement:
         evaluation: on the test set, after the last epoch of training; else None.
         output_error: how far the output for two samples is from that of the same weights in fp32 on the CPU: the norm
             of the difference over the norm; None in training, and for plain fp32 on the CPU itself.
-        peak_device_bytes: the allocator's peak on the accelerator; None where there is none to ask.
-        peak_host_bytes: the kernel's high-water mark of the process's memory when measuring ended; None where it does
-            not tell.
+        peak_device_bytes: the allocator's peak on the accelerator, of several the largest; None where there is none to
+            ask.
+        peak_host_bytes: the kernel's high-water mark of the process's memory when measuring ended, of several
+            processes the sum; None where it does not tell.
+        cudnn_benchmark: whether cuDNN tried its algorithms to choose the fastest; None where there is no cuDNN.
         warnings: what a reader of the numbers should know.
         defects: what makes the numbers false, such as a loss that is not finite: the cell is invalid.
     """
@@ -165,6 +167,7 @@ class Measurement:
     output_error: float | None = None
     peak_device_bytes: int | None = None
     peak_host_bytes: int | None = None
+    cudnn_benchmark: bool | None = None
     warnings: list[str] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)
 

@@ -11,7 +11,7 @@ from accelbench.ceilings import WINOGRAD, Ceilings, verdict
 from accelbench.cell import Cell, digest
 from accelbench.isolate import Hosts, ProbeFailedError
 from accelbench.record import Record, write_json
-from accelbench.summary import summarise
+from accelbench.summary import ceilings_of, summarise
 from accelbench.vocab import Device, Status, Verdict
 
 FILE = "ceilings.json"
@@ -67,15 +67,12 @@ class Prober:
         probe. If it still is above, that is told; beyond what Winograd's algorithm explains, it is invalid.
         """
         device, rate = record.cell.device, flops_per_s(record)
-        ceilings = self.known.get(device)
-        ceiling = ceilings.ceiling_of(record.cell.precision) if ceilings else None
+        record = _with(record, self.known.get(device))
+        ceiling = _ceiling(record)
         while rate and ceiling and verdict(rate, ceiling) != Verdict.below and self.num_again[device] < MAX_AGAIN:
             self.num_again[device] += 1
-            ceilings = self.probe(record.cell)
-            ceiling = ceilings.ceiling_of(record.cell.precision) if ceilings else None
-        record = dataclasses.replace(
-            record, environment={**record.environment, "ceilings": ceilings.to_json() if ceilings else None}
-        )
+            record = _with(record, self.probe(record.cell))
+            ceiling = _ceiling(record)
         if rate is None or ceiling is None or record.measurement is None:
             return record
         told = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
@@ -90,6 +87,16 @@ class Prober:
 
     def _read(self, device: Device) -> Ceilings | None:
         return _ceilings(_file(self.path).get(self.machine, {}).get(device.value))
+
+
+def _with(record: Record, ceilings: Ceilings | None) -> Record:
+    environment = {**record.environment, "ceilings": ceilings.to_json() if ceilings else None}
+    return dataclasses.replace(record, environment=environment)
+
+
+def _ceiling(record: Record) -> float | None:
+    ceilings = ceilings_of(record)
+    return ceilings.ceiling_of(record.cell.precision) if ceilings else None
 
 
 def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceilings]:

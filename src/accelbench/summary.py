@@ -48,6 +48,17 @@ def summarise(record: Record) -> Row:
     return row
 
 
+def ceilings_of(record: Record) -> Ceilings | None:
+    """Those of all devices that computed `record`'s cell; None where they were not probed.
+
+    Several devices of a CPU are parts of one, which was probed as a whole.
+    """
+    one = Ceilings.from_json(record.environment.get("ceilings"))
+    if one is None or record.measurement is None or record.cell.device in (Device.cpu, Device.xla_cpu):
+        return one
+    return one.of_devices(record.measurement.num_devices)
+
+
 def is_disturbed(record: Record) -> bool:
     """Whether other processes used the machine's cores while the record's numbers were measured."""
     name = SERIES["other_cpu_utilization_percent"]
@@ -76,7 +87,8 @@ compile_s num_compiles num_fallbacks first_step_s build_s peak_device_mb peak_ho
 cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
 flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ceiling_flops_per_s bound
 energy_j_per_sample energy_provenance cost_per_million_samples
-mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name warnings
+mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name num_devices cudnn_benchmark
+warnings
 """
 MEASURED = [*_MEASURED.split(), *BREAKDOWN]
 
@@ -201,7 +213,7 @@ def _breakdown(breakdown: Breakdown) -> Row:
 
 def _work(record: Record, measured: Measurement, row: Row) -> Row:
     """What a step has to do, how near it comes to the ceiling of its device, and what bounds it."""
-    work, ceilings = measured.work, Ceilings.from_json(record.environment.get("ceilings"))
+    work, ceilings = measured.work, ceilings_of(record)
     if work is None:
         return {}
     precision, batch, speed = record.cell.precision, record.cell.batch_size, row["samples_per_s"]
@@ -266,6 +278,8 @@ def _facts(measured: Measurement) -> Row:
         "busiest_operators": _busiest(measured.operators),
         "test_loss": evaluation.loss if evaluation else None,
         "device_name": measured.device_name,
+        "num_devices": measured.num_devices,
+        "cudnn_benchmark": measured.cudnn_benchmark,
     }
 
 

@@ -139,8 +139,9 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
             console.print(f"{len(result.records)} of {len(ready.planned)} cells have their record already.")
         if todo:
             sinks = [stack.enter_context(s) for s in make_sinks(options.tracking, ready.root)]
-            uses_gpu = any(item.cell.device == Device.gpu and item.skip_reason is None for item, _ in todo)
-            environment = {**ready.environment, "idle_w": energy.idle_w(energy.counters(int(uses_gpu)))}
+            on_gpus = [item.cell for item, _ in todo if item.cell.device == Device.gpu and item.skip_reason is None]
+            num_gpus = max((cell.devices for cell in on_gpus), default=0)
+            environment = {**ready.environment, "idle_w": energy.idle_w(energy.counters(num_gpus))}
             hosts = stack.enter_context(Hosts())
             show = stack.enter_context(SweepProgress(console, *map(list, zip(*todo, strict=True))))
             prober = Prober(hosts, store_root(ready.root), environment, console.print)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.report import build
+from accelbench.report import build, devices_scaling
 from accelbench.summary import summarise
 from accelbench.vocab import Status
 
@@ -33,7 +33,7 @@ def cells(report: Path) -> pd.DataFrame:
 def test_cells_csv_has_a_row_per_planned_cell_and_the_summary_s_columns(cells: pd.DataFrame, maker) -> None:
     records, waiting = maker.everything()
     assert list(cells["cell_id"]) == [record.cell.id for record in records] + [cell.id for cell in waiting]
-    assert list(cells.columns) == list(summarise(records[0]))
+    assert list(cells.columns) == [*summarise(records[0]), devices_scaling.COLUMN]
     assert set(PROMISED) <= set(cells.columns)
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from accelbench.costs import Cost
 from accelbench.record import write_json
-from accelbench.report import plots, render
+from accelbench.report import devices_scaling, plots, render
 from accelbench.report.page import compose
 from accelbench.report.sweep import Sweep, read_all
 from accelbench.vocab import UNEXPECTED, Device, Mode, Status
@@ -48,7 +48,7 @@ def _write(sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
     # As objects, so that whole numbers stay whole beside unknown ones.
-    rows = [planned.row for sweep in sweeps for planned in sweep.cells]
+    rows = [row for sweep in sweeps for row in devices_scaling.rows(sweep)]
     pd.DataFrame(rows, dtype=object).to_csv(folder / "cells.csv", index=False)
     write_json(folder / "metrics.json", headline(sweeps))
 

@@ -12,6 +12,7 @@ from accelbench.record import OF_DEVICES
 from accelbench.report import (
     beside,
     best,
+    devices_scaling,
     lies,
     options,
     parity,
@@ -133,6 +134,7 @@ def _section(sweep: Sweep) -> Section:
         tables.preparation(sweep),
         scaling.best_batch(sweep),
         tables.best(sweep),
+        devices_scaling.table(sweep),
         scaling.devices(sweep),
     ]
     pictures, left_out = _pictures(sweep)

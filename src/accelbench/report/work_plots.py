@@ -8,11 +8,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
-from accelbench.ceilings import Ceilings
 from accelbench.report.numbers import significant
 from accelbench.report.plots import COLOURS, DPI, MARKERS, Place, head, place_label, place_of, places, tidy
 from accelbench.report.study import one_of_each
 from accelbench.report.sweep import Planned
+from accelbench.summary import ceilings_of
 from accelbench.vocab import Mode, Phase
 
 GIGA = 1e9
@@ -65,8 +65,8 @@ def roofline(cells: Sequence[Planned], head_lines: tuple[str, str]) -> Figure | 
 
 
 def _ceiling(planned: Planned) -> tuple[float, float] | None:
-    """Operations and bytes per second that the cell's device reaches at most."""
-    ceilings = Ceilings.from_json(planned.record.environment.get("ceilings")) if planned.record else None
+    """Operations and bytes per second that the cell's devices reach at most."""
+    ceilings = ceilings_of(planned.record) if planned.record else None
     rate = ceilings.ceiling_of(planned.cell.precision) if ceilings else None
     return (rate, ceilings.memory_bytes_per_s) if ceilings and rate else None
 

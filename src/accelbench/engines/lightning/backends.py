@@ -74,6 +74,10 @@ class Backend:
         """The allocator's peak since the process started; None where the device has none to ask."""
         return None
 
+    def cudnn_benchmark(self) -> bool | None:
+        """Whether cuDNN tries its algorithms; None where there is no cuDNN."""
+        return None
+
     def device_name(self) -> str | None:
         """The accelerator's name; None for the CPU, whose name its registry knows."""
         return None
@@ -126,6 +130,10 @@ class Cuda(Backend):
     def peak_memory_bytes(self) -> int | None:
         """What tensors took at most."""
         return torch.cuda.max_memory_allocated()
+
+    def cudnn_benchmark(self) -> bool | None:
+        """As it is set, whoever set it."""
+        return torch.backends.cudnn.benchmark
 
     def device_name(self) -> str | None:
         """Such as `NVIDIA H200`."""

@@ -274,6 +274,7 @@ class _Run:
         del timing["compiled_in_steady_state"], timing["typical_s"], timing["blocks"]
         return Measurement(
             **joined(seen),
+            cudnn_benchmark=self.backend.cudnn_benchmark(),
             threads=None if self.backend.torch_type == "xla" else torch.get_num_threads(),
             num_params=self.num_params,
             num_train_samples=counts.get("train"),

@@ -1,6 +1,7 @@
 """Lightning's Trainer for a cell, and what is set in the process before it runs."""
 
 import logging
+import os
 import warnings
 
 import pytorch_lightning as pl
@@ -33,7 +34,9 @@ def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
         if cell.threads is not None:
             raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
         return
-    torch.set_num_threads(max(1, usable_cores() // num_ranks) if cell.threads is None else cell.threads)
+    num = max(1, usable_cores() // num_ranks) if cell.threads is None else cell.threads
+    os.environ["OMP_NUM_THREADS"] = str(num)  # else Lightning sets another number where there are several ranks
+    torch.set_num_threads(num)
 
 
 def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:

@@ -1,0 +1,128 @@
+"""Cells on several devices: real processes on the CPU, joined by gloo."""
+
+import shutil
+
+import pytest
+import torch
+
+import rank_faults
+from accelbench.cell import ModelSpec, Options
+from accelbench.devices.cpu import usable_cores
+from accelbench.isolate import Hosts
+from accelbench.vocab import Device, Mode, Precision, Protocol, Status
+from fakes import make_cell
+
+MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
+DROPPING = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.5}, optimizer="sgd", learning_rate=0.05)
+FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    with Hosts(rank_faults.host) as running:
+        yield running
+
+
+@pytest.fixture
+def run(hosts, digits):
+    def run(folder=digits, **changes):
+        return hosts.run(make_cell(**{"model": MODEL, "devices": 2, **changes}), folder)
+
+    return run
+
+
+def test_training_on_two_devices_is_training_on_one(run, digits, tmp_path):
+    folder = shutil.copytree(digits, tmp_path / "digits")
+    one, two = (run(folder, suite="tell", devices=num, **FIT).measurement for num in (1, 2))
+    assert (one.num_devices, two.num_devices) == (1, 2)
+    assert [epoch.loss for epoch in two.epochs] == pytest.approx([epoch.loss for epoch in one.epochs], rel=1e-5)
+    assert [epoch.num_samples for epoch in two.epochs] == [300, 300]
+    assert two.epochs[-1].accuracy == one.epochs[-1].accuracy
+    assert (two.evaluation.num_samples, two.evaluation.accuracy) == (90, one.evaluation.accuracy)
+    assert two.evaluation.loss == pytest.approx(one.evaluation.loss, rel=1e-5)
+    (alone, _), (first, _), (second, _) = (torch.load(folder / f"rank{name}.pt") for name in ("0of1", "0of2", "1of2"))
+    for name, weights in alone.items():
+        assert torch.equal(first[name], second[name])
+        torch.testing.assert_close(first[name], weights, rtol=1e-5, atol=1e-6)
+
+
+def test_each_device_drops_out_others_and_the_weights_stay_equal(run, digits, tmp_path):
+    folder = shutil.copytree(digits, tmp_path / "digits")
+    outcome = run(folder, suite="tell", model=DROPPING, **FIT)
+    (first, its), (second, others) = (torch.load(folder / f"rank{rank}of2.pt") for rank in (0, 1))
+    assert outcome.status == Status.ok
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not torch.equal(its, others)
+
+
+def test_a_network_that_is_not_wrapped_is_found_out(run):
+    outcome = run(suite="not wrapped", **FIT)
+    assert (outcome.status, outcome.reason) == (Status.invalid, "the devices' weights differ after training")
+    assert run(suite="not wrapped", mode=Mode.train).status == Status.invalid
+
+
+def test_a_rank_that_computes_in_another_precision_is_found_out(run):
+    outcome = run(suite="other precision")
+    assert outcome.status == Status.invalid
+    assert "cpu in fp32, cpu in bf16_mixed" in outcome.reason
+
+
+def test_a_rank_that_dies_while_it_is_measured_is_named(run):
+    outcome = run(suite="killed", mode=Mode.train)
+    assert (outcome.status, outcome.reason) == (Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)")
+
+
+@pytest.mark.parametrize("precision", [p for p in Precision if p not in (Precision.tf32, Precision.fp32)])
+def test_every_precision_learns_alike_on_two_devices(run, precision):
+    one, two = (run(precision=precision, devices=num, **FIT) for num in (1, 2))
+    assert two.status == Status.ok
+    assert two.measurement.precision == precision
+    ours, theirs = ([epoch.loss for epoch in each.measurement.epochs] for each in (two, one))
+    assert ours == pytest.approx(theirs, rel=0.02)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("protocol", [Protocol.window, Protocol.steps])
+def test_steps_count_the_whole_batch(run, mode, protocol):
+    outcome = run(mode=mode, protocol=protocol, warmup=2, steps=12)
+    measured = outcome.measurement
+    assert outcome.status == Status.ok
+    assert all(block.num_samples == 32 * block.num_steps for block in measured.blocks)
+    assert len(measured.latency_s) >= 12
+    assert min(map(len, measured.breakdown.phases_s.values())) >= 3
+    assert measured.threads == max(1, usable_cores() // 2)
+    assert measured.peak_host_bytes <= outcome.system.peak_host_bytes
+
+
+def test_the_work_is_that_of_all_devices(run):
+    one, two = (run(devices=num, protocol=Protocol.steps, steps=6).measurement.work for num in (1, 2))
+    assert two.flops == one.flops
+    assert two.num_operators == one.num_operators
+
+
+def test_inference_passes_take_each_test_sample_once(run):
+    measured = run(mode=Mode.infer, protocol=Protocol.fit, batch_size=64).measurement
+    assert [epoch.num_samples for epoch in measured.epochs] == [90] * 3
+
+
+def test_threads_are_those_of_each_process(run):
+    assert run(threads=2, protocol=Protocol.steps, steps=6).measurement.threads == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_compiled_network_runs_on_two_devices(run, mode):
+    outcome = run(mode=mode, options=Options(compile=True), timeout_s=280.0)
+    assert outcome.status == Status.ok, outcome.reason
+    assert outcome.measurement.num_compiles > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("precision", list(Precision))
+def test_two_gpus_learn_as_one(run, precision):
+    one, two = (run(device=Device.gpu, precision=precision, devices=num, **FIT) for num in (1, 2))
+    assert (two.status, two.measurement.num_devices) == (Status.ok, 2), two.reason
+    ours, theirs = ([epoch.loss for epoch in each.measurement.epochs] for each in (two, one))
+    assert ours == pytest.approx(theirs, rel=0.02)
+    assert {name for name in two.system.values if name.endswith("power_w")} >= {"gpu_0_power_w", "gpu_1_power_w"}

@@ -1,0 +1,40 @@
+"""The Lightning engine, spoilt as the cell's suite says, or with its weights and random state written down."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from accelbench.cell import Cell
+from accelbench.engines.lightning import engine
+from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
+from accelbench.engines.registry import HostSpec
+from accelbench.measurement import Measurement
+from accelbench.vocab import Precision
+
+
+def host(cell: Cell) -> HostSpec:
+    """A host whose engine is this module."""
+    return HostSpec("rank_faults", ("accelbench.host", "rank_faults"), num_processes=cell.devices)
+
+
+def run(cell: Cell, data_folder: Path) -> Measurement | None:
+    """Runs the cell with its fault."""
+    rank = int(os.environ.get("LOCAL_RANK", 0))
+    if cell.suite == "not wrapped":
+        NetworkDDP.configure_ddp = lambda self: None
+    if cell.suite == "killed" and rank:
+        Ranks.follow = lambda self, step, wait: os.kill(os.getpid(), signal.SIGKILL)
+    if cell.suite == "other precision" and rank:
+        cell = replace(cell, precision=Precision.bf16_mixed)
+    if cell.suite == "tell":
+        seen = engine._Run._seen
+
+        def tell(self):
+            torch.save((self.network.state_dict(), torch.rand(1)), data_folder / f"rank{rank}of{cell.devices}.pt")
+            return seen(self)
+
+        engine._Run._seen = tell
+    return engine.run(cell, data_folder)
