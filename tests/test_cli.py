@@ -87,8 +87,14 @@ def complaint(words, capsys, project):
         ("window.measure=3", "window.measure: unknown setting. `accelbench --cfg job` prints all settings."),
         ("+widht=3", "+widht=3: settings are neither added nor taken away"),
         ("data.pipeline=host", "data.pipeline=host: not for data=mnist. Choose from: array, jpeg."),
-        ("data=random data.pipeline=jpeg", "data.pipeline=jpeg: not for data=random. Choose from: host, device, fresh."),
-        ("data.pipeline=png", "data.pipeline=png: unknown data.pipeline. Choose from: array, jpeg, host, device, fresh."),
+        (
+            "data=random data.pipeline=jpeg",
+            "data.pipeline=jpeg: not for data=random. Choose from: host, device, fresh.",
+        ),
+        (
+            "data.pipeline=png",
+            "data.pipeline=png: unknown data.pipeline. Choose from: array, jpeg, host, device, fresh.",
+        ),
         ("data.num_workers=0", "data.num_workers=0: should be at least 1"),
         ("model.input_shape=[3,0,8]", "model.input_shape=0: should be at least 1"),
         ("compile=inductor", "compile=inductor: should be true or false"),

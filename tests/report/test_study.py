@@ -1,11 +1,13 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from accelbench.cell import KerasSettings
 from accelbench.record import Record
 from accelbench.report import study, sweep
 from accelbench.report.study import Comparison
-from accelbench.vocab import Device, Mode, Precision, Protocol, Status
+from accelbench.vocab import Device, Engine, Mode, Precision, Protocol, Status
 
 
 @pytest.fixture
@@ -53,6 +55,14 @@ def test_the_nearest_cell_is_the_study_s_own_setting_not_the_fastest_nor_a_mean(
     ours = found["cpu"].ours
     assert (ours.cell.precision, ours.cell.batch_size) == (Precision.fp32, 128)
     assert found["cpu"].time_s == pytest.approx(300_000 / 5000)
+
+
+def test_one_device_of_the_first_engine_stands_for_a_network_whatever_is_faster(compare, maker) -> None:
+    one = maker.cell()
+    keras = dataclasses.replace(one, engine=Engine.keras, keras=KerasSettings())
+    two = dataclasses.replace(one, devices=2)
+    found = compare([maker.ok(keras, 9000), maker.ok(two, 8000), maker.ok(one, 1000)])
+    assert found["cpu"].ours.cell == one
 
 
 def test_precision_counts_before_batch_and_measured_before_estimated(compare, maker) -> None:

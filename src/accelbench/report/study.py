@@ -130,8 +130,8 @@ def gain_over_cpu(planned: Planned, cells: Sequence[Planned], column: str) -> fl
 def one_of_each(cells: Iterable[Planned]) -> list[Planned]:
     """One cell per network, mode, device, precision, options and batch, for pictures and tables that show but one.
 
-    The first that is ok, else the first: other seeds, repeats, inputs and numbers of steps are in the table of every
-    cell.
+    The first that is ok, else the first: other engines, seeds, repeats, inputs and numbers of steps are in the table of
+    every cell.
     """
     first: dict[tuple[object, ...], Planned] = {}
     for planned in cells:
@@ -175,6 +175,8 @@ def _distance(planned: Planned, wanted: Reference) -> tuple[float, ...]:
     cell = planned.cell
     return (
         len(cell.options.on),  # no study had any
+        cell.devices,
+        cell.keras is not None,  # the engines stand side by side in a table of their own
         PRECISIONS.index(cell.precision) if cell.precision != wanted.precision else -1,
         abs(math.log(cell.batch_size / wanted.batch_size)),
         cell.batch_size,
