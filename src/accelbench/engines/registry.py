@@ -12,6 +12,21 @@ RANKED = frozenset({Device.cpu, Device.gpu})
 PROBERS: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.probe"}
 
 
+# Variables by which a library computes in another precision, or with other threads, than it is told to in code.
+SUBSTITUTING = {
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "XLA_USE_BF16",
+    "XLA_USE_F16",
+    "XLA_DOWNCAST_BF16",
+    "XLA_DOWNCAST_FP16",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+}
+
+
 @dataclass(frozen=True)
 class HostSpec:
     """A process from which cells are forked.

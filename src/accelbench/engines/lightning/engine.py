@@ -29,7 +29,7 @@ from accelbench.engines.lightning.work import count
 from accelbench.engines.registry import RANKED
 from accelbench.errors import UserError
 from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement
-from accelbench.sample import high_water_bytes
+from accelbench.memory import high_water_bytes
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
 from accelbench.work import Work
 
