@@ -167,7 +167,7 @@ def test_the_rank_that_failed_first_is_named_and_the_others_end(hosts, tmp_path,
 
 
 def test_a_rank_that_hangs_ends_with_all_others(hosts, tmp_path):
-    outcome = hosts.run(make_cell("hang@1", devices=2, timeout_s=1.0), tmp_path)
+    outcome = hosts.run(make_cell("hang@1", devices=2, timeout_s=3.0), tmp_path)
     assert outcome.status == Status.timeout
     assert is_gone(int((tmp_path / "child.pid").read_text()))
     assert all(is_gone(int((tmp_path / f"{rank}.pid").read_text())) for rank in range(2))

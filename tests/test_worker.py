@@ -1,8 +1,63 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from accelbench.vocab import Device, Precision
+from accelbench.vocab import Device, Mode, Precision
 from accelbench.worker import judge
-from fakes import make_cell, make_measurement
+from fakes import make_cell, make_measurement, make_project
+
+# What a machine that only measures need not have.
+NOT_NEEDED = (
+    *(
+        "hydra",
+        "omegaconf",
+        "mlflow",
+        "dvc",
+        "pandas",
+        "matplotlib",
+        "jinja2",
+        "rich",
+        "scipy",
+        "sklearn",
+        "timm",
+        "PIL",
+    ),
+    *("torchvision", "torch_xla", "tensorflow", "keras", "psutil", "pynvml", "orjson"),
+)
+WITHOUT = f"""
+import sys
+from importlib.machinery import PathFinder
+
+class Few:
+    def find_spec(name, path=None, target=None):
+        return None if name.partition(".")[0] in {NOT_NEEDED} else PathFinder.find_spec(name, path, target)
+
+sys.meta_path = [Few if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return make_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture
+def run_alone(project, tmp_path):
+    """Runs `python -m accelbench.worker`, or what else starts it, on a cell; gives the process and its answer."""
+
+    def run_alone(start=(sys.executable, "-m", "accelbench.worker"), cell=None, **changes):
+        path = tmp_path / "cell.json"
+        path.write_text(json.dumps(cell or make_cell(**changes).to_json()))
+        words = [*start, str(path), str(project / "data" / "mnist")]
+        environment = {**os.environ, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
+        done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=200)
+        return done, json.loads(done.stdout) if done.stdout else None
+
+    return run_alone
 
 
 def test_what_ran_as_asked_is_good():
@@ -34,3 +89,31 @@ def test_defects_make_the_numbers_false_and_warnings_do_not():
 
 def test_fewer_devices_than_were_asked_for_are_no_measurement():
     assert judge(make_cell(devices=2), make_measurement()) == "asked for 2 devices, but 1 ran"
+
+
+def test_a_cell_runs_alone_where_there_is_torch_and_lightning_and_little_else(run_alone):
+    code = f"{WITHOUT}\nfrom accelbench.worker import alone; sys.exit(alone(sys.argv[1:]))"
+    done, outcome = run_alone((sys.executable, "-c", code), mode=Mode.train)
+    assert (done.returncode, outcome["status"]) == (0, "ok"), outcome or done.stderr
+    assert outcome["measurement"]["device"] == "cpu"
+    assert outcome["measurement"]["blocks"]
+
+
+def test_two_ranks_run_under_torchrun_and_the_first_answers(run_alone):
+    start = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    done, outcome = run_alone((*start, "-m", "accelbench.worker"), mode=Mode.train, devices=2)
+    assert (done.returncode, outcome["status"]) == (0, "ok"), done.stderr[-2000:]
+    assert outcome["measurement"]["num_devices"] == 2
+
+
+def test_what_is_no_cell_or_no_data_set_is_a_mistake(run_alone, tmp_path):
+    for cell in ({"suite": "x"}, [1]):
+        done, outcome = run_alone(cell=cell)
+        assert (done.returncode, outcome) == (2, None)
+        assert "no readable cell" in done.stderr
+        assert "Traceback" not in done.stderr
+    words = [sys.executable, "-m", "accelbench.worker", str(Path(tmp_path, "cell.json")), str(tmp_path)]
+    (tmp_path / "cell.json").write_text(json.dumps(make_cell().to_json()))
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no prepared data set" in done.stderr

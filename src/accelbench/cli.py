@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from accelbench import params, sweep
+from accelbench.cell import canonical_json
 from accelbench.complaints import as_user_error
 from accelbench.composing import Parser, cells_of, compose, one_cell
 from accelbench.errors import UserError
@@ -20,7 +21,7 @@ USAGE = """\
 accelbench measures how fast a model trains and infers on each device, precision and batch size.
 
 usage: accelbench [run] [-m] [name=value ...]   measure one cell, or with -m every combination of lists
-       accelbench plan [name=value ...]         show the cells of such a sweep and how long they take
+       accelbench plan [name=value ...]         show the cells of such a sweep and how long they take (--json: as JSON)
        accelbench compare A B                   same, faster, slower or can't tell; `compare --help` has the terms
        accelbench compare --run "name=value ..." "name=value ..."
                                                 measure two cells in turns, and compare them
@@ -125,6 +126,11 @@ def _run(words: list[str], console: Console, out: Path | None) -> int:
 
 
 def _plan(words: list[str], console: Console) -> int:
+    multirun = words if {"-m", "--multirun"} & set(words) else ["-m", *words]
+    if "--json" in words:
+        compose([word for word in multirun if word != "--json"], _print_cells)
+        return 0
+
     def show(configs: list[DictConfig]) -> None:
         cells, _ = cells_of(configs)
         ready = sweep.prepare(cells)
@@ -139,8 +145,14 @@ def _plan(words: list[str], console: Console) -> int:
             f"{len(ready.planned) - num_run} to skip."
         )
 
-    compose(words if {"-m", "--multirun"} & set(words) else ["-m", *words], show)
+    compose(multirun, show)
     return 0
+
+
+def _print_cells(configs: list[DictConfig]) -> None:
+    """A line of JSON for each cell, as `python -m accelbench.worker` reads it."""
+    for cell in cells_of(configs)[0]:
+        print(canonical_json(cell.to_json()))
 
 
 def _expectation(item: Planned, seconds: float | None) -> str:

@@ -12,7 +12,7 @@ import pynvml
 
 import accelbench
 from accelbench.devices import cpu, nvml, packages, tpu
-from accelbench.isolate import SUBSTITUTING
+from accelbench.engines.registry import SUBSTITUTING
 
 FILE = "environment.json"
 

@@ -13,31 +13,11 @@ from typing import IO, Any
 
 from accelbench.ceilings import Ceilings
 from accelbench.cell import Cell
-from accelbench.engines.registry import HostSpec, host_spec
+from accelbench.engines.registry import SUBSTITUTING, HostSpec, host_spec
 from accelbench.measurement import Measurement
 from accelbench.record import SystemSeries
 from accelbench.vocab import Device, Status
 
-# Variables by which a library computes in another precision, or with other threads, than it is told to in code.
-SUBSTITUTING = {
-    "ONEDNN_DEFAULT_FPMATH_MODE",
-    "DNNL_DEFAULT_FPMATH_MODE",
-    "NVIDIA_TF32_OVERRIDE",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "XLA_USE_BF16",
-    "XLA_USE_F16",
-    "XLA_DOWNCAST_BF16",
-    "XLA_DOWNCAST_FP16",
-    "TF_XLA_FLAGS",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-    "KERAS_FLOATX",
-    "JAX_ENABLE_X64",
-    "JAX_DEFAULT_MATMUL_PRECISION",
-    "JAX_PLATFORMS",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-}
 # How long a host may take to end its cell and itself before it is killed.
 END_S = 10.0
 PROBE_TIMEOUT_S = 300.0

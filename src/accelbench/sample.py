@@ -243,11 +243,3 @@ _FIGURES: dict[str, Callable[[Any, gpus.Handle], float]] = {
     "throttled": lambda nvml, handle: float(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & SLOWED_DOWN != 0),
     "sm_clock_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
 }
-
-
-def high_water_bytes() -> int | None:
-    """The kernel's high-water mark of this process's resident memory; None where it does not tell."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return None

@@ -1,5 +1,9 @@
-"""Inside a cell's own process: cell -> measurement, or how it failed."""
+"""Inside a cell's own process: cell -> measurement, or how it failed.
 
+`python -m accelbench.worker cell.json data_folder` runs a cell alone, where there is its framework and little else.
+"""
+
+import argparse
 import dataclasses
 import importlib
 import json
@@ -9,16 +13,19 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
 from accelbench.ceilings import Ceilings
 from accelbench.cell import Cell
+from accelbench.data.manifest import FILE as MANIFEST
+from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.lifeline import end_with_starter
 from accelbench.measurement import Measurement
-from accelbench.sample import high_water_bytes
+from accelbench.memory import high_water_bytes
 from accelbench.vocab import Device, Status
 
 # What the frameworks say when memory ran out: torch's CPU allocator and XLA raise plain RuntimeErrors.
@@ -49,18 +56,48 @@ def main(request: dict[str, Any], answer: "connection.Connection[Any, Any]") -> 
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
     os.environ.update(request["environment"])
-    try:
-        outcome = _probe(request) if "prober" in request else _measure(request)
-    except UnsupportedError as error:
-        outcome = {"status": Status.skipped, "reason": str(error)}
-    except BaseException as error:  # whatever it is, it is this cell's outcome
-        outcome = _failure(error)
+    outcome = _outcome(request)
     answered = {"peak_host_bytes": high_water_bytes(), "ended_s": time.monotonic(), **outcome}
     answer.send_bytes(json.dumps(answered).encode())
     answer.close()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # frameworks' exit handlers may hang, and there is nothing left to save
+
+
+def alone(words: Sequence[str]) -> int:
+    """Runs one cell in this process, which has imported no framework yet, and prints its outcome as JSON.
+
+    Of several ranks, as `torchrun` starts them, the first prints it; the others say why they failed, if they did.
+
+    Args:
+        words: those of the command line.
+
+    Returns:
+        The exit status: 0 where the cell is ok or skipped, else 1.
+    """
+    parser = argparse.ArgumentParser(prog="python -m accelbench.worker", description="Runs one cell in this process.")
+    parser.add_argument("cell", type=Path, help="its JSON: a line of `accelbench plan --json ...`, or a record")
+    parser.add_argument("data_folder", type=Path, help="a prepared data set, such as data/mnist")
+    chosen = parser.parse_args(words)
+    try:
+        values = json.loads(chosen.cell.read_text())
+        cell = Cell.from_json(values.get("cell", values))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        parser.error(f"{chosen.cell}: no readable cell ({type(error).__name__}: {error})")
+    if not (chosen.data_folder / MANIFEST).exists():
+        parser.error(f"{chosen.data_folder}: no prepared data set (it has no {MANIFEST})")
+    spec = host_spec(cell)
+    for name in SUBSTITUTING:
+        os.environ.pop(name, None)
+    os.environ.update(spec.environment)
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints
+    outcome = _outcome({"cell": cell.to_json(), "engine": spec.engine, "data_folder": str(chosen.data_folder)})
+    if outcome["status"] != Status.ok or "measurement" in outcome:
+        answers.write(json.dumps(outcome) + "\n")
+    answers.close()
+    return 0 if outcome["status"] in (Status.ok, Status.skipped) else 1
 
 
 def judge(cell: Cell, measurement: Measurement) -> str | None:
@@ -75,6 +112,16 @@ def judge(cell: Cell, measurement: Measurement) -> str | None:
     if cell.devices != measurement.num_devices:
         return f"asked for {cell.devices} devices, but {measurement.num_devices} ran"
     return "; ".join(measurement.defects) or None
+
+
+def _outcome(request: dict[str, Any]) -> dict[str, Any]:
+    """How it ended, whatever happened."""
+    try:
+        return _probe(request) if "prober" in request else _measure(request)
+    except UnsupportedError as error:
+        return {"status": Status.skipped, "reason": str(error)}
+    except BaseException as error:  # whatever it is, it is this cell's outcome
+        return _failure(error)
 
 
 def _probe(request: dict[str, Any]) -> dict[str, Any]:
@@ -112,3 +159,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
         "reason": reason[0] if reason else type(error).__name__,
         "error": "".join(traceback.format_exception(error))[-4000:],
     }
+
+
+if __name__ == "__main__":
+    sys.exit(alone(sys.argv[1:]))

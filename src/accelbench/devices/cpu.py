@@ -5,8 +5,6 @@ import os
 import platform
 from pathlib import Path
 
-import psutil
-
 from accelbench.devices import cgroup
 from accelbench.devices.base import DeviceReport
 from accelbench.vocab import Device
@@ -21,6 +19,8 @@ def look(root: Path = Path("/")) -> DeviceReport:
     Args:
         root: the folder that holds proc/ and sys/.
     """
+    import psutil  # here alone: what measures counts the cores without it
+
     info = _cpuinfo(root)
     quota, limit_bytes = cgroup.cpu_quota(root), cgroup.memory_limit_bytes(root)
     memory_bytes = psutil.virtual_memory().total
@@ -34,11 +34,16 @@ def look(root: Path = Path("/")) -> DeviceReport:
     return DeviceReport(
         device=Device.cpu,
         present=True,
-        name=info.get("model name") or platform.machine(),
+        name=name(root),
         count=1,
         memory_bytes=min(memory_bytes, limit_bytes or memory_bytes),
         details={key: value for key, value in details.items() if value},
     )
+
+
+def name(root: Path = Path("/")) -> str:
+    """The processor's own, or its architecture's where it has none."""
+    return _cpuinfo(root).get("model name") or platform.machine()
 
 
 def usable_cores(root: Path = Path("/")) -> int:

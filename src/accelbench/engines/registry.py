@@ -15,6 +15,28 @@ RANKED = frozenset({Device.cpu, Device.gpu})
 PROBERS: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.probe"}
 
 
+# Variables by which a library computes in another precision, or with other threads, than it is told to in code.
+SUBSTITUTING = {
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "XLA_USE_BF16",
+    "XLA_USE_F16",
+    "XLA_DOWNCAST_BF16",
+    "XLA_DOWNCAST_FP16",
+    "TF_XLA_FLAGS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "KERAS_FLOATX",
+    "JAX_ENABLE_X64",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_PLATFORMS",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+}
+
+
 @dataclass(frozen=True)
 class HostSpec:
     """A process from which cells are forked.

@@ -8,6 +8,8 @@ import torch
 import rank_faults
 from accelbench.cell import ModelSpec, Options
 from accelbench.devices.cpu import usable_cores
+from accelbench.engines.lightning.ranks import Ranks
+from accelbench.errors import UnsupportedError
 from accelbench.isolate import Hosts
 from accelbench.vocab import Device, Mode, Precision, Protocol, Status
 from fakes import make_cell
@@ -88,7 +90,7 @@ def test_steps_count_the_whole_batch(run, mode, protocol):
     measured = outcome.measurement
     assert outcome.status == Status.ok
     assert all(block.num_samples == 32 * block.num_steps for block in measured.blocks)
-    assert len(measured.latency_s) >= 12
+    assert len(measured.latency_s) >= 6
     assert min(map(len, measured.breakdown.phases_s.values())) >= 3
     assert measured.threads == max(1, usable_cores() // 2)
     assert measured.peak_host_bytes <= outcome.system.peak_host_bytes
@@ -107,6 +109,13 @@ def test_inference_passes_take_each_test_sample_once(run):
 
 def test_threads_are_those_of_each_process(run):
     assert run(threads=2, protocol=Protocol.steps, steps=6).measurement.threads == 2
+
+
+def test_several_devices_need_as_many_processes(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(UnsupportedError, match="takes 2 processes, not the 3 there are: use `torchrun"):
+        Ranks(2)
+    assert Ranks(1).part == (0, 1)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from lightning_fabric.accelerators import XLAAccelerator
 from torch import Tensor
 
 from accelbench.clock import Compiles, no_compiles
+from accelbench.devices import cpu
 from accelbench.engines.lightning import spmd, xla
 from accelbench.vocab import Device
 
@@ -79,8 +80,8 @@ class Backend:
         return None
 
     def device_name(self) -> str | None:
-        """The accelerator's name; None for the CPU, whose name its registry knows."""
-        return None
+        """The hardware's name; None where only its registry knows it."""
+        return cpu.name()
 
     def ran_on(self, torch_type: str) -> str:
         """The device's word for what torch calls `torch_type`."""

@@ -30,7 +30,7 @@ from accelbench.engines.lightning.trainer import hush_lightning, set_threads, tr
 from accelbench.engines.lightning.work import count
 from accelbench.engines.registry import RANKED
 from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
-from accelbench.sample import high_water_bytes
+from accelbench.memory import high_water_bytes
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
 from accelbench.work import Work
 

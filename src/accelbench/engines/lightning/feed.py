@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from accelbench.data.arrays import Arrays, Encoded
-from accelbench.data.decode import decode
 from accelbench.data.order import Order
 
 # Images (uint8, or floats where they are random) and their labels (int64), or images alone.
@@ -130,11 +129,14 @@ class _Pictures(Dataset[Batch]):
         self.encoded = encoded
         self.side = side
         self.labelled = labelled
+        from accelbench.data.decode import decode  # with its library, for pictures alone
+
+        self.decode = decode
 
     def __getitem__(self, chosen: list[int]) -> Batch:
         pixels = np.empty((len(chosen), self.side, self.side, 3), np.uint8)
         for place, index in enumerate(chosen):
-            pixels[place] = decode(self.encoded[index], self.side)
+            pixels[place] = self.decode(self.encoded[index], self.side)
         images = torch.from_numpy(pixels)
         return (images, torch.from_numpy(self.encoded.labels[chosen]).long()) if self.labelled else (images,)
 

@@ -99,11 +99,12 @@ class Ranks(Team):
     """
 
     def __init__(self, num: int) -> None:
-        self.num = num
-        self.rank = int(os.environ["LOCAL_RANK"]) if num > 1 else 0
         started = int(os.environ.get("WORLD_SIZE", 1))
         if num > 1 and started != num:
-            raise UnsupportedError(f"devices={num}: {started} processes were started")
+            told = f"devices={num} takes {num} processes, not the {started} there are"
+            raise UnsupportedError(f"{told}: use `torchrun --nproc-per-node {num}`")
+        self.num = num
+        self.rank = int(os.environ["LOCAL_RANK"]) if num > 1 else 0
         self.leads = self.rank == 0
         self.part = self.rank, num
         # The first rank's words go by the host: a GPU has nothing to do with them.

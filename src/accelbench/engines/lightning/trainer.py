@@ -35,7 +35,8 @@ def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
             raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
         return
     num = max(1, usable_cores() // num_ranks) if cell.threads is None else cell.threads
-    os.environ["OMP_NUM_THREADS"] = str(num)  # else Lightning sets another number where there are several ranks
+    if num_ranks > 1:
+        os.environ["OMP_NUM_THREADS"] = str(num)  # else Lightning sets a number of its own
     torch.set_num_threads(num)
 
 
