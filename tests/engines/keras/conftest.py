@@ -9,14 +9,8 @@ from pathlib import Path  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-from accelbench.cell import KerasSettings  # noqa: E402
 from accelbench.isolate import Hosts  # noqa: E402
-from accelbench.vocab import Engine  # noqa: E402
-from fakes import TESTS, make_cell  # noqa: E402
-
-
-def keras_cell(keras=None, **changes):
-    return make_cell(**{"engine": Engine.keras, "keras": KerasSettings(**(keras or {})), **changes})
+from fakes import TESTS  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ def main(digits, out):
     from accelbench.engines.keras import engine
     from accelbench.engines.keras.backends import backend_for
     from accelbench.worker import judge
-    from engines.keras.test_strategies import trained
+    from engines.keras.cells import trained
 
     cell = trained(devices=2)
     backend = backend_for(cell)

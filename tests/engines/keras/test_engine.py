@@ -16,10 +16,12 @@ from accelbench.engines.keras import precision as precisions
 from accelbench.engines.keras.backends import backend_for
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.worker import judge
-from engines.keras.conftest import keras_cell
+from engines.keras.cells import CARRIED, keras_cell
 from engines.keras.exchange import give, weights
 from engines.keras.twins import RATES, trained_cell
 
+# Keras' Adam adds its epsilon before it corrects the bias, PyTorch's after.
+NEAR = {"sgd": 1e-4, "adam": 2e-3}
 SMALL = {"widths": [32, 32], "dropout": 0.0}
 SGD = ModelSpec(name="mlp", args=SMALL, optimizer="sgd", learning_rate=0.05)
 ADAM = ModelSpec(name="mlp", args=SMALL, optimizer="adam", learning_rate=1e-3)
@@ -43,15 +45,13 @@ def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras
     cell = keras_cell(keras, **{key: getattr(trained_cell(optimizer), key) for key in CARRIED})
     measured = engine.run(cell, digits)
     assert judge(cell, measured) is None
-    assert [epoch.loss for epoch in measured.epochs] == pytest.approx(twins[f"{optimizer}/losses"], rel=1e-4)
+    near = NEAR[optimizer]
+    assert [epoch.loss for epoch in measured.epochs] == pytest.approx(twins[f"{optimizer}/losses"].tolist(), rel=near)
     tested = [epoch.evaluation for epoch in measured.epochs]
-    assert [each.loss for each in tested] == pytest.approx(twins[f"{optimizer}/tested"], rel=1e-4)
-    assert [each.accuracy for each in tested] == pytest.approx(twins[f"{optimizer}/accuracies"], abs=0.012)
+    assert [each.loss for each in tested] == pytest.approx(twins[f"{optimizer}/tested"].tolist(), rel=near)
+    assert [each.accuracy for each in tested] == pytest.approx(twins[f"{optimizer}/accuracies"].tolist(), abs=0.012)
     assert {epoch.num_samples for epoch in measured.epochs} == {300}  # 9 batches of 32 and one of 12
     assert {each.num_samples for each in tested} == {90}
-
-
-CARRIED = ("mode", "protocol", "model", "seed", "epochs", "batch_size")
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -202,20 +202,6 @@ def test_cells_are_forked_again_and_again_and_learn_the_same(digits, hosts):
         assert outcome.status == Status.ok, outcome.error
         assert [epoch.loss for epoch in outcome.measurement.epochs] == pytest.approx(expected, rel=1e-5)
         assert hosts.run(keras_cell(model=ADAM), digits).status == Status.ok
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"device": Device.gpu}, "device=gpu: TensorFlow finds 0 of 1"),
-        ({"device": Device.tpu}, "engine.tpu=local: TensorFlow reaches no TPU"),
-        ({"device": Device.tpu, "keras": {"tpu": "nonesuch"}}, "engine.tpu=nonesuch: TensorFlow reaches no TPU"),
-    ],
-)
-def test_a_device_that_tensorflow_has_not_is_skipped(digits, hosts, changes, words):
-    outcome = hosts.run(keras_cell(model=SGD, **changes), digits)
-    assert outcome.status == Status.skipped, outcome.error
-    assert outcome.reason.startswith(words)
 
 
 def test_the_same_seed_draws_the_same_weights_in_every_precision():

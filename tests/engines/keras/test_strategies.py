@@ -12,21 +12,14 @@ import tensorflow as tf
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 
-from accelbench.cell import ModelSpec
 from accelbench.engines.keras import engine, strategies
 from accelbench.engines.keras.backends import backend_for
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import Device, Mode, Protocol, Status
-from engines.keras.conftest import keras_cell
+from accelbench.vocab import Device, Mode, Status
+from engines.keras.cells import keras_cell, trained
 from fakes import TESTS
 
 CORES = [f"/job:localhost/replica:0/task:0/device:TPU:{index}" for index in range(8)]
-
-
-def trained(**changes):
-    """A fit with a short last batch, which two devices share too."""
-    model = ModelSpec(name="mlp", args={"widths": [16], "dropout": 0.0}, optimizer="adam", learning_rate=1e-3)
-    return keras_cell(mode=Mode.train, protocol=Protocol.fit, model=model, epochs=2, batch_size=32, **changes)
 
 
 def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits, tmp_path):
@@ -55,6 +48,19 @@ def test_windows_on_two_devices_count_every_sample(digits, hosts):
         assert outcome.status == Status.ok, outcome.error
         assert outcome.measurement.num_devices == 2
         assert all(block.num_samples == 32 * block.num_steps for block in outcome.measurement.blocks)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"device": Device.gpu}, "device=gpu: TensorFlow finds 0 of 1"),
+        ({"device": Device.tpu}, "engine.tpu=local: TensorFlow reaches no TPU"),
+        ({"device": Device.tpu, "keras": {"tpu": "nonesuch"}}, "engine.tpu=nonesuch: TensorFlow reaches no TPU"),
+    ],
+)
+def test_a_device_that_tensorflow_has_not_is_skipped(changes, words):
+    with pytest.raises(UnsupportedError, match=words):
+        strategies.strategy_for(keras_cell(**changes))
 
 
 class Resolver(tf.distribute.cluster_resolver.TPUClusterResolver):
