@@ -41,11 +41,13 @@ setup-jax-tpu: .venv-jax-tpu/.installed  ## install Keras on JAX for a TPU, into
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
+# Keras' tests in a process of their own: TensorFlow is in none with torch.
 test: setup  ## run the tests
-	$(BIN)/python -m pytest -m "not slow and not gpu and not tpu"
+	$(BIN)/python -m pytest -m "not slow and not gpu and not tpu" --ignore=tests/engines/keras
+	$(BIN)/python -m pytest -m "not slow and not gpu and not tpu" tests/engines/keras
 
 test-slow: setup  ## run the tests that take minutes
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --ignore=tests/engines/keras
 
 lint: setup  ## check style, types and the walls between the parts
 	$(BIN)/ruff check .

@@ -93,7 +93,10 @@ def test_keras_settings_are_keras_alone():
     assert split(merged())[0].keras is None
     assert split(merged("engine.name=keras"))[0].keras == KerasSettings()
     keras = split(merged("engine.name=keras", "engine.backend=jax", "engine.steps_per_execution=4"))[0].keras
-    assert keras == KerasSettings(backend=KerasBackend.jax, steps_per_execution=4)
+    # JAX's steps are compiled unless it is said otherwise: Keras would run them operator by operator.
+    assert keras == KerasSettings(backend=KerasBackend.jax, steps_per_execution=4, jit_compile=True)
+    plain = split(merged("engine.name=keras", "engine.backend=jax", "engine.jit_compile=false"))[0].keras
+    assert not plain.jit_compile
     with pytest.raises(UserError, match="^engine.jit_compile=True: goes with engine=keras, and not with engine=light"):
         split(merged("engine.jit_compile=true"))
 

@@ -12,7 +12,7 @@ from accelbench.cell import Cell, digest
 from accelbench.isolate import Hosts, ProbeFailedError
 from accelbench.record import Record, write_json
 from accelbench.summary import ceilings_of, summarise
-from accelbench.vocab import Device, Status, Verdict
+from accelbench.vocab import Device, Engine, Status, Verdict
 
 FILE = "ceilings.json"
 MAX_AGAIN = 3  # times that a device is probed again in one sweep
@@ -42,6 +42,8 @@ class Prober:
 
     def probe(self, cell: Cell) -> Ceilings | None:
         """Measures them, joins them with what was known before, and keeps the result."""
+        # With PyTorch's operators, whichever engine the cell has: it is the device that is probed.
+        cell = dataclasses.replace(cell, engine=Engine.lightning, keras=None)
         if not self.hosts.can_probe(cell):
             return None
         self.say(f"Probing what {cell.device} can do at most (some 20 s, once on a machine) ...")

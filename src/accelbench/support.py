@@ -34,11 +34,12 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     """
     if (reason := keras_support.why_not(cell)) is not None:
         return reason
-    if _is_elsewhere(cell):
-        return _on_xla(cell, report)
-    if not report.present:
+    elsewhere = _is_elsewhere(cell)
+    if not report.present and not elsewhere:
         return report.reason
-    rules = (_devices, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler)
+    rules = [_divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler]
+    if not elsewhere:
+        rules.insert(0, _devices)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
 
 
@@ -54,6 +55,10 @@ def _devices(cell: Cell, report: DeviceReport) -> str | None:
     if cell.devices > int(cores or report.count):
         there = f"{cores} cores" if cores else f"{report.count} of {cell.device}"
         return f"devices={cell.devices}: there are {there}"
+    return None
+
+
+def _divides(cell: Cell, report: DeviceReport) -> str | None:
     if cell.batch_size % cell.devices:
         return f"batch_size={cell.batch_size} does not divide among {cell.devices} devices: choose a multiple"
     if cell.options.cuda_graphs and cell.mode == Mode.train:

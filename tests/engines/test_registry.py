@@ -1,5 +1,6 @@
+from accelbench.cell import KerasSettings
 from accelbench.engines.registry import host_spec
-from accelbench.vocab import Device
+from accelbench.vocab import Device, Engine, KerasBackend
 from fakes import make_cell
 
 
@@ -18,3 +19,19 @@ def test_cells_that_need_different_environments_share_no_host():
     keys = {host_spec(make_cell(device=device)).key for device in Device}
     assert len(keys) == len(Device)
     assert host_spec(make_cell(batch_size=1)).key == host_spec(make_cell(batch_size=2)).key
+
+
+def test_each_backend_of_keras_has_a_host_of_its_own_which_sees_no_gpu_beside_the_cpu():
+    settings = {backend: KerasSettings(backend=backend) for backend in KerasBackend}
+    specs = {backend: host_spec(make_cell(engine=Engine.keras, keras=keras)) for backend, keras in settings.items()}
+    assert {spec.environment["KERAS_BACKEND"] for spec in specs.values()} == set(KerasBackend)
+    assert {spec.environment["CUDA_VISIBLE_DEVICES"] for spec in specs.values()} == {""}
+    assert len({spec.key for spec in [*specs.values(), host_spec(make_cell())]}) == 3
+    on_gpu = host_spec(make_cell(engine=Engine.keras, keras=KerasSettings(), device=Device.gpu))
+    assert "CUDA_VISIBLE_DEVICES" not in on_gpu.environment
+    assert on_gpu.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_only_lightning_probes_a_device():
+    assert host_spec(make_cell()).prober
+    assert host_spec(make_cell(engine=Engine.keras, keras=KerasSettings())).prober is None

@@ -25,7 +25,7 @@ from accelbench.engines.keras.precision import Observer
 from accelbench.engines.keras.sources import feed_of, input_of
 from accelbench.engines.keras.steps import ExecutionStep
 from accelbench.measurement import Epoch, Evaluation, Measurement
-from accelbench.sample import high_water_bytes
+from accelbench.memory import high_water_bytes
 from accelbench.vocab import RANDOM, Device, Mode, Pipeline, Precision, Protocol
 
 # Passes over the test set in `fit` inference: the first one warms up.

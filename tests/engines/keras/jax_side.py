@@ -1,0 +1,80 @@
+"""The engine on JAX, as a script: a process has one backend. It writes what it saw as JSON."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+OUTPUTS = ("mlp", "cnn_in_colour", "lstm")
+
+
+def main(digits, twins, out):
+    import jax
+
+    from accelbench.cell import ModelSpec
+    from accelbench.engines.keras import agreement, engine, networks, task
+    from accelbench.engines.keras.backends import backend_for
+    from accelbench.engines.keras.precision import set_policy
+    from accelbench.vocab import KerasBackend, Mode, Precision
+    from accelbench.worker import judge
+    from engines.keras.cells import CARRIED, keras_cell
+    from engines.keras.exchange import give, weights
+    from engines.keras.twins import CASES, images, num_classes, trained_cell
+
+    on_jax = {"backend": KerasBackend.jax, "jit_compile": True}
+    found = {}
+
+    done = []
+    backend = backend_for(keras_cell(on_jax))
+
+    def slow(values):
+        time.sleep(0.2)
+        done.append(1)
+        return values
+
+    backend.last = jax.jit(lambda x: jax.pure_callback(slow, x, x))(jax.numpy.ones(3))
+    backend.wait()
+    found["waited"] = bool(done)
+
+    set_policy(Precision.fp32)
+    for case in OUTPUTS:
+        name, args, shape = CASES[case]
+        network = networks.build(ModelSpec(name=name, args=args), shape, num_classes(name))
+        give(network, weights(twins, case))
+        output = np.asarray(task.model_of(network, "uint8")(images(shape), training=False))
+        found[case] = float(np.abs(output - twins[f"{case}/output"]).max())
+
+    drawn = agreement.network_of
+
+    def network_of(*args):
+        network = drawn(*args)
+        give(network, weights(twins, "sgd"))
+        return network
+
+    agreement.network_of = network_of
+    cell = keras_cell(on_jax, **{key: getattr(trained_cell("sgd"), key) for key in CARRIED})
+    measured = engine.run(cell, digits)
+    found["fit"] = {
+        "judged": judge(cell, measured),
+        "losses": [epoch.loss for epoch in measured.epochs],
+        "tested": [epoch.evaluation.loss for epoch in measured.epochs],
+        "num_compiles": measured.num_compiles,
+    }
+    agreement.network_of = drawn
+    for mode in Mode:
+        cell = keras_cell(on_jax, mode=mode, precision=Precision.bf16, model=cell.model)
+        measured = engine.run(cell, digits)
+        found[mode] = {
+            "judged": judge(cell, measured),
+            "warnings": measured.warnings,
+            "output_error": measured.output_error,
+            "num_compiles": measured.num_compiles,
+            "loss": measured.loss,
+        }
+    out.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), np.load(sys.argv[2]), Path(sys.argv[3]))

@@ -1,0 +1,215 @@
+"""The engine on TensorFlow: in this process, and through a real host where threads or devices must be fixed first."""
+
+import dataclasses
+import json
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from accelbench.cell import DataSpec, ModelSpec
+from accelbench.devices.cpu import usable_cores
+from accelbench.engines.keras import agreement, engine, strategies
+from accelbench.engines.keras import precision as precisions
+from accelbench.engines.keras.backends import backend_for
+from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol, Status
+from accelbench.worker import judge
+from engines.keras.cells import CARRIED, keras_cell
+from engines.keras.exchange import give, weights
+from engines.keras.twins import RATES, trained_cell
+
+# Keras' Adam adds its epsilon before it corrects the bias, PyTorch's after.
+NEAR = {"sgd": 1e-4, "adam": 2e-3}
+SMALL = {"widths": [32, 32], "dropout": 0.0}
+SGD = ModelSpec(name="mlp", args=SMALL, optimizer="sgd", learning_rate=0.05)
+ADAM = ModelSpec(name="mlp", args=SMALL, optimizer="adam", learning_rate=1e-3)
+
+
+def fit_cell(**changes):
+    return keras_cell(**{"mode": Mode.train, "protocol": Protocol.fit, "model": SGD, "epochs": 2, **changes})
+
+
+@pytest.mark.parametrize("keras", [{}, {"steps_per_execution": 4}, {"jit_compile": True}], ids=["", "4 steps", "jit"])
+@pytest.mark.parametrize("optimizer", RATES)
+def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
+    drawn = agreement.network_of
+
+    def network_of(*args):
+        network = drawn(*args)
+        give(network, weights(twins, optimizer))
+        return network
+
+    monkeypatch.setattr(agreement, "network_of", network_of)
+    cell = keras_cell(keras, **{key: getattr(trained_cell(optimizer), key) for key in CARRIED})
+    measured = engine.run(cell, digits)
+    assert judge(cell, measured) is None
+    near = NEAR[optimizer]
+    assert [epoch.loss for epoch in measured.epochs] == pytest.approx(twins[f"{optimizer}/losses"].tolist(), rel=near)
+    tested = [epoch.evaluation for epoch in measured.epochs]
+    assert [each.loss for each in tested] == pytest.approx(twins[f"{optimizer}/tested"].tolist(), rel=near)
+    assert [each.accuracy for each in tested] == pytest.approx(twins[f"{optimizer}/accuracies"].tolist(), abs=0.012)
+    assert {epoch.num_samples for epoch in measured.epochs} == {300}  # 9 batches of 32 and one of 12
+    assert {each.num_samples for each in tested} == {90}
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("precision", [p for p in Precision if p != Precision.tf32])
+def test_the_precision_that_was_asked_for_runs(digits, precision, mode):
+    cell = keras_cell(model=SGD, precision=precision, mode=mode)
+    measured = engine.run(cell, digits)
+    assert judge(cell, measured) is None
+    assert measured.warnings == []
+    if mode == Mode.infer and precision != Precision.fp32:
+        assert 1e-9 < measured.output_error < 0.05
+    else:
+        assert measured.output_error is None
+
+
+def test_fp16s_loss_is_scaled(digits, monkeypatch):
+    seen = []
+    honest = keras.optimizers.LossScaleOptimizer.scale_loss
+    monkeypatch.setattr(
+        keras.optimizers.LossScaleOptimizer,
+        "scale_loss",
+        lambda optimizer, loss: seen.append(optimizer) or honest(optimizer, loss),
+    )
+    engine.run(keras_cell(model=SGD, precision=Precision.fp16_mixed, mode=Mode.train), digits)
+    assert seen
+
+
+@pytest.mark.parametrize("name", ["cnn", "rnn", "lstm", "autoencoder"])
+@pytest.mark.parametrize("mode", Mode)
+def test_every_network_trains_and_infers(digits, name, mode):
+    small = {"cnn": {"channels": 8}, "rnn": {"units": 16}, "lstm": {"units": 16}, "autoencoder": {}}[name]
+    cell = keras_cell(mode=mode, model=ModelSpec(name=name, args=small))
+    measured = engine.run(cell, digits)
+    assert judge(cell, measured) is None
+    assert all(block.num_samples == 32 * block.num_steps for block in measured.blocks)
+    assert len(measured.latency_s) == len(measured.data_s) == len(measured.launch_s) > 0
+    assert measured.copy_in_s == measured.copy_out_s == []
+    assert measured.work.flops > 0
+    assert (measured.num_compiles, measured.warnings) == (1, [])
+    assert measured.compile_s > 0
+    assert (measured.loss is None) == (mode == Mode.infer)
+    assert measured.peak_host_bytes > 0
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_one_execution_runs_several_steps(digits, mode):
+    measured = engine.run(keras_cell({"steps_per_execution": 3}, mode=mode, model=SGD), digits)
+    assert all(block.num_samples == 3 * 32 * block.num_steps for block in measured.blocks)
+    assert measured.warnings == ["steps and their latency are those of whole executions, of 3 batches each"]
+    assert bool(measured.data_s) == (mode == Mode.infer)  # training, TensorFlow fetches them inside
+
+
+def test_whole_passes_of_inference_take_the_whole_test_set(digits):
+    measured = engine.run(fit_cell(mode=Mode.infer), digits)
+    assert [epoch.num_samples for epoch in measured.epochs] == [90] * engine.NUM_INFER_PASSES
+    assert measured.evaluation is None
+    assert measured.num_compiles == 2  # the last batch is short
+
+
+def test_a_fixed_number_of_steps(digits):
+    measured = engine.run(keras_cell(model=SGD, protocol=Protocol.steps, warmup=3, steps=12), digits)
+    assert (len(measured.warmup_s), len(measured.latency_s)) == (3, 12)
+    assert sum(block.num_steps for block in measured.blocks) == 12
+
+
+@pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device])
+def test_random_images(digits, pipeline):
+    model = ModelSpec(name="pets_cnn", input_shape=(3, 24, 32), num_classes=2)
+    data = DataSpec(name="random", pipeline=pipeline)
+    for mode in Mode:
+        cell = keras_cell(mode=mode, model=model, data=data, precision=Precision.bf16_mixed, batch_size=4)
+        measured = engine.run(cell, digits)
+        assert judge(cell, measured) is None
+        assert measured.num_params > 0
+
+
+def test_a_loss_that_is_not_finite_makes_the_cell_invalid(digits):
+    cell = fit_cell(model=dataclasses.replace(SGD, learning_rate=1e30))
+    measured = engine.run(cell, digits)
+    assert judge(cell, measured) == "the loss is not finite"
+    json.dumps(dataclasses.asdict(measured), allow_nan=False)
+    window = dataclasses.replace(cell, protocol=Protocol.window)
+    assert judge(window, engine.run(window, digits)) == "the loss is not finite"
+
+
+def test_a_substituted_precision_is_seen(digits, monkeypatch):
+    monkeypatch.setitem(precisions.POLICIES, Precision.fp16_mixed, "mixed_bfloat16")
+    monkeypatch.setattr(precisions.Observer, "precision", observed(precisions.Observer.precision))
+    cell = keras_cell(model=SGD, precision=Precision.fp16_mixed)
+    assert judge(cell, engine.run(cell, digits)) == "asked for precision fp16_mixed, but bf16_mixed ran"
+
+
+def observed(honest):
+    """`honest`, which finds the words that the policies really have."""
+
+    def precision(observer, **kwargs):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(precisions.POLICIES, Precision.fp16_mixed, "mixed_float16")
+            return honest(observer, **kwargs)
+
+    return precision
+
+
+def test_a_substituted_device_is_seen(digits, monkeypatch):
+    # As OneDeviceStrategy("/TPU:0") does it without a TPU, in silence.
+    monkeypatch.setattr(strategies, "strategy_for", lambda cell: tf.distribute.OneDeviceStrategy("/GPU:0"))
+    cell = keras_cell(model=SGD, device=Device.gpu)
+    backend = backend_for(cell)
+    variable = tf.Variable(1.0)
+    backend.last = tf.constant(1.0)
+    assert backend.ran_on(keras.Variable(variable.numpy())) == "cpu"
+
+
+def test_an_output_that_is_more_than_rounded_is_warned_of(digits, monkeypatch):
+    honest = agreement.reference
+    monkeypatch.setattr(agreement, "reference", lambda *args: honest(*args) / 1.5)
+    measured = engine.run(keras_cell(model=SGD, precision=Precision.bf16), digits)
+    assert measured.output_error == pytest.approx(0.5, rel=0.05)
+    assert measured.warnings[0].startswith("the output differs from fp32's on the CPU by ")
+
+
+def test_a_step_is_waited_for(digits):
+    done = []
+
+    def slow(values):
+        time.sleep(0.2)
+        done.append(1)
+        return values
+
+    backend = backend_for(keras_cell())
+    function = tf.function(lambda x: tf.numpy_function(slow, [x], tf.float32))
+    function(tf.constant(1.0))
+    backend.wait()
+    assert done
+
+
+def test_the_threads_are_all_cores_unless_told_otherwise(digits, hosts):
+    assert engine.run(keras_cell(model=SGD), digits).threads == usable_cores()
+    outcome = hosts.run(keras_cell(model=SGD, threads=1), digits)
+    assert outcome.measurement.threads == 1
+
+
+def test_cells_are_forked_again_and_again_and_learn_the_same(digits, hosts):
+    cell = fit_cell()
+    expected = [epoch.loss for epoch in engine.run(cell, digits).epochs]
+    for _ in range(4):
+        outcome = hosts.run(cell, digits)
+        assert outcome.status == Status.ok, outcome.error
+        assert [epoch.loss for epoch in outcome.measurement.epochs] == pytest.approx(expected, rel=1e-5)
+        assert hosts.run(keras_cell(model=ADAM), digits).status == Status.ok
+
+
+def test_the_same_seed_draws_the_same_weights_in_every_precision():
+    drawn = {
+        precision: agreement.network_of(keras_cell(model=SGD, precision=precision), (28, 28), 10).get_weights()
+        for precision in (Precision.fp32, Precision.bf16_mixed, Precision.fp64, Precision.bf16)
+    }
+    for precision, tensors in drawn.items():
+        for expected, tensor in zip(drawn[Precision.fp32], tensors, strict=True):
+            rounded = 0.004 if precision == Precision.bf16 else 0
+            np.testing.assert_allclose(tensor.astype(np.float64), expected, rtol=rounded)

@@ -1,0 +1,90 @@
+"""The networks against their twins of the Lightning engine, whose weights and outputs another process wrote."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from accelbench.cell import ModelSpec
+from accelbench.engines.keras import networks, task, work
+from accelbench.engines.keras.precision import set_policy
+from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
+from accelbench.vocab import Precision, Weights
+from engines.keras.exchange import give, weights
+from engines.keras.twins import CASES, NUM, WHOLE, images, num_classes
+
+
+@pytest.fixture(autouse=True)
+def _fp32():
+    set_policy(Precision.fp32)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_network_computes_what_its_twin_does(twins, case):
+    name, args, shape = CASES[case]
+    network = networks.build(ModelSpec(name=name, args=args), shape, num_classes(name))
+    give(network, weights(twins, case))
+    model = task.model_of(network, "uint8")
+    np.testing.assert_allclose(model(images(shape), training=False), twins[f"{case}/output"], atol=1e-4)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_loss_is_the_twins(twins, case):
+    name, args, shape = CASES[case]
+    spec = ModelSpec(name=name, args=args)
+    network = networks.build(spec, shape, num_classes(name))
+    give(network, weights(twins, case))
+    model, pixels = task.model_of(network, "uint8"), images(shape)
+    model.compile(loss=task.loss_of(spec, network, "uint8"), metrics=task.metrics_of(spec, network))
+    labels = (np.arange(NUM) % num_classes(name)).astype(np.int32)
+    told = model.evaluate(pixels, pixels if name == "autoencoder" else labels, verbose=0, return_dict=True)
+    assert told["loss"] == pytest.approx(float(twins[f"{case}/loss"]), rel=1e-4)
+    if name != "autoencoder":
+        output = twins[f"{case}/output"]
+        answers = output[:, 0] > 0 if output.shape[1] == 1 else output.argmax(1)
+        assert told["accuracy"] == pytest.approx((answers == labels).mean())
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_it_has_as_many_trainable_parameters(twins, name):
+    network = networks.build(ModelSpec(name=name), WHOLE[name], num_classes(name))
+    assert networks.num_params(network) == twins[f"{name}/params"]
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_its_operations_are_counted_alike(twins, case, train):
+    name, args, shape = CASES[case]
+    network = networks.build(ModelSpec(name=name, args=args), shape, num_classes(name))
+    assert work.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
+
+
+def test_a_layer_of_unknown_work_leaves_it_uncounted():
+    network = keras.Sequential([keras.Input((8, 4)), layers.GRU(3)])
+    counted = work.count(network, 1, train=False)
+    assert (counted.flops, counted.uncounted) == (None, ["GRU"])
+
+
+def test_initialisers_are_the_studies():
+    network = networks.build(ModelSpec(name="lstm", args={"units": 8}), (28, 28), 10)
+    kernel, recurrent, bias = network.layers[0].get_weights()
+    assert np.abs(kernel).max() <= np.sqrt(6 / (28 + 32))
+    assert recurrent @ recurrent.T == pytest.approx(np.eye(8), abs=1e-5)
+    assert bias.tolist() == [0] * 8 + [1] * 8 + [0] * 16
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "error", "words"),
+    [
+        (ModelSpec(name="nonesuch"), (28, 28), UnknownChoiceError, "model=nonesuch"),
+        (ModelSpec(name="mlp", args={"units": 3}), (28, 28), UserError, "model.args: .*units"),
+        (ModelSpec(name="mlp", weights=Weights.pretrained), (28, 28), UserError, "model.weights=pretrained"),
+        (ModelSpec(name="cnn"), (20, 28), UnsupportedError, "at least 24 x 24"),
+        (ModelSpec(name="lstm"), (32, 32, 3), UnsupportedError, "grey images, not 32 x 32 x 3"),
+        (ModelSpec(name="pets_cnn"), (28, 28), UnsupportedError, "images in colour"),
+        (ModelSpec(name="scaling_cnn"), (4, 4, 3), UnsupportedError, "at least 8 x 8"),
+    ],
+)
+def test_what_can_not_be_built_is_told(model, shape, error, words):
+    with pytest.raises(error, match=words):
+        networks.build(model, shape, 10)

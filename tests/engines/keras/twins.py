@@ -1,0 +1,116 @@
+"""The Lightning side of the networks' twins, as a script: TensorFlow is in no process with torch.
+
+It writes, for each case, weights, inputs, outputs, counts of parameters and operations, and losses of training.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+NUM = 4
+SEED = 3
+# Name -> network, arguments and an image's shape, channels last.
+CASES = {
+    "mlp": ("mlp", {"widths": [32, 16]}, (28, 28)),
+    "mlp_in_colour": ("mlp", {"widths": [32, 16], "dropout": 0.0}, (8, 8, 3)),
+    "cnn": ("cnn", {"channels": 8}, (28, 28)),
+    "cnn_in_colour": ("cnn", {"channels": 8}, (24, 32, 3)),
+    "rnn": ("rnn", {"units": 16}, (28, 20)),
+    "lstm": ("lstm", {"units": 16}, (28, 20)),
+    "autoencoder": ("autoencoder", {"code": 4}, (10, 12)),
+    "pets_cnn": ("pets_cnn", {}, (38, 30, 3)),
+    "scaling_cnn": ("scaling_cnn", {"channels": [4, 8, 16], "hidden": 32}, (32, 24, 3)),
+}
+# The studies' own sizes, for the count of parameters.
+WHOLE = {
+    "mlp": (28, 28),
+    "cnn": (28, 28),
+    "rnn": (28, 28),
+    "lstm": (28, 28),
+    "autoencoder": (28, 28),
+    "pets_cnn": (224, 224, 3),
+    "scaling_cnn": (64, 64, 3),
+}
+TRAINED = {"args": {"widths": [32, 16], "dropout": 0.0}, "epochs": 3, "batch_size": 32}
+RATES = {"sgd": 0.05, "adam": 1e-3}
+
+
+def num_classes(name):
+    return 2 if name.startswith("pets") else 10
+
+
+def images(shape):
+    return np.random.default_rng(SEED).integers(0, 256, (NUM, *shape)).astype(np.uint8)
+
+
+def trained_cell(optimizer, **changes):
+    """A cell whose losses both engines must agree on: nothing in it is drawn but its weights and its order."""
+    from accelbench.cell import ModelSpec
+    from accelbench.vocab import Mode, Protocol
+    from fakes import make_cell
+
+    model = ModelSpec(name="mlp", args=TRAINED["args"], optimizer=optimizer, learning_rate=RATES[optimizer])
+    settings = {"mode": Mode.train, "protocol": Protocol.fit, "model": model, "seed": SEED}
+    return make_cell(**{**settings, "epochs": TRAINED["epochs"], "batch_size": TRAINED["batch_size"], **changes})
+
+
+def main(digits, out):
+    import torch
+
+    from accelbench.cell import ModelSpec
+    from accelbench.engines.lightning import engine, zoo
+    from accelbench.engines.lightning.backends import backend_for
+    from accelbench.engines.lightning.module import BenchModule, Task
+    from accelbench.engines.lightning.work import count
+    from accelbench.vocab import Device, Precision
+
+    found = {}
+    for case, (name, args, shape) in CASES.items():
+        torch.manual_seed(SEED)
+        model, task = ModelSpec(name=name, args=args), Task(torch.float32, reconstructs=name == "autoencoder")
+        network = zoo.build(model, first(shape), num_classes(name))
+        for tensor in network.buffers():  # batch normalisation's, which would else be 0 and 1
+            if tensor.is_floating_point():
+                torch.nn.init.uniform_(tensor, 0.5, 1.5)
+        pixels = torch.from_numpy(images(shape))
+        labels = torch.arange(NUM) % num_classes(name)
+        with torch.no_grad():
+            output = network.eval()(task.inputs(pixels))
+            found[f"{case}/loss"] = task.loss(output, task.inputs(pixels), labels).numpy()
+        found[f"{case}/output"] = output.numpy()
+        for index, tensor in enumerate(weights(network)):
+            found[f"{case}/weight{index}"] = tensor.numpy()
+        for train in (False, True):
+            module = BenchModule(network, model, task, backend_for(Device.cpu))
+            found[f"{case}/flops{int(train)}"] = count(module, (pixels, labels), Precision.fp32, train=train).flops
+    for name, shape in WHOLE.items():
+        found[f"{name}/params"] = zoo.num_params(zoo.build(ModelSpec(name=name), first(shape), num_classes(name)))
+    for optimizer in RATES:
+        cell = trained_cell(optimizer)
+        measured = engine.run(cell, digits)
+        found[f"{optimizer}/losses"] = [epoch.loss for epoch in measured.epochs]
+        found[f"{optimizer}/tested"] = [epoch.evaluation.loss for epoch in measured.epochs]
+        found[f"{optimizer}/accuracies"] = [epoch.evaluation.accuracy for epoch in measured.epochs]
+        engine.pl.seed_everything(cell.seed, verbose=False)
+        for index, tensor in enumerate(weights(zoo.build(cell.model, (28, 28), 10))):
+            found[f"{optimizer}/weight{index}"] = tensor.numpy()
+    np.savez(out, **found)
+
+
+def first(shape):
+    """The shape with its channels first."""
+    return (shape[2], *shape[:2]) if len(shape) == 3 else shape
+
+
+def weights(network):
+    """All but the second biases of recurrent layers, which are held at zero, and counts of batches."""
+    return [
+        tensor
+        for name, tensor in network.state_dict().items()
+        if not name.rpartition(".")[2].startswith("bias_hh") and tensor.dim()
+    ]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
