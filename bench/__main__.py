@@ -6,8 +6,8 @@ Nothing else should run on the machine meanwhile.
 import argparse
 import importlib
 
-PARTS = ["overhead", "loop", "references", "feeding", "comparing", "accuracy"]
-DEFAULT = ["overhead", "loop", "references", "feeding", "comparing"]  # accuracy takes half an hour
+PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "accuracy"]
+DEFAULT = ["overhead", "loop", "references", "feeding", "comparing", "report"]  # accuracy takes half an hour
 
 
 def main() -> None:
@@ -20,12 +20,7 @@ def main() -> None:
     for part in parser.parse_args().parts or DEFAULT:
         run = importlib.import_module(f"bench.{part}").main
         print(f"\n== {part}: bench/{part}.py", flush=True)
-        if part in (
-            "loop",
-            "references",
-            "feeding",
-            "comparing",
-        ):  # the others are sweeps, which take the lock themselves
+        if part not in ("overhead", "accuracy"):  # these are sweeps, which take the lock themselves
             with hold(measuring_lock(), "another measurement", print):
                 run()
         else:

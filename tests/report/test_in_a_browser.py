@@ -194,7 +194,9 @@ def test_with_the_keyboard_arrows_go_from_cell_to_cell_and_enter_chooses_one(sho
 
 def test_the_card_names_the_run_and_leads_to_the_row(show) -> None:
     browser = show("#model=mlp&mode=train")
-    browser.execute_script("document.querySelector('.mark').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+    browser.execute_script(
+        "document.querySelector('.mark').dispatchEvent(new MouseEvent('click', {bubbles: true, cancelable: true}))"
+    )
     first = marks(browser)[0]
     assert f"MLflow: run {first} of experiment accelbench/nets" in text(browser, "card")
     browser.find_element(By.XPATH, "//*[@id='card']/div/button[1]").click()

@@ -89,7 +89,7 @@ def test_troubles_are_grouped_by_reason_and_failures_listed_with_their_last_line
         ("not run yet", "1", "–"),
         ("skipped", "6", "no GPU"),
     ]
-    assert rows[2]["which"].endswith("and 2 more")
+    assert rows[2]["which"].endswith("and 4 more")
     (row,) = texts(tables.failures(found))
     assert (row["cell"], row["last line of the error"]) == ("cnn-cpu-fp32-b128-train", "ValueError: shapes")
 

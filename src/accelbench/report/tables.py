@@ -14,7 +14,7 @@ from accelbench.report.sweep import NOT_RUN, Planned, Sweep
 from accelbench.report.table import Entry, Table, count, number, percent, word
 from accelbench.vocab import UNEXPECTED, Device, Mode, Protocol, Status
 
-LABELS_SHOWN = 4
+LABELS_SHOWN = 2
 PERCENT_STUDIES = {"001"}  # that print speed-ups in percent
 
 

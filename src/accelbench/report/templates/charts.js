@@ -2,11 +2,12 @@
 // Charts of the shown cells: for each suite, a panel per model and mode; lines over batch sizes, or bars.
 const WIDTH = 400, HEIGHT = 240, LEFT = 56, RIGHT = 12, TOP = 10, BOTTOM = 36, BAR = 17, MAX_BARS = 30;
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
-const SHAPES = [
-  "M0-4A4 4 0 1 0 0 4A4 4 0 1 0 0-4Z", "M-3.6-3.6H3.6V3.6H-3.6Z", "M0-4.8L4.5 3.4H-4.5Z", "M0-5L5 0 0 5-5 0Z",
-  "M0 4.8L4.5-3.4H-4.5Z", "M-4.5-1.5H-1.5V-4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5Z", "M-4-4L4 4M4-4L-4 4",
-];
-const PRECISIONS = distinct(CELLS, "precision");
+const SHAPES = {  // as in the pictures
+  fp16: "M0-5L5 0 0 5-5 0Z", bf16: "M-3.6-3.6H3.6V3.6H-3.6Z", fp32: "M0-4A4 4 0 1 0 0 4A4 4 0 1 0 0-4Z",
+  tf32: "M0 4.8L4.5-3.4H-4.5Z", fp64: "M0-4.8L4.5 3.4H-4.5Z",
+  fp16_mixed: "M-4.5-1.5H-1.5V-4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5Z",
+  bf16_mixed: "M0-5.5L1.4-1.8 5.2-1.7 2.2.7 3.2 4.4 0 2.3-3.2 4.4-2.2.7-5.2-1.7-1.4-1.8Z",
+};
 const STYLES = distinct(CELLS.map(cell => ({style: styleName(cell)})), "style");
 
 function styleName(cell) {
@@ -15,7 +16,7 @@ function styleName(cell) {
 const number = (cell, name) => typeof cell[name] === "number" ? cell[name] : null;
 const unit = () => state.metric.heading;
 const dash = cell => DASHES[STYLES.indexOf(styleName(cell)) % DASHES.length];
-const shape = cell => SHAPES[PRECISIONS.indexOf(cell.precision) % SHAPES.length];
+const shape = cell => SHAPES[cell.precision];
 function bounds(cell) {
   const [low, high] = [number(cell, state.metric.low), number(cell, state.metric.high)];
   return low !== null && high !== null ? [low, high] : null;
@@ -229,7 +230,7 @@ for (const [kind, act] of Object.entries({
   pointerout: event => { if (marked(event)) tip.hidden = true; },
   focusout: event => { if (marked(event)) tip.hidden = true; },
   click: event => {
-    if (!marked(event)) return;
+    if (!marked(event) || event.ctrlKey || event.metaKey) return;  // with these, the link opens elsewhere
     event.preventDefault();
     choose(marked(event).cell);
   },
