@@ -31,8 +31,14 @@ def test_the_script_gets_the_rows_of_cells_csv_and_what_people_see_of_them(tmp_p
     first, second = (dict(zip(data["names"], row, strict=True)) for row in data["rows"])
     assert {name: first[name] for name in data["csv"]} == only.cells[0].row
     assert first["label"] == "mlp-cpu-fp32-b128-train"
-    assert first["name"] == ok.name
+    assert first["name"] == f"nets/{ok.name}"
     assert (second["outcome"], second["remark"], second["samples_per_s"]) == ("skipped", "no GPU", None)
+
+
+def test_one_cell_of_two_suites_is_two(tmp_path: Path, maker) -> None:
+    for suite in ("one", "other"):
+        maker.suite(tmp_path, [maker.ok(maker.cell(suite=suite), 1000)])
+    assert len({row["name"] for row in of(tmp_path).rows}) == 2
 
 
 def test_only_figures_that_a_cell_has_can_be_charted(tmp_path: Path, maker) -> None:

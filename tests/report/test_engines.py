@@ -66,5 +66,5 @@ def test_each_cell_tells_how_it_compares_with_the_first_engine_s(read, maker) ->
     lightning, other = maker.ok(maker.cell(), 1000), maker.ok(keras(maker), 800)
     found = engines.ratios(read([lightning, other]))
     assert found[lightning.name].text is None
-    assert found[other.name].text == "0.800 x lightning"
+    assert found[other.name].text == "0.800 x lightning's samples/s"
     assert found[lightning.name].pair == found[other.name].pair

@@ -177,7 +177,7 @@ def extended(sweep: Sweep, planned: Planned, ratios: Mapping[str, engines.Ratio]
     """
     row, ratio = planned.row, ratios.get(planned.name)
     return row | {
-        "name": planned.name,
+        "name": f"{sweep.folder}/{planned.name}",  # two suites may hold one and the same cell
         "label": planned.label,
         "folder": sweep.folder,
         "options": named(row),

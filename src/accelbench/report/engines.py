@@ -27,7 +27,7 @@ class Ratio:
 
     Attributes:
         pair: a name that equal cells of several engines share.
-        text: such as `0.82 x lightning`; None for the first engine's own cell.
+        text: such as `0.82 x lightning's samples/s`; None for the first engine's own cell.
     """
 
     pair: str
@@ -52,11 +52,11 @@ def table(sweep: Sweep) -> Table | None:
                 [word(cell.model.name), word(cell.mode), word(cell.device), word(cell.precision)]
                 + [count(cell.batch_size), word(named(row)), word(cell.protocol)]
                 + [word(framework(side[0].cell)) for side in (first, second)]
-                + [*rates, number(_ratio(first[0], second[0])), word(sure.how_sure(first, second))]
+                + [number(_ratio(first[0], second[0])), word(sure.how_sure(first, second)), *rates]
             )
     headings = ["network", "mode", "device", "precision", "batch", "options", "protocol", "first", "second"]
-    headings += [f"{which}: {what}" for which in ("first", "second") for what in ("samples/s", "low", "high")]
     headings += ["second / first (x)", "how sure"]
+    headings += [f"{which}: {what}" for which in ("first", "second") for what in ("samples/s", "low", "high")]
     return Table(title="Engines on the same cell", headings=headings, rows=rows, notes=NOTES).known() if rows else None
 
 
@@ -85,7 +85,7 @@ def ratios(sweep: Sweep) -> dict[str, Ratio]:
             for planned in side:
                 text = None
                 if planned.cell.engine != base.cell.engine:
-                    text = f"{significant(_ratio(base, planned))} x {framework(base.cell)}"
+                    text = f"{significant(_ratio(base, planned))} x {framework(base.cell)}'s samples/s"
                 found[planned.name] = Ratio(pair, text)
     return found
 

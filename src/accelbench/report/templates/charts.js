@@ -8,7 +8,10 @@ const SHAPES = {  // as in the pictures
   fp16_mixed: "M-4.5-1.5H-1.5V-4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5Z",
   bf16_mixed: "M0-5.5L1.4-1.8 5.2-1.7 2.2.7 3.2 4.4 0 2.3-3.2 4.4-2.2.7-5.2-1.7-1.4-1.8Z",
 };
-const STYLES = distinct(CELLS.map(cell => ({style: styleName(cell)})), "style");
+// The first engine without options is drawn solid and full.
+const STYLES = distinct(CELLS.map(cell => ({style: styleName(cell)})), "style")
+  .sort((a, b) => DATA.order.indexOf(a.split(" ")[0]) - DATA.order.indexOf(b.split(" ")[0]) || a.length - b.length);
+const FILLS = [0.6, 0.3, 0.15, 0.45, 0.05];
 
 function styleName(cell) {
   return `${valueOf(cell, "framework")} ${valueOf(cell, "options")}`;
@@ -16,6 +19,7 @@ function styleName(cell) {
 const number = (cell, name) => typeof cell[name] === "number" ? cell[name] : null;
 const unit = () => state.metric.heading;
 const dash = cell => DASHES[STYLES.indexOf(styleName(cell)) % DASHES.length];
+const fill = cell => FILLS[STYLES.indexOf(styleName(cell)) % FILLS.length];
 const shape = cell => SHAPES[cell.precision];
 function bounds(cell) {
   const [low, high] = [number(cell, state.metric.low), number(cell, state.metric.high)];
@@ -151,11 +155,12 @@ function barPanel(cells) {
     const top = 4 + index * BAR, middle = top + BAR / 2, value = number(cell, state.metric.name), interval = bounds(cell);
     const fits = Math.floor((start - 8) / 6.2);
     const label = labels[index].length > fits ? `${labels[index].slice(0, fits - 1)}…` : labels[index];
-    const written = text(value, state.metric.kind) + (cell.ratio ? ` (${cell.ratio.split(" ")[0]}x)` : "");
+    const ratio = cell.ratio && state.metric.name === "samples_per_s" ? ` (${cell.ratio.split(" ")[0]}x)` : "";
+    const written = text(value, state.metric.kind) + ratio;
     const shapes = [make("rect", {class: "hit", x: 0, y: top, width: WIDTH, height: BAR}),
       make("text", {x: start - 6, y: middle + 4, "text-anchor": "end"}, label),
       make("rect", {class: "bar", x: start, y: top + 2, width: Math.max(1, x(value) - start), height: BAR - 4,
-        "stroke-dasharray": dash(cell)})];
+        "fill-opacity": fill(cell)})];
     if (interval) shapes.push(line(x(interval[0]), middle, x(interval[1]), middle, "interval"),
       ...interval.map(bound => line(x(bound), middle - 4, x(bound), middle + 4, "interval")));
     shapes.push(make("text", {x: Math.max(x(value), interval ? x(interval[1]) : 0) + 5, y: middle + 4}, written));

@@ -99,13 +99,13 @@ function drawCard() {
   card.hidden = !cell;
   if (!cell) return;
   const run = cell.outcome === "ok" || (cell.status && cell.status !== "skipped")
-    ? `MLflow: run ${cell.label} of experiment accelbench/${cell.suite} (tags.record = "${cell.name}")` : "No run in MLflow";
+    ? `MLflow: run ${cell.label} of experiment accelbench/${cell.suite} (tags.record = "${cell.name.split("/").at(-1)}")` : "No run in MLflow";
   const toRow = make("button", {type: "button"}, "its row in the table");
   const close = make("button", {type: "button"}, "close");
   toRow.addEventListener("click", showRow);
   close.addEventListener("click", () => choose(cell));
   card.replaceChildren(...describe(cell).map((words, index) => make(index ? "div" : "b", {}, words)),
-    make("div", {}, run), make("div", {}, `Record: ${cell.folder}/${cell.name}.json`), make("div", {}, toRow, " ", close));
+    make("div", {}, run), make("div", {}, `Record: ${cell.name}.json`), make("div", {}, toRow, " ", close));
 }
 listeners.push(drawTable, drawCard);
 
