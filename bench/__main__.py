@@ -6,9 +6,9 @@ Nothing else should run on the machine meanwhile.
 import argparse
 import importlib
 
-PARTS = ["overhead", "loop", "references", "feeding", "comparing", "accuracy", "peer"]
+PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "accuracy", "peer"]
 # accuracy takes half an hour, peer installs another tool.
-DEFAULT = ["overhead", "loop", "references", "feeding", "comparing"]
+DEFAULT = ["overhead", "loop", "references", "feeding", "comparing", "report"]
 
 
 def main() -> None:

@@ -66,13 +66,9 @@ def choices(rows: Sequence[Row], latency_ms: float | None = None) -> list[tuple[
 
 def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | None:
     """What to use, for each model and what is done with it; None where no ok cell is within the limit."""
-    groups: dict[str, list[Planned]] = {}
-    for planned in (planned for sweep in sweeps for planned in sweep.cells if planned.is_ok):
-        if planned.row["samples_per_s"] is not None:
-            groups.setdefault(canonical_json(planned.all_but(*CHOSEN)), []).append(planned)
     shown = [
-        _line(_what(cells[0]), wanted, row)
-        for cells in groups.values()
+        _line(what(cells[0]), wanted, row)
+        for cells in groups(sweeps)
         for row, wanted in _merged(choices([planned.row for planned in cells], latency_ms))
     ]
     headings = ["what", "best by", "device", "precision", "options", "batch", "samples/s", "± (%)", "p50 (ms)"]
@@ -84,10 +80,23 @@ def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | N
     ]
     if latency_ms is not None:
         notes.append(f"Of cells whose median latency is at most {latency_ms:g} ms.")
-    return Table(title="What to use", headings=headings, rows=shown, notes=notes).known() if shown else None
+    return (
+        Table(title="What to use, by each criterion", headings=headings, rows=shown, notes=notes).known()
+        if shown
+        else None
+    )
 
 
-def _what(planned: Planned) -> str:
+def groups(sweeps: Sequence[Sweep]) -> list[list[Planned]]:
+    """The ok cells with a throughput, in groups that did the same thing: between the cells of each is chosen."""
+    found: dict[str, list[Planned]] = {}
+    for planned in (planned for sweep in sweeps for planned in sweep.cells if planned.is_ok):
+        if planned.row["samples_per_s"] is not None:
+            found.setdefault(canonical_json(planned.all_but(*CHOSEN)), []).append(planned)
+    return list(found.values())
+
+
+def what(planned: Planned) -> str:
     """The model, what is done with it, and on what, such as `resnet18 infer, random 3x224x224`."""
     row, cell = planned.row, planned.cell
     words = [str(row["data"]) + " (stand-in)" * bool(row["stand_in"]), row["input_shape"]]

@@ -1,5 +1,6 @@
 """Builds the report: results in, a folder of pages, tables and pictures out."""
 
+import io
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -8,11 +9,12 @@ from types import MappingProxyType
 
 import matplotlib
 import pandas as pd
+from PIL import Image
 
 from accelbench.costs import Cost
 from accelbench.record import write_json
 from accelbench.report import devices_scaling, plots, render
-from accelbench.report.page import compose
+from accelbench.report.page import Picture, compose
 from accelbench.report.sweep import Sweep, read_all
 from accelbench.vocab import UNEXPECTED, Device, Mode, Status
 
@@ -44,13 +46,22 @@ def _write(sweeps: Sequence[Sweep], folder: Path) -> None:
     with matplotlib.rc_context({"text.parse_math": False}):  # names come from users: a $ in them is a $
         page = compose(sweeps)
         for picture in page.pictures:
-            picture.figure.savefig(folder / picture.path, dpi=plots.DPI)
+            _save(picture, folder / picture.path)
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
     # As objects, so that whole numbers stay whole beside unknown ones.
     rows = [row for sweep in sweeps for row in devices_scaling.rows(sweep)]
     pd.DataFrame(rows, dtype=object).to_csv(folder / "cells.csv", index=False)
     write_json(folder / "metrics.json", headline(sweeps))
+
+
+def _save(picture: Picture, path: Path) -> None:
+    """As a PNG of 256 colours: drawings need no more, and take a third of the room, in the page too."""
+    drawn = io.BytesIO()
+    picture.figure.savefig(drawn, dpi=plots.DPI)
+    with Image.open(drawn) as image:
+        few = image.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
 
 
 def headline(sweeps: Sequence[Sweep]) -> dict[str, float]:

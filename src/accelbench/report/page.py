@@ -10,9 +10,12 @@ from matplotlib.figure import Figure
 from accelbench.cell import canonical_json
 from accelbench.record import OF_DEVICES
 from accelbench.report import (
+    answer,
     beside,
     best,
+    cells,
     devices_scaling,
+    engines,
     lies,
     options,
     parity,
@@ -23,6 +26,7 @@ from accelbench.report import (
     tables,
     work_plots,
 )
+from accelbench.report.cells import Cells
 from accelbench.report.study import compare, gain_over_cpu
 from accelbench.report.sweep import NOT_RUN, Planned, Sweep
 from accelbench.report.table import Table
@@ -74,22 +78,22 @@ class Page:
         notices: what must be read before any number.
         counts: number of cells by outcome, those of none left out.
         when: the first and the last start, UTC; None where nothing has run.
+        first: what to use, which devices were there, and what is missing: as far as there is any.
         places: (what, description) of the machine, the versions and the code.
-        troubles: what is not ok, and why.
-        every_cell: all cells' main figures.
-        answer: what to use; None where no cell is ok.
+        details: the best cells by each criterion, and each failure: as far as there are any.
+        cells: all of them, as the page's table and charts show them.
         lies: what was wrong with the studies, and what becomes of it here.
     """
 
     notices: list[str]
     counts: dict[str, int]
     when: tuple[str, str] | None
+    first: list[Table]
     places: list[tuple[str, str]]
     sections: list[Section]
-    troubles: list[Table]
-    every_cell: Table
+    details: list[Table]
+    cells: Cells
     lies: Table
-    answer: Table | None
 
     @property
     def pictures(self) -> list[Picture]:
@@ -105,13 +109,17 @@ def compose(sweeps: Sequence[Sweep]) -> Page:
         notices=list(stand_ins(sweeps)),
         counts={outcome: outcomes[outcome] for outcome in [*Status, NOT_RUN] if outcomes[outcome]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
+        first=_known(answer.table(sweeps), answer.devices(sweeps), tables.troubles(sweeps)),
         places=list(_places(sweeps)),
         sections=[_section(sweep) for sweep in sweeps],
-        troubles=[table for table in (tables.troubles(sweeps), tables.failures(sweeps)) if table],
-        every_cell=tables.every_cell(sweeps),
+        details=_known(best.table(sweeps), tables.failures(sweeps)),
+        cells=cells.cells(sweeps),
         lies=lies.table(),
-        answer=best.table(sweeps),
     )
+
+
+def _known(*tables: Table | None) -> list[Table]:
+    return [table for table in tables if table]
 
 
 def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
@@ -125,8 +133,9 @@ def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
 
 
 def _section(sweep: Sweep) -> Section:
-    built = [
+    built = (
         *(tables.times(sweep, mode) for mode in Mode),
+        engines.table(sweep),
         options.table(sweep),
         *(beside.table(sweep, metric) for metric in beside.METRICS),
         tables.quality(sweep),
@@ -136,13 +145,13 @@ def _section(sweep: Sweep) -> Section:
         tables.best(sweep),
         devices_scaling.table(sweep),
         scaling.devices(sweep),
-    ]
+    )
     pictures, left_out = _pictures(sweep)
     return Section(
         sweep=sweep,
         caveats=published.CAVEATS.get(sweep.study or "", []),
         conclusions=scaling.conclusions(sweep),
-        tables=[table for table in built if table],
+        tables=_known(*built),
         pictures=pictures,
         left_out=left_out,
     )

@@ -1,6 +1,7 @@
 """A table as text with the keys that it sorts by: the same for HTML and markdown."""
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from accelbench.record import Value
 from accelbench.report.numbers import UNKNOWN, exact, significant
@@ -27,7 +28,7 @@ class Table:
     rows: list[list[Entry]]
     notes: list[str] = field(default_factory=list)
 
-    @property
+    @cached_property
     def numeric(self) -> list[bool]:
         """Whether a column holds numbers, for each."""
         return [any(isinstance(row[i].key, int | float) for row in self.rows) for i in range(len(self.headings))]

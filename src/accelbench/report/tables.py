@@ -14,7 +14,7 @@ from accelbench.report.sweep import NOT_RUN, Planned, Sweep
 from accelbench.report.table import Entry, Table, count, number, percent, word
 from accelbench.vocab import UNEXPECTED, Device, Mode, Protocol, Status
 
-LABELS_SHOWN = 4
+LABELS_SHOWN = 2
 PERCENT_STUDIES = {"001"}  # that print speed-ups in percent
 
 
@@ -175,22 +175,21 @@ def best(sweep: Sweep) -> Table | None:
 
 
 def troubles(sweeps: Sequence[Sweep]) -> Table | None:
-    """What is not ok, grouped by why; None where all is."""
-    groups: dict[tuple[str, str, str | None], list[str]] = defaultdict(list)
-    for sweep in sweeps:
-        for planned in sweep.cells:
-            if not planned.is_ok:
-                groups[planned.outcome, sweep.suite, _reason(planned)].append(planned.label)
-    order = [*Status, NOT_RUN]
-    ranked = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), item[0][1], -len(item[1])))
+    """What is not ok, grouped by why, what nobody asked for first; None where all is."""
+    groups: dict[tuple[str, str | None], list[Planned]] = defaultdict(list)
+    for planned in (planned for sweep in sweeps for planned in sweep.cells if not planned.is_ok):
+        groups[planned.outcome, _reason(planned)].append(planned)
+    order = [*(status for status in Status if status in UNEXPECTED), NOT_RUN, Status.skipped]
+    ranked = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), -len(item[1])))
     rows = [
-        [word(outcome), word(suite), count(len(labels)), word(reason), word(_some(labels))]
-        for (outcome, suite, reason), labels in ranked
+        [word(outcome), count(len(cells)), word(reason), word(_some(planned.label for planned in cells))]
+        + [word(", ".join(dict.fromkeys(planned.cell.suite for planned in cells)))]
+        for (outcome, reason), cells in ranked
     ]
     return (
         Table(
-            title="Not ok, and why",
-            headings=["status", "suite", "cells", "reason", "which"],
+            title="What is missing, and why",
+            headings=["status", "cells", "reason", "which", "suites"],
             rows=rows,
             notes=["The table of every cell names all of them."],
         )
@@ -210,46 +209,6 @@ def failures(sweeps: Sequence[Sweep]) -> Table | None:
     ]
     headings = ["suite", "cell", "status", "reason", "last line of the error"]
     return Table(title="Failed, cell by cell", headings=headings, rows=rows) if rows else None
-
-
-def every_cell(sweeps: Sequence[Sweep]) -> Table:
-    """Every planned cell with its main figures; `cells.csv` has the rest."""
-    words = ["suite", "model", "mode", "device", "precision"]
-    numbers = {
-        **{"samples_per_s": "samples/s", "samples_per_s_low": "low", "samples_per_s_high": "high"},
-        **{f"latency_p{percentile}_ms": f"latency p{percentile} (ms)" for percentile in (50, 90, 99)},
-        **{"launch_p50_ms": "launch p50 (ms)", "first_step_s": "first step (s)", "threads": "threads"},
-        **{"compile_s": "compile (s)", "peak_host_mb": "peak host (MB)", "peak_device_mb": "peak device (MB)"},
-    }
-    rows = []
-    for planned in (planned for sweep in sweeps for planned in sweep.cells):
-        row = planned.row
-        time_s = float(row["time_s"]) if row["time_s"] is not None else None
-        estimated = row["time_provenance"] == "estimated"
-        rows.append(
-            [word(planned.outcome), *(word(str(row[column])) for column in words), count(row["batch_size"])]
-            + [word(named(row)), word(str(row["protocol"])), *(number(row[column]) for column in numbers)]
-            + [Entry(seconds(time_s, estimated=estimated), time_s), percent(row["data_wait_share"])]
-            + [percent(row["mfu"]), word(str(row["bound"]) if row["bound"] else None)]
-            + [number(row["energy_j_per_sample"]), number(row["cost_per_million_samples"])]
-            + [
-                percent(row["accuracy"]),
-                number(row["test_loss"]),
-                word(str(row["warnings"]) if row["warnings"] else _reason(planned)),
-            ]
-        )
-    return Table(
-        title="Every cell",
-        headings=["status", *words, "batch", "options", "protocol", *numbers.values(), "time (s)", "data wait (%)"]
-        + ["of the ceiling (%)", "bound by", "J/sample", "cost of a million samples"]
-        + ["accuracy (%)", "test loss", "reason or warnings"],
-        rows=rows,
-        notes=[
-            "~ marks an estimated time. Latency is waited for; launch is when the call returned, which some benchmarks "
-            "publish. The first step stands apart from the steady state. A dash is an unknown value. All columns are "
-            "in cells.csv; those that no cell has a value for are left out here."
-        ],
-    ).known()
 
 
 def _reason(planned: Planned) -> str | None:

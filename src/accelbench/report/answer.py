@@ -1,0 +1,95 @@
+"""The report's first screen: what to use for each model, how sure that is, and which devices were there."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from accelbench.cell import canonical_json
+from accelbench.record import Row
+from accelbench.report import best, sure
+from accelbench.report.numbers import significant
+from accelbench.report.options import named
+from accelbench.report.sweep import Planned, Sweep
+from accelbench.report.table import Entry, Table, count, number, word
+from accelbench.vocab import Device
+
+# What is wanted beside throughput -> the heading of its number.
+OTHERS = {"latency": "p50 (ms)", "energy": "J/sample", "money": "cost of a million"}
+
+
+def table(sweeps: Sequence[Sweep]) -> Table | None:
+    """A line for each model and what is done with it: the best cell by each criterion; None where no cell is ok."""
+    rows = [_line(cells) for cells in best.groups(sweeps)]
+    headings = ["model, and what is done", "most samples/s with", "samples/s", "± (%)"]
+    headings += ["next best", "behind by", "how sure"]
+    for wanted, heading in OTHERS.items():
+        headings += [f"least {wanted} with", heading]
+    notes = [
+        "The best ok cell by each criterion that is known. ± is half of the 95 % interval within one process. Next "
+        "best: the fastest cell of another device, precision or options.",
+        sure.NOTE,
+    ]
+    return Table(title="What to use", headings=headings, rows=rows, notes=notes).known() if rows else None
+
+
+def _line(cells: Sequence[Planned]) -> list[Entry]:
+    by_speed = sorted(cells, key=lambda planned: -(planned.number("samples_per_s") or 0.0))
+    fastest = by_speed[0]
+    rate, low, high = (fastest.number(f"samples_per_s{end}") for end in ("", "_low", "_high"))
+    assert rate is not None, "only such cells are grouped"
+    width = (high - low) / 2 / rate if rate and low is not None and high is not None else None
+    entries = [word(best.what(fastest)), word(_with(fastest.row)), number(rate)]
+    entries += [number(None if width is None else 100 * width, 2), *_next_best(by_speed)]
+    rows = [planned.row for planned in cells]
+    for wanted in OTHERS:
+        row = best.best_by(rows, wanted)
+        entries += [word(_with(row) if row else None), number(row[best.CRITERIA[wanted][0]] if row else None)]
+    return entries
+
+
+def _next_best(by_speed: Sequence[Planned]) -> list[Entry]:
+    """The fastest cell of another device, precision or options, how far it is behind, and how sure that is."""
+    fastest = by_speed[0]
+    other = next((planned for planned in by_speed if _place(planned) != _place(fastest)), None)
+    if other is None:
+        return [word("no other was measured"), word(None), word(None)]
+    lead = 1 - (other.number("samples_per_s") or 0.0) / (fastest.number("samples_per_s") or 1.0)
+    told = sure.how_sure(_repeats(other, by_speed), _repeats(fastest, by_speed))
+    return [word(_with(other.row)), Entry(f"{significant(100 * lead, 2)} %", 100 * lead), word(told)]
+
+
+def _place(planned: Planned) -> tuple[object, ...]:
+    return planned.cell.device, planned.cell.precision, planned.cell.options
+
+
+def _repeats(of: Planned, cells: Sequence[Planned]) -> list[Planned]:
+    """The processes that measured the same settings, this one first."""
+    same = canonical_json(of.all_but("repeat"))
+    return [of, *(each for each in cells if each is not of and canonical_json(each.all_but("repeat")) == same)]
+
+
+def _with(row: Row) -> str:
+    """The choice, such as `cpu bf16 b32, channels_last`."""
+    return ", ".join(filter(None, [f"{row['device']} {row['precision']} b{row['batch_size']}", named(row)]))
+
+
+def devices(sweeps: Sequence[Sweep]) -> Table:
+    """Whether each device that was asked for was there: what it is, and how many cells ran on it."""
+    cells = [planned for sweep in sweeps for planned in sweep.cells]
+    rows = []
+    for device in Device:
+        mine = [planned for planned in cells if planned.cell.device == device]
+        if mine:
+            ok = [planned for planned in mine if planned.is_ok]
+            names = dict.fromkeys(str(planned.row["device_name"]) for planned in ok if planned.row["device_name"])
+            rows.append(
+                [word(device), word("yes" if ok else "no"), word("; ".join(names)), count(len(ok)), *_others(mine)]
+            )
+    headings = ["device", "did it run", "what it is", "cells ok", "others", "why: the most frequent reason"]
+    return Table(title="What was measured on which device", headings=headings, rows=rows)
+
+
+def _others(cells: Sequence[Planned]) -> list[Entry]:
+    """How many cells are not ok, and the most frequent reason of a device's cells."""
+    others = [planned for planned in cells if not planned.is_ok]
+    reasons = Counter(str(planned.row["reason"]) for planned in others if planned.row["reason"])
+    return [count(len(others)), word(reasons.most_common(1)[0][0] if reasons else None)]

@@ -1,0 +1,255 @@
+"use strict";
+// Charts of the shown cells: for each suite, a panel per model and mode; lines over batch sizes, or bars.
+const WIDTH = 400, HEIGHT = 240, LEFT = 56, RIGHT = 12, TOP = 10, BOTTOM = 36, BAR = 17, MAX_BARS = 30;
+const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
+const SHAPES = {  // as in the pictures
+  fp16: "M0-5L5 0 0 5-5 0Z", bf16: "M-3.6-3.6H3.6V3.6H-3.6Z", fp32: "M0-4A4 4 0 1 0 0 4A4 4 0 1 0 0-4Z",
+  tf32: "M0 4.8L4.5-3.4H-4.5Z", fp64: "M0-4.8L4.5 3.4H-4.5Z",
+  fp16_mixed: "M-4.5-1.5H-1.5V-4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5Z",
+  bf16_mixed: "M0-5.5L1.4-1.8 5.2-1.7 2.2.7 3.2 4.4 0 2.3-3.2 4.4-2.2.7-5.2-1.7-1.4-1.8Z",
+};
+// The first engine without options is drawn solid and full.
+const STYLES = distinct(CELLS.map(cell => ({style: styleName(cell)})), "style")
+  .sort((a, b) => DATA.order.indexOf(a.split(" ")[0]) - DATA.order.indexOf(b.split(" ")[0]) || a.length - b.length);
+const FILLS = [0.6, 0.3, 0.15, 0.45, 0.05];
+
+function styleName(cell) {
+  return `${valueOf(cell, "framework")} ${valueOf(cell, "options")}`;
+}
+const number = (cell, name) => typeof cell[name] === "number" ? cell[name] : null;
+const unit = () => state.metric.heading;
+const dash = cell => DASHES[STYLES.indexOf(styleName(cell)) % DASHES.length];
+const fill = cell => FILLS[STYLES.indexOf(styleName(cell)) % FILLS.length];
+const shape = cell => SHAPES[cell.precision];
+function bounds(cell) {
+  const [low, high] = [number(cell, state.metric.low), number(cell, state.metric.high)];
+  return low !== null && high !== null ? [low, high] : null;
+}
+
+// What tells a cell of a panel from its others: device and precision, and all else in which they differ.
+const SHORT = {batch_size: value => `b${value}`, seed: value => `seed ${value}`, repeat: value => `repeat ${value}`,
+  steps: value => `${value} steps`, devices: value => `${value} devices`, threads: value => `${value} threads`,
+  epochs: (value, cell) => cell.protocol === "fit" ? `${value} epochs` : ""};
+function naming(cells, withBatch) {
+  const names = DATA.series.filter(name => !["device", "precision"].includes(name));
+  const panels = [...grouped(cells, cell => `${cell.model} ${cell.mode}`).values()];
+  const onDevices = [...grouped(cells, cell => `${cell.model} ${cell.mode} ${cell.device}`).values()];
+  const isVaried = name => (name === "threads" ? onDevices : panels).some(inside => distinct(inside, name).length > 1);
+  const varied = [...(withBatch ? ["batch_size"] : []), ...names].filter(isVaried);
+  return cell => [cell.device, cell.precision, ...varied.filter(name => cell[name] !== null)
+    .map(name => (SHORT[name] ?? String)(cell[name], cell))].filter(Boolean).join(" ");
+}
+
+function grouped(cells, key) {
+  const groups = new Map();
+  for (const cell of cells) groups.set(key(cell), [...groups.get(key(cell)) ?? [], cell]);
+  return groups;
+}
+
+function describe(cell) {
+  const {metric} = state, value = number(cell, metric.name), interval = bounds(cell);
+  const lines = [cell.label];
+  if (cell.outcome !== "ok") lines.push(because(cell));
+  const add = (words, known) => words && known && lines.push(words);
+  const estimated = metric.name === "time_s" && cell.time_provenance === "estimated" ? "~" : "";
+  add(`${unit()}: ${estimated}${text(value, metric.kind)}`
+    + (interval ? `, 95 % interval ${text(interval[0])} to ${text(interval[1])}` : ", no interval"), value !== null);
+  add(`${text(cell.samples_per_s)} samples/s`, metric.name !== "samples_per_s" && cell.samples_per_s !== null);
+  add(`latency p50 ${text(cell.latency_p50_ms)} ms, p99 ${text(cell.latency_p99_ms)} ms`, cell.latency_p50_ms !== null);
+  add(cell.ratio, cell.ratio);
+  add(against(cell), state.cell && state.cell !== cell);
+  add(`${String(cell.warnings).split("; ").length} warnings: ${cell.warnings}`, cell.warnings);
+  return lines;
+}
+
+// The cell beside the chosen one.
+function against(cell) {
+  const [mine, other] = [cell, state.cell].map(each => each && number(each, state.metric.name));
+  if (!mine || !other) return "";
+  const [a, b] = [bounds(cell), bounds(state.cell)];
+  const told = !a || !b ? "no interval: can't tell"
+    : a[0] <= b[1] && b[0] <= a[1] ? "the intervals overlap: can't tell"
+      : "the intervals are apart; one process each is no proof";
+  return `${text(mine / other)} x the chosen ${state.cell.label}; ${told}`;
+}
+
+function ticks(low, high) {
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++) {
+    for (const digit of [1, 2, 5]) found.push(digit * 10 ** power);
+  }
+  const inside = found.filter(tick => tick >= low * 0.999 && tick <= high * 1.001);
+  const tens = inside.filter(tick => Math.abs(Math.log10(tick) % 1) < 1e-9);
+  return inside.length > 7 && tens.length > 1 ? tens : inside;
+}
+
+// A mark that can be pointed at and chosen; of each panel one is in the order of the Tab key, arrows go to the others.
+function mark(cell, shapes) {
+  const link = make("a", {svg: true, class: `mark ${cell.device}`, href: `#cell=${encodeURIComponent(cell.name)}`,
+    "aria-label": describe(cell).join("; "), tabindex: "-1"}, ...shapes);
+  if (cell === state.cell) link.classList.add("chosen");
+  link.cell = cell;
+  return link;
+}
+
+function line(x1, y1, x2, y2, name) {
+  return make("line", {x1, y1, x2, y2, class: name});
+}
+
+function linePanel(cells) {
+  const batches = cells.map(cell => cell.batch_size);
+  const values = cells.flatMap(cell => [number(cell, state.metric.name), ...bounds(cell) ?? []]).filter(value => value > 0);
+  let [low, high] = [Math.min(...values) / 1.15, Math.max(...values) * 1.15];
+  if (high / low < 4) [low, high] = [Math.sqrt(low * high) / 2, Math.sqrt(low * high) * 2];  // two labelled ticks at least
+  const [least, most] = [Math.log2(Math.min(...batches)), Math.log2(Math.max(...batches))];
+  const series = [...grouped(cells, cell => DATA.series.map(name => cell[name]).join("|")).values()];
+  const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : 0.5);
+  const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.log(value / low) / Math.log(high / low));
+  const axes = make("g", {class: "axes", "aria-hidden": "true"});
+  for (const tick of ticks(low, high)) {
+    axes.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), "grid"),
+      make("text", {x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end"}, WHOLE.format(tick)));
+  }
+  for (const batch of new Set(batches)) {
+    axes.append(make("text", {x: x(batch), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle"}, String(batch)));
+  }
+  axes.append(make("text", {x: (LEFT + WIDTH) / 2, y: HEIGHT - 4, "text-anchor": "middle"}, "batch size"));
+  const [lines, marks] = [make("g"), make("g")];
+  series.forEach((points, index) => {
+    const shift = (index - (series.length - 1) / 2) * Math.min(5, 30 / series.length);  // so that intervals are seen
+    const ordered = points.filter(cell => number(cell, state.metric.name) > 0).sort((a, b) => a.batch_size - b.batch_size);
+    const spots = ordered.map(cell => [x(cell.batch_size) + shift, y(number(cell, state.metric.name))]);
+    if (!spots.length) return;
+    lines.append(make("path", {class: `line ${points[0].device}`, d: `M${spots.join("L")}`,
+      "stroke-dasharray": dash(points[0])}));
+    ordered.forEach((cell, at) => {
+      const [px, py] = spots[at], interval = bounds(cell);
+      const shapes = [make("circle", {cx: px, cy: py, r: 10, class: "hit"})];
+      if (interval) shapes.push(line(px, y(interval[0]), px, y(interval[1]), "interval"),
+        ...interval.map(end => line(px - 3, y(end), px + 3, y(end), "interval")));
+      shapes.push(make("path", {class: "dot", d: shape(cell), transform: `translate(${px} ${py})`}));
+      marks.append(mark(cell, shapes));
+    });
+  });
+  return make("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`}, axes, lines, marks);
+}
+
+// Best first; cells that are equal in all but the engine stay together.
+function ranked(cells) {
+  const sign = state.metric.better === "more" ? -1 : 1;
+  const value = cell => sign * number(cell, state.metric.name);
+  const best = new Map();
+  const key = cell => cell.pair ?? cell.name;
+  for (const cell of cells) best.set(key(cell), Math.min(best.get(key(cell)) ?? Infinity, value(cell)));
+  return [...cells].sort((a, b) => best.get(key(a)) - best.get(key(b)) || key(a).localeCompare(key(b)) || value(a) - value(b));
+}
+
+function barPanel(cells) {
+  const shown = ranked(cells).slice(0, MAX_BARS), name = naming(cells, true);
+  const labels = shown.map(name), longest = Math.max(...labels.map(label => label.length));
+  const start = Math.min(190, 12 + 6.3 * longest), end = WIDTH - 66;
+  const most = Math.max(...shown.flatMap(cell => [number(cell, state.metric.name), ...bounds(cell) ?? []]));
+  const x = value => start + (end - start) * (most > 0 ? value / most : 0);
+  const marks = make("g");
+  shown.forEach((cell, index) => {
+    const top = 4 + index * BAR, middle = top + BAR / 2, value = number(cell, state.metric.name), interval = bounds(cell);
+    const fits = Math.floor((start - 8) / 6.2);
+    const label = labels[index].length > fits ? `${labels[index].slice(0, fits - 1)}…` : labels[index];
+    const ratio = cell.ratio && state.metric.name === "samples_per_s" ? ` (${cell.ratio.split(" ")[0]}x)` : "";
+    const written = text(value, state.metric.kind) + ratio;
+    const shapes = [make("rect", {class: "hit", x: 0, y: top, width: WIDTH, height: BAR}),
+      make("text", {x: start - 6, y: middle + 4, "text-anchor": "end"}, label),
+      make("rect", {class: "bar", x: start, y: top + 2, width: Math.max(1, x(value) - start), height: BAR - 4,
+        "fill-opacity": fill(cell)})];
+    if (interval) shapes.push(line(x(interval[0]), middle, x(interval[1]), middle, "interval"),
+      ...interval.map(bound => line(x(bound), middle - 4, x(bound), middle + 4, "interval")));
+    shapes.push(make("text", {x: Math.max(x(value), interval ? x(interval[1]) : 0) + 5, y: middle + 4}, written));
+    marks.append(mark(cell, shapes));
+  });
+  return make("svg", {viewBox: `0 0 ${WIDTH} ${8 + shown.length * BAR}`}, marks);
+}
+
+function panel(title, cells, isByBatch) {
+  const known = cells.filter(cell => number(cell, state.metric.name) !== null);
+  const figure = make("figure", {class: "panel"}, make("figcaption", {}, title));
+  if (!known.length) return null;
+  const svg = isByBatch ? linePanel(known) : barPanel(known);
+  svg.setAttribute("role", "group");
+  svg.setAttribute("aria-label", `${title}: ${unit()}${isByBatch ? " by batch size" : ""}; arrow keys go from cell to cell`);
+  svg.querySelector(".mark")?.setAttribute("tabindex", "0");
+  figure.append(svg);
+  const more = isByBatch ? 0 : known.length - MAX_BARS;
+  if (more > 0) figure.append(make("p", {class: "note"}, `The best ${MAX_BARS} of ${known.length}: filter, or see the table.`));
+  return figure;
+}
+
+function legend(cells) {
+  const name = naming(cells, false), first = new Map(cells.map(cell => [name(cell), cell]));
+  return make("ul", {class: "legend"}, ...[...first].slice(0, 24).map(([words, cell]) => make("li", {class: cell.device},
+    make("svg", {viewBox: "0 0 34 12", "aria-hidden": "true"},
+      make("path", {class: `line ${cell.device}`, d: "M0 6H34", "stroke-dasharray": dash(cell)}),
+      make("path", {class: "dot", d: shape(cell), transform: "translate(17 6)"})), make("span", {}, words))));
+}
+
+function because(cell) {
+  return cell.outcome + (cell.reason && cell.reason !== cell.outcome ? `: ${cell.reason}` : "");
+}
+
+function missing(cells) {
+  const reasons = grouped(cells.filter(cell => cell.outcome !== "ok"), because);
+  if (!reasons.size) return "";
+  return "Not drawn: " + [...reasons].map(([reason, each]) => `${each.length} ${reason}`).join("; ") + ".";
+}
+
+function drawCharts(shown) {
+  const byFolder = grouped(shown, cell => cell.folder), all = grouped(CELLS, cell => cell.folder);
+  for (const box of document.querySelectorAll(".charts")) {
+    const cells = byFolder.get(box.dataset.folder) ?? [];
+    const batches = distinct(all.get(box.dataset.folder) ?? [], "batch_size").length;
+    const isByBatch = state.view === "auto" && batches > 1;
+    const panels = [...grouped(cells, cell => `${cell.model}, ${cell.mode}`)]
+      .map(([title, inside]) => panel(title, inside, isByBatch)).filter(Boolean);
+    const drawn = cells.filter(cell => number(cell, state.metric.name) !== null);
+    const note = state.metric.low in CELLS[0]
+      ? "Whiskers: the 95 % interval within one process; another process may differ by more. " : "";
+    box.replaceChildren(make("h3", {}, `${unit()[0].toUpperCase()}${unit().slice(1)}`),
+      ...(isByBatch && drawn.length ? [legend(drawn)] : []), make("div", {class: "panels"}, ...panels),
+      make("p", {class: "note"}, !cells.length ? "No cell of this suite passes the filters."
+        : panels.length ? `${note}Point at a cell for its figures; choose one (click, Enter) to compare others with it. ${missing(cells)}`
+          : `No shown cell has this figure. ${missing(cells)}`));
+  }
+}
+
+const tip = place("tip");
+function showTip(target) {
+  tip.replaceChildren(...describe(target.cell).map(words => make("div", {}, words)));
+  tip.hidden = false;
+  const at = target.querySelector(".dot, .bar").getBoundingClientRect(), own = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(at.right + 10, innerWidth - own.width - 8))}px`;
+  tip.style.top = `${at.bottom + own.height + 12 < innerHeight ? at.bottom + 8 : Math.max(4, at.top - own.height - 8)}px`;
+}
+const marked = event => event.target.closest?.(".mark");
+for (const [kind, act] of Object.entries({
+  pointerover: event => marked(event) && showTip(marked(event)),
+  focusin: event => marked(event) && showTip(marked(event)),
+  pointerout: event => { if (marked(event)) tip.hidden = true; },
+  focusout: event => { if (marked(event)) tip.hidden = true; },
+  click: event => {
+    if (!marked(event) || event.ctrlKey || event.metaKey) return;  // with these, the link opens elsewhere
+    event.preventDefault();
+    choose(marked(event).cell);
+  },
+  keydown: event => {
+    if (event.key === "Escape") tip.hidden = true;
+    const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
+    if (!marked(event) || !step) return;
+    event.preventDefault();
+    const marks = [...marked(event).closest("svg").querySelectorAll(".mark")];
+    const next = marks[(marks.indexOf(marked(event)) + step + marks.length) % marks.length];
+    marked(event).setAttribute("tabindex", "-1");
+    next.setAttribute("tabindex", "0");
+    next.focus();
+  },
+})) document.addEventListener(kind, act);
+addEventListener("scroll", () => { tip.hidden = true; }, {passive: true});
+listeners.push(drawCharts);

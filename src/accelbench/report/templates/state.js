@@ -1,0 +1,150 @@
+"use strict";
+// The cells, which of them are shown, and the URL's fragment that keeps this, so that a view can be shared.
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const CELLS = DATA.rows.map(values => Object.fromEntries(DATA.names.map((name, index) => [name, values[index]])));
+const BY_NAME = new Map(CELLS.map(cell => [cell.name, cell]));
+const COLUMNS = DATA.columns.map(([heading, name, kind]) => ({heading, name, kind}));
+const SEARCHED = COLUMNS.filter(column => column.kind === "word").map(column => column.name);
+const METRICS = DATA.metrics.length ? DATA.metrics : [{name: "samples_per_s", heading: "throughput (samples/s)"}];
+const NONE = "none";  // what a filter calls an empty value
+const state = {filters: {}, words: "", metric: METRICS[0], view: "auto", sort: null, cell: null};
+const listeners = [];  // each is called with the shown cells
+
+const place = id => document.getElementById(id);
+const valueOf = (cell, name) => cell[name] === null ? NONE : String(cell[name]);
+const FILTERS = DATA.filters.map(([heading, name]) => ({heading, name, values: distinct(CELLS, name)}))
+  .filter(filter => filter.values.length > 1);
+
+// The vocabulary's words in its order, numbers by value, other words by alphabet.
+function distinct(cells, name) {
+  const rank = text => (DATA.order.indexOf(text) + 1) || 99;
+  return [...new Set(cells.map(cell => valueOf(cell, name)))]
+    .sort((a, b) => rank(a) - rank(b) || a - b || a.localeCompare(b));
+}
+
+const DIGITS = new Intl.NumberFormat("en-US", {
+  minimumSignificantDigits: 3, maximumSignificantDigits: 3, roundingMode: "halfEven"});
+const WHOLE = new Intl.NumberFormat("en-US");
+function text(value, kind) {
+  if (value === null || value === undefined || value === "") return "–";
+  if (kind === "word") return String(value);
+  if (kind === "count") return WHOLE.format(value);
+  const number = kind === "percent" ? 100 * value : value;
+  if (number === 0) return "0";
+  if (Math.abs(number) < 1e-4) return number.toExponential(2);
+  return DIGITS.format(number.toPrecision(30));  // with all its digits, so that it is rounded as Python does
+}
+
+// An element with attributes and children; text is always text.
+function make(tag, attributes = {}, ...children) {
+  const isSvg = ["svg", "path", "line", "rect", "circle", "text", "g"].includes(tag) || attributes.svg;
+  const made = isSvg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  delete attributes.svg;
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+function shownCells() {
+  const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
+  const chosen = Object.entries(state.filters).filter(([, values]) => values.size);
+  return CELLS.filter(cell => {
+    if (!chosen.every(([name, values]) => values.has(valueOf(cell, name)))) return false;
+    if (!words.length) return true;
+    cell.text ??= [...SEARCHED, "batch_size"].map(name => valueOf(cell, name)).join(" ").toLowerCase();
+    return words.every(word => cell.text.includes(word));
+  });
+}
+
+function update() {
+  const shown = shownCells();
+  place("shown").textContent = `${WHOLE.format(shown.length)} of ${WHOLE.format(CELLS.length)} cells`;
+  for (const listener of listeners) listener(shown);
+  writeHash();
+}
+
+function writeHash() {
+  const params = new URLSearchParams();
+  for (const [name, values] of Object.entries(state.filters)) for (const value of values) params.append(name, value);
+  if (state.words) params.set("words", state.words);
+  if (state.metric !== METRICS[0]) params.set("show", state.metric.name);
+  if (state.view !== "auto") params.set("as", state.view);
+  if (state.sort) params.set("sort", (state.sort.descending ? "-" : "") + state.sort.name);
+  if (state.cell) params.set("cell", state.cell.name);
+  const hash = String(params);
+  if (hash || location.hash.includes("=")) history.replaceState(null, "", hash ? `#${hash}` : "#");
+}
+
+// Reads the fragment; one without a "=" is a place on the page, and changes nothing.
+function readHash() {
+  const params = new URLSearchParams(location.hash.slice(1));
+  if (location.hash.length > 1 && !location.hash.includes("=")) return;
+  state.filters = Object.fromEntries(FILTERS.map(({name, values}) =>
+    [name, new Set(params.getAll(name).filter(value => values.includes(value)))]));
+  state.words = params.get("words") ?? "";
+  state.metric = METRICS.find(metric => metric.name === params.get("show")) ?? METRICS[0];
+  state.view = params.get("as") === "bars" ? "bars" : "auto";
+  const sort = params.get("sort");
+  const name = sort?.replace(/^-/, "");
+  state.sort = COLUMNS.some(column => column.name === name) ? {name, descending: sort.startsWith("-")} : null;
+  state.cell = BY_NAME.get(params.get("cell")) ?? null;
+  showControls();
+}
+
+function showControls() {
+  place("words").value = state.words;
+  place("metric").value = state.metric.name;
+  place("view").value = state.view;
+  for (const box of place("choices").querySelectorAll("input")) {
+    box.checked = state.filters[box.name].has(box.value);
+  }
+  FILTERS.forEach(({name}, index) => {
+    const chosen = [...state.filters[name] ?? []];
+    place("choices").children[index].querySelector("b").textContent = chosen.join(", ") || "all";
+  });
+}
+
+function buildControls() {
+  for (const {heading, name, values} of FILTERS) {
+    const boxes = values.map(value => make("label", {},
+      make("input", {type: "checkbox", name, value}), ` ${value} `,
+      make("small", {}, String(CELLS.filter(cell => valueOf(cell, name) === value).length))));
+    place("choices").append(make("details", {name: "filter"},
+      make("summary", {}, `${heading}: `, make("b", {}, "all")), make("div", {}, ...boxes)));
+  }
+  place("metric").append(...METRICS.map(metric => make("option", {value: metric.name}, metric.heading)));
+  const form = place("filters");
+  form.addEventListener("input", event => {
+    const {id, name, value, checked} = event.target;
+    if (id === "words") state.words = value;
+    else if (id === "metric") state.metric = METRICS.find(metric => metric.name === value);
+    else if (id === "view") state.view = value;
+    else state.filters[name][checked ? "add" : "delete"](value);
+    showControls();
+    update();
+  });
+  form.addEventListener("submit", event => event.preventDefault());
+  form.addEventListener("reset", event => {
+    event.preventDefault();
+    for (const {name} of FILTERS) state.filters[name].clear();
+    state.words = "";
+    showControls();
+    update();
+  });
+  const close = () => form.querySelector("details[open]")?.removeAttribute("open");
+  form.addEventListener("keydown", event => {
+    if (event.key !== "Escape") return;
+    form.querySelector("details[open] summary")?.focus();
+    close();
+  });
+  document.addEventListener("click", event => event.target.closest("#choices") || close());
+}
+
+// Links within the page move the view and the focus, and leave the fragment to the filters.
+document.querySelector("nav").addEventListener("click", event => {
+  const target = event.target.closest("a") && place(event.target.closest("a").hash.slice(1));
+  if (!target) return;
+  event.preventDefault();
+  target.scrollIntoView();
+  target.focus({preventScroll: true});
+});

@@ -1,0 +1,136 @@
+"use strict";
+// The table of every cell, its download, the chosen cell's card, and the sorting of all other tables.
+const every = place("every"), body = every.tBodies[0], PAGE = 100;
+let listed = [], limit = PAGE;
+
+// What is unknown stays last either way.
+function compareBy(key, descending) {
+  return (a, b) => {
+    const [x, y] = [key(a), key(b)];
+    if (x === null || y === null) return (x === null) - (y === null);
+    return (descending ? -1 : 1) * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(y));
+  };
+}
+
+function rowOf(cell) {
+  const row = make("tr", {"data-cell": cell.name, class: cell === state.cell ? "chosen" : ""});
+  for (const {name, kind} of COLUMNS) {
+    if (name === "label") {
+      row.append(make("th", {scope: "row"}, make("button", {type: "button", class: "choose"}, cell.label)));
+      continue;
+    }
+    const tilde = kind === "time" && cell.time_provenance === "estimated" && cell.time_s !== null ? "~" : "";
+    row.append(make("td", kind === "word" ? {} : {class: "number"}, tilde + text(cell[name], kind)));
+  }
+  return row;
+}
+
+function drawTable(shown) {
+  listed = [...shown];
+  if (state.sort) listed.sort(compareBy(cell => cell[state.sort.name] === "" ? null : cell[state.sort.name], state.sort.descending));
+  for (const head of every.tHead.rows[0].cells) {
+    const isSorted = state.sort?.name === head.dataset.name;
+    if (isSorted) head.setAttribute("aria-sort", state.sort.descending ? "descending" : "ascending");
+    else head.removeAttribute("aria-sort");
+  }
+  body.replaceChildren(...listed.slice(0, limit).map(rowOf));
+  const num = Math.min(limit, listed.length);
+  place("listed").textContent = `${WHOLE.format(num)} of ${WHOLE.format(listed.length)} that pass the filters`;
+  place("more").hidden = num === listed.length;
+  place("download").textContent = `Download these ${WHOLE.format(listed.length)} cells as CSV`;
+}
+
+function grow(to) {
+  limit = to;
+  drawTable(shownCells());
+}
+place("next").addEventListener("click", () => grow(limit + PAGE));
+place("rest").addEventListener("click", () => grow(CELLS.length));
+
+every.tHead.addEventListener("click", event => {
+  const head = event.target.closest("th");
+  if (!event.target.closest("button")) return;
+  const {name} = head.dataset;
+  state.sort = {name, descending: state.sort?.name === name && !state.sort.descending};
+  drawTable(shownCells());
+  writeHash();
+});
+body.addEventListener("click", event => {
+  const row = event.target.closest(".choose")?.closest("tr");
+  if (row) choose(BY_NAME.get(row.dataset.cell));
+});
+
+// As cells.csv: the same columns, empty where unknown.
+function csv(cells) {
+  const field = value => {
+    const words = value === null ? "" : value === true ? "True" : value === false ? "False" : String(value);
+    return /[",\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
+  };
+  return [DATA.csv, ...cells.map(cell => DATA.csv.map(name => cell[name]))].map(row => row.map(field).join(",") + "\n").join("");
+}
+place("download").addEventListener("click", () => {
+  const url = URL.createObjectURL(new Blob([csv(listed)], {type: "text/csv"}));
+  make("a", {href: url, download: "cells.csv"}).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+});
+
+// The chosen cell: kept in the fragment, marked in charts and table, told on a card; others are compared with it.
+const card = place("card");
+function choose(cell) {
+  const focus = document.activeElement?.cell?.name;
+  state.cell = cell === state.cell ? null : cell;
+  update();
+  if (focus) [...document.querySelectorAll(".mark")].find(mark => mark.cell.name === focus)?.focus();
+}
+function showRow() {
+  if (!listed.includes(state.cell)) {
+    for (const {name} of FILTERS) state.filters[name].clear();
+    state.words = "";
+    showControls();
+    update();
+  }
+  if (listed.indexOf(state.cell) >= limit) grow(Math.ceil((listed.indexOf(state.cell) + 1) / PAGE) * PAGE);
+  const row = [...body.rows].find(each => each.dataset.cell === state.cell.name);
+  row.scrollIntoView({block: "center"});
+  row.querySelector("button").focus({preventScroll: true});
+}
+function drawCard() {
+  const {cell} = state;
+  card.hidden = !cell;
+  if (!cell) return;
+  const run = cell.outcome === "ok" || (cell.status && cell.status !== "skipped")
+    ? `MLflow: run ${cell.label} of experiment accelbench/${cell.suite} (tags.record = "${cell.name.split("/").at(-1)}")` : "No run in MLflow";
+  const toRow = make("button", {type: "button"}, "its row in the table");
+  const close = make("button", {type: "button"}, "close");
+  toRow.addEventListener("click", showRow);
+  close.addEventListener("click", () => choose(cell));
+  card.replaceChildren(...describe(cell).map((words, index) => make(index ? "div" : "b", {}, words)),
+    make("div", {}, run), make("div", {}, `Record: ${cell.name}.json`), make("div", {}, toRow, " ", close));
+}
+listeners.push(drawTable, drawCard);
+
+// The other tables: their rows are on the page already.
+for (const table of document.querySelectorAll("table:not(#every)")) {
+  table.tHead.addEventListener("click", event => {
+    const head = event.target.closest("button") && event.target.closest("th");
+    if (!head) return;
+    const descending = head.getAttribute("aria-sort") === "ascending";
+    for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    const key = row => {
+      const entry = row.cells[head.cellIndex];
+      if (head.classList.contains("number")) return entry.dataset.key === undefined ? null : Number(entry.dataset.key);
+      return entry.textContent === "–" ? null : entry.textContent;
+    };
+    table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compareBy(key, descending)));
+  });
+}
+
+buildControls();
+readHash();
+if (!Object.keys(state.filters).length) state.filters = Object.fromEntries(FILTERS.map(({name}) => [name, new Set()]));
+update();
+addEventListener("hashchange", () => {
+  readHash();
+  update();
+});

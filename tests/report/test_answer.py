@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import pytest
+
+from accelbench.cell import Options
+from accelbench.costs import Cost
+from accelbench.report import answer, sweep
+from accelbench.vocab import Device, Mode, Status
+
+
+@pytest.fixture
+def read(tmp_path: Path, maker):
+    return lambda records, costs=None: [sweep.read(maker.suite(tmp_path, records), costs or {})]
+
+
+def rows(table):
+    return [dict(zip(table.headings, (entry.text for entry in row), strict=True)) for row in table.rows]
+
+
+def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:
+    records = [
+        *(maker.ok(maker.cell(precision=precision, batch_size=size), rate * size)
+          for precision, rate in (("fp32", 10), ("bf16", 20)) for size in (32, 128)),
+        maker.ok(maker.cell(mode=Mode.infer), 99),
+    ]  # fmt: skip
+    train, infer = rows(answer.table(read(records)))
+    assert train["model, and what is done"] == "mlp train, mnist"
+    assert (train["most samples/s with"], train["samples/s"], train["± (%)"]) == ("cpu bf16 b128", "2,560", "3.0")
+    assert (train["next best"], train["behind by"]) == ("cpu fp32 b128", "50 %")
+    assert train["how sure"] == "likely, not proven"
+    assert train["least latency with"] == "cpu bf16 b32"
+    assert infer["next best"] == "no other was measured"
+    assert "least money with" not in train
+
+
+def test_the_next_best_is_of_another_device_precision_or_options(read, maker) -> None:
+    plain = [maker.ok(maker.cell(batch_size=size, repeat=repeat), 100 + size) for size in (1, 2) for repeat in (0, 1)]
+    last = maker.ok(maker.cell(batch_size=1, options=Options(channels_last=True)), 50)
+    (row,) = rows(answer.table(read([*plain, last])))
+    assert row["most samples/s with"] == "cpu fp32 b2"
+    assert row["next best"] == "cpu fp32 b1, channels_last"
+
+
+def test_money_is_there_where_it_is_known(read, maker) -> None:
+    records = [maker.ok(maker.cell(batch_size=size), 100 * size) for size in (1, 2)]
+    (row,) = rows(answer.table(read(records, {Device.cpu: Cost(price_per_hour=3.6)})))
+    assert (row["least money with"], row["cost of a million"]) == ("cpu fp32 b2", "5.00")
+
+
+def test_where_no_cell_is_ok_there_is_no_answer(read, maker) -> None:
+    assert answer.table(read([maker.record(maker.cell(), Status.skipped, reason="no")])) is None
+
+
+def test_each_device_that_was_asked_for_says_whether_it_ran_and_why_not(read, maker) -> None:
+    reasons = ["no GPU", "no GPU", "bf16 needs another GPU"]
+    skipped = [
+        maker.record(maker.cell(device="gpu", batch_size=2**i), Status.skipped, reason=reason)
+        for i, reason in enumerate(reasons)
+    ]
+    cpu, gpu = rows(answer.devices(read([maker.ok(maker.cell(), 1), *skipped])))
+    assert (cpu["device"], cpu["did it run"], cpu["what it is"], cpu["cells ok"]) == ("cpu", "yes", "Example CPU", "1")
+    assert (gpu["did it run"], gpu["others"], gpu["why: the most frequent reason"]) == ("no", "3", "no GPU")

@@ -1,0 +1,70 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from accelbench.cell import KerasSettings
+from accelbench.report import engines, sweep
+from accelbench.vocab import Engine, KerasBackend, Status
+
+PLAIN = KerasSettings()
+JIT = KerasSettings(backend=KerasBackend.jax, jit_compile=True)
+
+
+@pytest.fixture
+def read(tmp_path: Path, maker):
+    return lambda records: sweep.read(maker.suite(tmp_path, records))
+
+
+def keras(maker, settings=PLAIN, **changes):
+    return replace(maker.cell(**changes), engine=Engine.keras, keras=settings)
+
+
+def rows(found):
+    table = engines.table(found)
+    return [dict(zip(table.headings, (entry.text for entry in row), strict=True)) for row in table.rows]
+
+
+def test_cells_that_differ_in_nothing_but_the_engine_stand_side_by_side(read, maker) -> None:
+    found = read([maker.ok(keras(maker), 800), maker.ok(maker.cell(), 1000), maker.ok(keras(maker, JIT), 2500)])
+    assert [(row["first"], row["second"], row["second / first (x)"]) for row in rows(found)] == [
+        ("lightning", "keras", "0.800"),
+        ("lightning", "keras jax jit_compile", "2.50"),
+    ]
+    assert {row["how sure"] for row in rows(found)} == {"likely, not proven"}
+    assert rows(found)[0]["first: low"] != "–"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"precision": "bf16"}, {"batch_size": 64}, {"mode": "infer"}, {"seed": 1}, {"threads": 1}, {"device": "xla_cpu"}],
+)
+def test_cells_that_differ_in_anything_else_do_not(read, maker, other) -> None:
+    found = read([maker.ok(maker.cell(), 1000), maker.ok(keras(maker, **other), 800)])
+    assert engines.table(found) is None
+    assert engines.ratios(found) == {}
+
+
+def test_cells_on_other_data_or_another_machine_do_not(read, maker) -> None:
+    lightning = maker.ok(maker.cell(), 1000)
+    assert engines.table(read([lightning, maker.ok(keras(maker), 800, data=maker.stand_in)])) is None
+    elsewhere = maker.record(
+        *(keras(maker), Status.ok),
+        measurement=maker.measurement(keras(maker), 800),
+        data=lightning.data,
+        environment={**lightning.environment, "machine": {"cpu_name": "Other"}},
+    )
+    assert engines.table(read([lightning, elsewhere])) is None
+
+
+def test_what_is_not_ok_is_compared_with_nothing(read, maker) -> None:
+    failed = maker.record(keras(maker), Status.failed, reason="raised")
+    assert engines.table(read([maker.ok(maker.cell(), 1000), failed])) is None
+
+
+def test_each_cell_tells_how_it_compares_with_the_first_engine_s(read, maker) -> None:
+    lightning, other = maker.ok(maker.cell(), 1000), maker.ok(keras(maker), 800)
+    found = engines.ratios(read([lightning, other]))
+    assert found[lightning.name].text is None
+    assert found[other.name].text == "0.800 x lightning's samples/s"
+    assert found[lightning.name].pair == found[other.name].pair

@@ -1,0 +1,300 @@
+"""The page as its readers have it: in chromium, from disk, with mouse and keyboard."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import axe_core_python
+import pandas as pd
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.wait import WebDriverWait
+
+from accelbench.cell import KerasSettings
+from accelbench.report import build
+from accelbench.vocab import Engine
+from report.test_engines import keras
+
+pytestmark = pytest.mark.browser
+NUM_CELLS = 44
+AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
+
+
+@pytest.fixture
+def show(browser: WebDriver, report: Path) -> Callable[..., WebDriver]:
+    """Opens the sample's page anew, at a fragment, with a width in pixels and a colour scheme."""
+
+    def show(fragment: str = "", width: int = 1400, scheme: str = "light", folder: Path = report) -> WebDriver:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.get("about:blank")  # else another fragment alone loads nothing
+        for kind in ("browser", "performance"):
+            browser.get_log(kind)
+        browser.get((folder / "index.html").as_uri() + fragment)
+        return browser
+
+    return show
+
+
+def column(browser: WebDriver, heading: str) -> list[str]:
+    """A column's values in the table of every cell."""
+    return browser.execute_script(
+        """const table = document.getElementById("every");
+        const column = [...table.tHead.rows[0].cells].findIndex(head => head.textContent === arguments[0]);
+        return [...table.tBodies[0].rows].map(row => row.cells[column].textContent);""",
+        heading,
+    )
+
+
+def marks(browser: WebDriver) -> list[str]:
+    """The names of the cells that the charts show."""
+    return browser.execute_script("return [...document.querySelectorAll('.mark')].map(mark => mark.cell.label)")
+
+
+def choose(browser: WebDriver, name: str, value: str) -> None:
+    """Ticks a filter's value, as a user does: opens the list and clicks the label."""
+    box = browser.find_element(By.CSS_SELECTOR, f"#choices input[name='{name}'][value='{value}']")
+    details = box.find_element(By.XPATH, "ancestor::details")
+    if not details.get_attribute("open"):
+        details.find_element(By.TAG_NAME, "summary").click()
+    box.click()
+    box.send_keys(Keys.ESCAPE)
+
+
+def text(browser: WebDriver, place: str) -> str:
+    return browser.find_element(By.ID, place).text
+
+
+def test_the_table_says_what_report_md_says(show, report: Path) -> None:
+    browser = show()
+    rows = browser.execute_script(
+        "return [...document.getElementById('every').rows].map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    lines = (report / "report.md").read_text().partition("### Every cell")[2].partition("###")[0].splitlines()
+    told = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines if line.startswith("| ") and "---" not in line]
+    plain = [[re.sub(r"\\(.)", r"\1", entry.strip()).replace("&lt;", "<") for entry in line] for line in told]
+    assert len(rows) == NUM_CELLS + 1
+    assert rows == plain
+
+
+def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show) -> None:
+    browser = show()
+    choose(browser, "device", "xla_cpu")
+    choose(browser, "precision", "fp32")
+    assert set(column(browser, "device")) == {"xla_cpu"}
+    assert set(column(browser, "precision")) == {"fp32"}
+    assert sorted(marks(browser)) == sorted(column(browser, "cell"))
+    assert text(browser, "shown") == "8 of 44 cells"
+    address = browser.current_url
+    assert address.endswith("#device=xla_cpu&precision=fp32")
+    choose(browser, "precision", "bf16_mixed")
+    assert text(browser, "shown") == "16 of 44 cells"
+    browser.find_element(By.CSS_SELECTOR, "#filters [type=reset]").click()
+    assert len(column(browser, "device")) == NUM_CELLS
+    assert "device" not in browser.current_url
+
+
+def test_an_address_opens_the_same_view(show) -> None:
+    fragment = "#mode=infer&device=cpu&words=cnn&show=latency_p50_ms&as=bars&sort=-latency_p50_ms"
+    browser = show(fragment)
+    assert set(column(browser, "model")) == {"cnn"}
+    latencies = [float(value) for value in column(browser, "latency p50 (ms)")]
+    assert len(latencies) == 4
+    assert latencies == sorted(latencies, reverse=True)
+    assert Select(browser.find_element(By.ID, "metric")).first_selected_option.text == "latency p50 (ms)"
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".mark .bar")) == 4
+    assert browser.current_url.endswith(fragment)
+
+
+def test_an_address_of_another_report_does_no_harm(show) -> None:
+    browser = show("#device=abacus&nonsense=1&cell=none&sort=nothing&show=nothing&words=%3Cb%3E")
+    assert text(browser, "shown") == "0 of 44 cells"
+    assert browser.get_log("browser") == []
+
+
+def test_words_filter_too(show) -> None:
+    browser = show()
+    browser.find_element(By.ID, "words").send_keys("CNN xla_cpu bf16")
+    assert column(browser, "model") == ["cnn"] * 4
+    assert len(marks(browser)) == 4
+
+
+def test_sorting_goes_by_value_with_the_unknown_last(show) -> None:
+    browser = show()
+    for descending in (False, True):
+        head = browser.find_element(By.XPATH, "//table[@id='every']//button[.='samples/s']")
+        browser.execute_script("arguments[0].click()", head)
+        texts = column(browser, "samples/s")
+        known = [float(value.replace(",", "")) for value in texts if value != "–"]
+        assert known == sorted(known, reverse=descending)
+        assert set(texts[len(known) :]) == {"–"}
+        assert len(known) == 33
+    assert head.find_element(By.XPATH, "..").get_attribute("aria-sort") == "descending"
+
+
+def test_the_other_tables_are_sorted_by_their_headings_too(show) -> None:
+    browser = show()
+    table = browser.find_element(By.XPATH, "//h2[.='What is missing, and why']/following::table")
+    for keys in ("ascending", "descending"):
+        table.find_element(By.XPATH, ".//button[.='cells']").send_keys(Keys.ENTER)
+        numbers = [int(cell.text) for cell in table.find_elements(By.CSS_SELECTOR, "td:nth-child(2)")]
+        assert numbers == sorted(numbers, reverse=keys == "descending")
+    assert len(numbers) == 7
+
+
+def test_the_download_holds_what_is_shown_as_cells_csv_does(show, report: Path) -> None:
+    browser = show("#model=lstm&model=cnn&sort=-batch_size")
+    for path in browser.downloads.iterdir():
+        path.unlink()
+    browser.execute_script("document.getElementById('download').click()")
+    path = browser.downloads / "cells.csv"
+    WebDriverWait(browser, 10).until(lambda _: path.exists() and path.stat().st_size)
+    got, whole = (pd.read_csv(each).set_index("cell_id") for each in (path, report / "cells.csv"))
+    assert list(got["batch_size"]) == sorted(got["batch_size"], reverse=True)
+    assert set(got["model"]) == {"lstm", "cnn"}
+    pd.testing.assert_frame_equal(got, whole.loc[got.index], check_dtype=False)
+
+
+def test_pointing_at_a_cell_tells_its_figures_and_its_interval(show) -> None:
+    browser = show("#words=mlp-cpu-fp32-b128-train")
+    dot = browser.find_element(By.CSS_SELECTOR, ".mark .dot")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", dot)
+    ActionChains(browser).pause(0.3).move_to_element(dot).perform()  # scrolling takes the tip away
+    lines = text(browser, "tip").splitlines()
+    assert lines[0] == "mlp-cpu-fp32-b128-train"
+    assert re.fullmatch(r"throughput \(samples/s\): 20,000, 95 % interval 19,\d00 to 20,\d00", lines[1])
+    assert lines[2].startswith("latency p50 8.")
+    ActionChains(browser).send_keys(Keys.ESCAPE).perform()
+    assert text(browser, "tip") == ""
+
+
+def test_with_the_keyboard_arrows_go_from_cell_to_cell_and_enter_chooses_one(show) -> None:
+    browser = show("#model=mlp&mode=train&device=cpu&protocol=window")
+    focusable = browser.find_elements(By.CSS_SELECTOR, ".mark[tabindex='0']")
+    assert len(focusable) == 1
+    focusable[0].send_keys(Keys.ARROW_RIGHT)
+    there = browser.switch_to.active_element
+    first, second = marks(browser)[:2]
+    assert there.get_attribute("aria-label").startswith(second)
+    there.send_keys(Keys.ENTER)
+    assert text(browser, "card").startswith(second)
+    assert "&cell=" in browser.current_url
+    browser.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+    label = browser.switch_to.active_element.get_attribute("aria-label")
+    assert label.startswith(first)
+    assert re.search(rf"[\d.]+ x the chosen {second}; the intervals are apart; one process each is no proof", label)
+
+
+def test_the_card_names_the_run_and_leads_to_the_row(show) -> None:
+    browser = show("#model=mlp&mode=train")
+    browser.execute_script(
+        "document.querySelector('.mark').dispatchEvent(new MouseEvent('click', {bubbles: true, cancelable: true}))"
+    )
+    first = marks(browser)[0]
+    assert f"MLflow: run {first} of experiment accelbench/nets" in text(browser, "card")
+    browser.find_element(By.XPATH, "//*[@id='card']/div/button[1]").click()
+    row = browser.switch_to.active_element.find_element(By.XPATH, "ancestor::tr")
+    assert row.text.startswith(first)
+    assert "chosen" in row.get_attribute("class")
+    browser.find_element(By.XPATH, "//*[@id='card']//button[.='close']").click()
+    assert not browser.find_element(By.ID, "card").is_displayed()
+    assert "cell=" not in browser.current_url
+
+
+def test_what_is_not_drawn_is_told_with_its_reason(show) -> None:
+    browser = show("#device=gpu")
+    assert marks(browser) == []
+    note = browser.find_element(By.CSS_SELECTOR, ".charts .note").text
+    assert "4 skipped: no NVIDIA GPU: libnvidia-ml.so.1 not found." in note
+
+
+def test_engines_stand_side_by_side_with_their_ratio(show, tmp_path: Path, maker) -> None:
+    cells = [maker.ok(maker.cell(), 1000), maker.ok(keras(maker), 800), maker.ok(maker.cell(precision="bf16"), 900)]
+    cells.append(maker.ok(keras(maker, KerasSettings(jit_compile=True)), 500))
+    maker.suite(tmp_path / "results", cells)
+    browser = show("#as=bars", folder=build.build(tmp_path / "results", tmp_path / "report").parent)
+    bars = [bar.text for bar in browser.find_elements(By.CSS_SELECTOR, ".mark")]
+    assert bars == [
+        *("cpu fp32 lightning\n1,000", "cpu fp32 keras\n800 (0.800x)", "cpu fp32 keras jit_compile\n500 (0.500x)"),
+        "cpu bf16 lightning\n900",
+    ]
+    assert "0.800 x lightning's samples/s" in browser.find_elements(By.CSS_SELECTOR, ".mark")[1].get_attribute(
+        "aria-label"
+    )
+    choose(browser, "engine", Engine.keras)
+    assert len(marks(browser)) == 2
+
+
+def test_the_viewer_pages_through_the_pictures_with_the_keyboard(show) -> None:
+    browser = show()
+    buttons = browser.find_elements(By.CSS_SELECTOR, ".picture button")
+    texts = [button.find_element(By.TAG_NAME, "img").get_attribute("alt") for button in buttons]
+
+    def seen() -> str | None:
+        viewer = browser.find_element(By.ID, "viewer")
+        return viewer.find_element(By.TAG_NAME, "img").get_attribute("alt") if viewer.is_displayed() else None
+
+    assert seen() is None
+    buttons[0].send_keys(Keys.ENTER)
+    for key, expected in (
+        *((Keys.ARROW_RIGHT, texts[1]), ("n", texts[2]), ("n", texts[0])),
+        *((Keys.ARROW_LEFT, texts[2]), ("p", texts[1]), ("q", None)),
+    ):
+        browser.switch_to.active_element.send_keys(key)
+        assert seen() == expected
+    buttons[2].send_keys(Keys.ENTER)
+    assert seen() == texts[2]
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert seen() is None
+
+
+@pytest.mark.parametrize("width", [420, 1400])
+def test_the_page_does_not_scroll_sideways(show, width: int) -> None:
+    browser = show(width=width)
+    assert browser.execute_script("return innerWidth") == width
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    browser.execute_script("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_it_is_dark_where_the_reader_s_screen_is_and_paper_stays_white(show) -> None:
+    def colours(browser: WebDriver) -> list[str]:
+        return browser.execute_script(
+            """return [document.body, document.querySelector('.picture img')]
+            .map(each => getComputedStyle(each).backgroundColor);"""
+        )
+
+    assert colours(show()) == ["rgb(255, 255, 255)", "rgb(255, 255, 255)"]
+    browser = show(scheme="dark")
+    assert colours(browser) == ["rgb(21, 25, 29)", "rgb(255, 255, 255)"]
+    printed = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", printed)
+    assert colours(browser)[0] == "rgb(255, 255, 255)"
+    assert not browser.find_element(By.ID, "filters").is_displayed()
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_hinders_readers_with_other_eyes_or_hands(show, scheme: str) -> None:
+    """Axe's rules of WCAG 2 A and AA: contrast, names, order, roles."""
+    browser = show("#model=mlp", scheme=scheme)
+    browser.execute_script("document.querySelector('.mark').focus()")
+    browser.execute_script(AXE.read_text())
+    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    assert [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found["violations"]] == []
+
+
+def test_nothing_is_logged_and_nothing_is_asked_of_a_network(show, report: Path) -> None:
+    browser = show()
+    assert browser.get_log("browser") == []
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"]
+    assert asked.count((report / "index.html").as_uri()) == 1
+    assert [url for url in asked if not url.startswith(("file://", "data:"))] == []
