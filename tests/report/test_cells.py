@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from accelbench.report import cells, sweep
+from accelbench.report import cells, devices_scaling, sweep
 from accelbench.report.cells import Cells
 from accelbench.vocab import Status
 
@@ -29,7 +29,7 @@ def test_the_script_gets_the_rows_of_cells_csv_and_what_people_see_of_them(tmp_p
     (only,) = sweep.read_all(tmp_path)
     data = of(tmp_path).data
     first, second = (dict(zip(data["names"], row, strict=True)) for row in data["rows"])
-    assert {name: first[name] for name in data["csv"]} == only.cells[0].row
+    assert {name: first[name] for name in data["csv"]} == devices_scaling.rows(only)[0]
     assert first["label"] == "mlp-cpu-fp32-b128-train"
     assert first["name"] == f"nets/{ok.name}"
     assert (second["outcome"], second["remark"], second["samples_per_s"]) == ("skipped", "no GPU", None)
