@@ -26,8 +26,7 @@ from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest,
 from accelbench.engines.lightning.sources import feed_of, input_of
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.work import count
-from accelbench.engines.registry import RANKED
-from accelbench.errors import UserError
+from accelbench.engines.registry import num_processes
 from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement
 from accelbench.memory import high_water_bytes
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
@@ -53,7 +52,7 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         UnsupportedError: the cell can't run, with the reason.
     """
     hush_lightning()
-    ranks = Ranks(cell.devices if cell.device in RANKED else 1)
+    ranks = Ranks(num_processes(cell))
     backend = backend_for(cell.device, ranks.rank)
     set_threads(cell, backend, ranks.num)
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
@@ -140,23 +139,9 @@ class _Run:
         self.ranks.end()
 
     def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
-        """Whether the network gives what its task can use; looked at once.
-
-        Raises:
-            UserError: it gives no logits (batch, classes), or, in training, not as many as there are classes.
-        """
-        self.first_output.remove()
-        if self.task.reconstructs:
-            return
-        if not isinstance(output, torch.Tensor) or output.dim() != 2:
-            kind = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
-            raise UserError(f"model={self.cell.model.name}: its output should be logits (batch, classes), not {kind}")
-        num = output.shape[1]
-        if self.cell.mode == Mode.train and num != self.num_classes and (num, self.num_classes) != (1, 2):
-            raise UserError(
-                f"model={self.cell.model.name}: it gives {num} logits for {self.num_classes} classes "
-                "(model.num_classes for random images, else the data set's)"
-            )
+        self.first_output.remove()  # looked at once
+        if not self.task.reconstructs:
+            zoo.check_output(output, self.cell.model, self.num_classes if self.cell.mode == Mode.train else None)
 
     def _note_built(self, step: InferStep) -> None:
         if math.isnan(self.build_s):  # Lightning hands over the first pass: model and optimiser are on the device
