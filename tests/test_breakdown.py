@@ -3,6 +3,7 @@ import time
 import pytest
 
 from accelbench.breakdown import MAX_STEPS, MIN_STEPS, measure_breakdown
+from accelbench.team import Team
 from accelbench.vocab import Phase
 
 LENGTHS = {Phase.forward: 0.004, Phase.backward: 0.008, Phase.optimizer: 0.002}
@@ -108,3 +109,21 @@ def test_sleeps_on_a_real_clock_are_found():
     assert middle == pytest.approx(0.02, rel=0.1)
     for step, total in enumerate(found.undisturbed_s[:3]):
         assert sum(seconds[step] for seconds in found.phases_s.values()) == pytest.approx(total, rel=0.2)
+
+
+class Counting(Team):
+    def __init__(self):
+        self.begun, self.ended = 0, 0
+
+    def begin(self, num_steps):
+        self.begun += num_steps
+
+    def end(self):
+        self.ended += 1
+
+
+def test_other_processes_take_every_step():
+    device, team = Device(), Counting()
+    step = Training(device)
+    measure_breakdown(step, device, 0.5, device.now, team)
+    assert team.begun == team.ended == step.num_steps

@@ -8,6 +8,7 @@ import pytest
 
 from accelbench import clock, stats, steady
 from accelbench.cell import Window
+from accelbench.team import Team
 from accelbench.vocab import Stop
 
 
@@ -299,3 +300,38 @@ def test_injected_sleeps_are_recovered_within_two_percent():
     assert typical_ratio(timing.data_s, slept["fetch"][-num:]) == pytest.approx(1, rel=0.02)
     assert typical_ratio(timing.launch_s, slept["compute"][-num:]) == pytest.approx(1, rel=0.02)
     assert typical_ratio(timing.copy_out_s, slept["copy_out"]) == pytest.approx(1, rel=0.02)
+
+
+class Slow(Team):
+    """Other processes that are done a while after this one; it counts the steps that they were told to take."""
+
+    def __init__(self, now, seconds):
+        self.now, self.seconds = now, seconds
+        self.num_steps, self.waiting = 0, False
+
+    def begin(self, num_steps):
+        assert not self.waiting
+        self.num_steps, self.waiting = self.num_steps + num_steps, True
+
+    def end(self):
+        assert self.waiting
+        self.now.time += self.seconds
+        self.waiting = False
+
+
+def test_other_processes_take_every_step_and_the_slowest_ends_it(workload):
+    team = Slow(workload.now, 0.005)
+    timing = clock.measure(workload, workload.wait, WINDOW, workload.num_compiles, workload.now, team=team)
+    assert team.num_steps == workload.num_computed
+    assert not team.waiting
+    alone = run(Workload(FakeClock()))
+    assert median(timing.latency_s) == pytest.approx(median(alone.latency_s) + 0.005)
+    assert timing.first_step_s == pytest.approx(alone.first_step_s + 0.005)
+    for block in timing.blocks:
+        assert block.seconds == pytest.approx(block.num_steps * 0.012 + 0.0015 + 0.005, rel=0.01)
+
+
+def test_other_processes_take_a_fixed_number_of_steps_too(workload):
+    team = Slow(workload.now, 0.005)
+    clock.measure_steps(workload, workload.wait, 3, 12, workload.num_compiles, workload.now, team=team)
+    assert team.num_steps == workload.num_computed == 3 + 12 + 12

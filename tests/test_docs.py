@@ -1,5 +1,6 @@
 """What the docs teach is done here, as they say it."""
 
+import json
 import os
 import re
 import shlex
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from accelbench.cell import Cell
 from accelbench.data.obtain import Target
 from accelbench.data.prepare import describe
 from accelbench.data.registry import find
@@ -56,6 +58,19 @@ def test_what_the_page_on_comparing_measures_is_understood(project):
         done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1].startswith(f"{num} cells: ")
+
+
+def test_what_the_page_on_several_devices_plans_is_understood(project):
+    first, plan, _ = blocks("devices.md", "sh")
+    for line, num in zip(first.splitlines(), (3, 3, 2), strict=True):
+        command = [sys.executable, "-m", "accelbench.cli", "plan", *shlex.split(line)[1:]]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1].startswith(f"{num} cells: ")
+    command = [sys.executable, "-m", "accelbench.cli", *shlex.split(plan.partition(">")[0])[1:]]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
+    (cell,) = [Cell.from_json(json.loads(line)) for line in done.stdout.splitlines()]
+    assert (cell.model.name, cell.device, cell.precision, cell.data.name) == ("cnn", "gpu", "bf16", "random")
 
 
 @pytest.mark.parametrize(

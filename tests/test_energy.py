@@ -85,3 +85,13 @@ def test_energy_is_of_the_steady_state_above_idle():
 def test_what_is_not_known_is_none(device, steady, idle):
     measured = make_measurement(steady_boot_s=steady, num_steady_samples=600)
     assert energy.joules_per_sample(device, measured, series(50.0), idle) is None
+
+
+def test_the_energy_of_several_gpus_is_the_sum_of_theirs():
+    values = {f"gpu_{index}_energy_j": series(power_w).values["cpu_energy_j"] for index, power_w in enumerate((50, 30))}
+    both = SystemSeries(started_boot_s=100.0, t_s=series(1).t_s, values=values)
+    idle = {"gpu_0_energy_j": 10.0, "gpu_1_energy_j": 5.0}
+    measured = make_measurement(steady_boot_s=(102.0, 105.0), num_steady_samples=600, num_devices=2)
+    found = energy.joules_per_sample(Device.gpu, measured, both, idle)
+    assert found == pytest.approx((40 + 25) * 3 / 600, rel=0.02)
+    assert energy.joules_per_sample(Device.gpu, measured, both, {"gpu_0_energy_j": 10.0}) is None

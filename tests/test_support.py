@@ -33,6 +33,14 @@ def cell(device, precision, mode=Mode.train, model="mlp", optimizer="adam"):
     )
 
 
+def test_cuda_graphs_do_not_train_on_several_devices():
+    graphs = dataclasses.replace(cell("gpu", "fp32"), devices=2, options=Options(cuda_graphs=True))
+    two = dataclasses.replace(report(Device.gpu), count=2)
+    told = why_not(dataclasses.replace(graphs, mode=Mode.train), two)
+    assert told.startswith("cuda_graphs=true: gradients are averaged")
+    assert "gradients" not in (why_not(dataclasses.replace(graphs, mode=Mode.infer), two) or "")
+
+
 def test_devices_are_as_many_as_there_are_and_share_the_batch_evenly():
     cores = dataclasses.replace(report(Device.cpu), details={"usable_cores": "2"})
     two = dataclasses.replace(cell("cpu", "fp32"), devices=2)

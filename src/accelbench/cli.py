@@ -40,6 +40,7 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
   device=cpu|gpu|tpu|xla_cpu                   mode=train|infer
   precision=fp16|bf16|fp32|tf32|fp64|fp16_mixed|bf16_mixed
   batch_size=N (the study's by default)        threads=N (all cores by default)
+  devices=N  scaling=strong|weak               N devices share the batch, or have one each; docs/devices.md
   protocol=window|steps|fit                    warmup=N steps=N (of steps), epochs=N (the study's by default)
   channels_last=true compile=true freeze=true cuda_graphs=true    each off by default; docs/options.md
   suite=mnist_networks profile=quick|full      the axes of params.yaml; what you name wins

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from accelbench import stats
+from accelbench.engines.registry import num_processes
 from accelbench.measurement import Measurement
 from accelbench.record import Record, Row, SystemSeries
 from accelbench.vocab import Mode, Protocol, Stop
@@ -72,7 +73,7 @@ def _of_machine(record: Record, row: Row) -> Iterator[str]:
         yield f"other processes used {others:.0f} % of a core meanwhile"
     assert record.measurement is not None
     each, cores = record.measurement.threads, record.environment.get("machine", {}).get("num_threads")
-    threads = None if each is None else each * record.measurement.num_devices  # each has a process
+    threads = None if each is None else each * num_processes(record.cell)
     if threads is not None and cores is not None and threads < cores:
         yield f"{threads} threads on {cores} cores"
 

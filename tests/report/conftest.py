@@ -65,13 +65,12 @@ class Maker:
             device=cell.device,
             device_name="Example CPU",
             precision=cell.precision,
-            num_devices=1,
-            threads=2,
+            num_devices=cell.devices,
             num_params=1_195_018,
             num_train_samples=60_000,
             num_test_samples=10_000,
             build_s=0.1,
-            **values | changes,
+            **{"threads": 2} | values | changes,
         )
 
     def ok(self, cell: Cell, rate: float, data: Data = MNIST, **changes: Any) -> Record:

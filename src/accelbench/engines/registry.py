@@ -64,8 +64,12 @@ class HostSpec:
 def host_spec(cell: Cell) -> HostSpec:
     """The host that `cell` is forked from."""
     spec = _keras_spec(cell) if cell.keras else _host_spec(cell)
-    ranked = cell.engine == Engine.lightning and cell.device in RANKED
-    return replace(spec, prober=PROBERS.get(cell.engine), num_processes=cell.devices if ranked else 1)
+    return replace(spec, prober=PROBERS.get(cell.engine), num_processes=num_processes(cell))
+
+
+def num_processes(cell: Cell) -> int:
+    """How many processes compute it: one for each device, or one for all of them."""
+    return cell.devices if cell.engine == Engine.lightning and cell.device in RANKED else 1
 
 
 def _keras_spec(cell: Cell) -> HostSpec:

@@ -260,3 +260,19 @@ def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts,
     assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
     assert outcome.measurement.precision == precision
     assert outcome.measurement.warnings == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("precision", list(Precision))
+def test_a_gpu_runs_every_precision_as_asked(digits, precision, mode):
+    with Hosts() as hosts:
+        cell = make_cell(device=Device.gpu, precision=precision, mode=mode, model=SGD)
+        outcome = hosts.run(cell, digits)
+    assert outcome.status == Status.ok, outcome.reason
+    measured = outcome.measurement
+    assert (measured.device, measured.precision, measured.num_devices) == ("gpu", precision, 1)
+    assert measured.peak_device_bytes > 0
+    assert measured.cudnn_benchmark is False
+    assert measured.output_error is None or measured.output_error < 0.1
+    assert {"gpu_0_memory_mb", "gpu_0_power_w"} <= set(outcome.system.values)

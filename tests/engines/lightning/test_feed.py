@@ -143,3 +143,33 @@ def test_decoding_in_workers_gives_the_same_batches_as_the_arrays(settings):
             assert ours[0].equal(theirs[0])
             assert ours[1].equal(theirs[1])
     assert decoded.num_samples == gathered.num_samples
+
+
+@pytest.mark.parametrize("jpeg", [False, True])
+def test_the_parts_of_a_padded_pass_are_alike_and_hold_each_sample_once(jpeg):
+    """Of the last batch, one part is short and one is empty: both are filled up."""
+
+    def part(index):
+        order = Order(9, 8, last="pad", part=(index, 4))
+        if not jpeg:
+            return ArrayFeed(numbered(9), order)
+        pictures = []
+        for shade in range(9):
+            file = BytesIO()
+            Image.new("RGB", (6, 6), (shade, shade, shade)).save(file, "PNG")
+            pictures.append(np.frombuffer(file.getvalue(), np.uint8))
+        ends = np.cumsum([len(each) for each in pictures])
+        encoded = Encoded(np.concatenate(pictures), ends, np.zeros(9, np.uint8))
+        return JpegFeed(encoded, 6, order, labelled=True, num_workers=0)
+
+    parts = [list(part(index)) for index in range(4)]
+    assert {len(images) for batches in parts for images, _ in batches} == {2}
+    assert {len(batches) for batches in parts} == {2}
+    counted = [
+        int(image.flatten()[0])
+        for batches in parts
+        for images, labels in batches
+        for image, label in zip(images, labels, strict=True)
+        if label >= 0
+    ]
+    assert sorted(counted) == list(range(9))

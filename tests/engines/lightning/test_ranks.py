@@ -1,14 +1,18 @@
 """Cells on several devices: real processes on the CPU, joined by gloo."""
 
+import dataclasses
 import shutil
 
 import pytest
 import torch
+from pytorch_lightning.accelerators import CUDAAccelerator
 
 import rank_faults
 from accelbench.cell import ModelSpec, Options
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.lightning.ranks import Ranks
+from accelbench.engines.lightning.backends import backend_for
+from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined
+from accelbench.engines.lightning.trainer import trainer_for
 from accelbench.errors import UnsupportedError
 from accelbench.isolate import Hosts
 from accelbench.vocab import Device, Mode, Precision, Protocol, Status
@@ -116,6 +120,46 @@ def test_several_devices_need_as_many_processes(monkeypatch):
     with pytest.raises(UnsupportedError, match="takes 2 processes, not the 3 there are: use `torchrun"):
         Ranks(2)
     assert Ranks(1).part == (0, 1)
+
+
+@pytest.mark.filterwarnings("ignore:Please use the new API settings to control TF32")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_rank_takes_the_gpu_of_its_number_and_lightning_starts_no_process(monkeypatch, rank):
+    """Up to the first call of CUDA, which nobody can make here."""
+    chosen = []
+    monkeypatch.setattr(CUDAAccelerator, "is_available", staticmethod(lambda: True))
+    monkeypatch.setattr("lightning_fabric.accelerators.cuda._get_all_visible_cuda_devices", lambda: [0, 1])
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    for name, value in {"LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "NODE_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    ranks = Ranks(2)
+    backend = backend_for(Device.gpu, ranks.rank)
+    backend.prepare(allow_tf32=False)
+    strategy = trainer_for(make_cell(device=Device.gpu, devices=2), backend, ranks).strategy
+    assert isinstance(strategy, NetworkDDP)
+    assert strategy.root_device == torch.device("cuda", rank)
+    assert strategy.determine_ddp_device_ids() == chosen == [rank]
+    assert strategy._get_process_group_backend() == "nccl"
+    assert strategy.cluster_environment.creates_processes_externally
+    assert backend.cudnn_benchmark() is False
+
+
+def test_a_gpu_that_two_ranks_share_counts_once():
+    def seen(place):
+        return Seen("gpu", place, "a GPU", "fp32", 10, 20, finite=True, loss=1.0, weights="w")
+
+    assert joined([seen("cuda:0"), seen("cuda:0")])["num_devices"] == 1
+    both = joined([seen("cuda:0"), dataclasses.replace(seen("cuda:1"), peak_device_bytes=30, loss=2.0)])
+    assert both == {
+        "device": "gpu",
+        "device_name": "a GPU",
+        "precision": "fp32",
+        "num_devices": 2,
+        "loss": 1.5,
+        "peak_device_bytes": 30,
+        "peak_host_bytes": 40,
+    }
 
 
 @pytest.mark.slow

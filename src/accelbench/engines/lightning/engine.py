@@ -21,14 +21,13 @@ from accelbench.engines.lightning import agreement, options, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.busiest import busiest
 from accelbench.engines.lightning.feed import Feed, Passes, RandomFeed
-from accelbench.engines.lightning.logits import check_logits
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, Task, TestStep, TrainStep
 from accelbench.engines.lightning.precision import DTYPES, MIXED, Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined
 from accelbench.engines.lightning.sources import feed_of, input_of
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.work import count
-from accelbench.engines.registry import RANKED
+from accelbench.engines.registry import num_processes
 from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
 from accelbench.memory import high_water_bytes
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
@@ -54,7 +53,7 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         UnsupportedError: the cell can't run, with the reason.
     """
     hush_lightning()
-    ranks = Ranks(cell.devices if cell.device in RANKED else 1)
+    ranks = Ranks(num_processes(cell))
     backend = backend_for(cell.device, ranks.rank, cell.devices)
     set_threads(cell, backend, ranks.num)
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
@@ -143,10 +142,9 @@ class _Run:
         self.ranks.end()
 
     def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
-        """Looks at the first output alone."""
-        self.first_output.remove()
+        self.first_output.remove()  # looked at once
         if not self.task.reconstructs:
-            check_logits(output, self.cell, self.num_classes)
+            zoo.check_output(output, self.cell.model, self.num_classes if self.cell.mode == Mode.train else None)
 
     def _note_built(self, step: InferStep) -> None:
         if math.isnan(self.build_s):  # Lightning hands over the first pass: model and optimiser are on the device

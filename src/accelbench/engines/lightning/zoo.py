@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from torch import nn
+from torch import Tensor, nn
 
 from accelbench.cell import ModelSpec
 from accelbench.engines.lightning.networks import NETWORKS, Shape, initialise_as_keras
@@ -136,3 +136,25 @@ BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
     Library.torchvision: _torchvision,
     Library.custom: _custom,
 }
+
+
+def check_output(output: object, model: ModelSpec, num_classes: int | None) -> None:
+    """Whether a network gives what it can be trained or judged by.
+
+    Args:
+        output: of one step.
+        model: the network's spec.
+        num_classes: how many logits training needs; None in inference, where any number will do.
+
+    Raises:
+        UserError: it gives no logits (batch, classes), or not as many as there are classes.
+    """
+    if not isinstance(output, Tensor) or output.dim() != 2:
+        kind = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise UserError(f"model={model.name}: its output should be logits (batch, classes), not {kind}")
+    num = output.shape[1]
+    if num_classes is not None and num != num_classes and (num, num_classes) != (1, 2):
+        raise UserError(
+            f"model={model.name}: it gives {num} logits for {num_classes} classes "
+            "(model.num_classes for random images, else the data set's)"
+        )

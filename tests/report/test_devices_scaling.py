@@ -1,0 +1,66 @@
+import pandas as pd
+import pytest
+
+from accelbench.report import build, devices_scaling, sweep
+from accelbench.vocab import Mode, Scaling, Status
+
+
+@pytest.fixture
+def records(maker):
+    """From (rate, what the cell is, threads of each process) to records."""
+
+    def records(*cells):
+        wanted = [(rate, maker.cell(**{"mode": Mode.infer, **settings}), threads) for rate, settings, threads in cells]
+        return [maker.ok(cell, rate, threads=threads) for rate, cell, threads in wanted]
+
+    return records
+
+
+def found(maker, tmp_path, records):
+    return {
+        (each.planned.cell.devices, each.planned.cell.scaling): (each.speedup, each.efficiency)
+        for each in devices_scaling.scaled(sweep.read(maker.suite(tmp_path, records)))
+    }
+
+
+def weak(devices, batch_size):
+    return {"device": "gpu", "devices": devices, "batch_size": batch_size, "scaling": Scaling.weak}
+
+
+def test_strong_and_weak_scaling_are_held_against_the_cell_that_each_has_on_one_device(maker, tmp_path, records):
+    made = records(
+        (1000, {"device": "gpu", "batch_size": 64}, 8),
+        (800, {"device": "gpu", "batch_size": 32}, 8),
+        (1800, {"device": "gpu", "batch_size": 64, "devices": 2}, 4),
+        (1560, weak(2, 64), 4),
+        (2400, weak(4, 128), 2),
+    )
+    assert found(maker, tmp_path, made) == {
+        (2, "strong"): (pytest.approx(1.8), pytest.approx(0.9)),
+        (2, "weak"): (pytest.approx(1.95), pytest.approx(0.975)),
+        (4, "weak"): (pytest.approx(3.0), pytest.approx(0.75)),
+    }
+
+
+def test_parts_of_a_cpu_are_held_against_as_many_threads_each(maker, tmp_path, records):
+    made = records((1000, {}, 2), (600, {"threads": 1}, 1), (900, {"devices": 2}, 1))
+    assert found(maker, tmp_path, made) == {(2, "strong"): (pytest.approx(1.5), pytest.approx(0.75))}
+
+
+@pytest.mark.parametrize("other", [{"batch_size": 32}, {"seed": 1}, {"precision": "bf16"}, {"mode": Mode.train}])
+def test_nothing_is_held_against_a_cell_that_differs_in_more(maker, tmp_path, records, other):
+    made = records((1000, {"device": "gpu", **other}, 8), (1800, {"device": "gpu", "devices": 2}, 4))
+    assert found(maker, tmp_path, made) == {}
+    assert devices_scaling.table(sweep.read(tmp_path / "nets")) is None
+
+
+def test_the_report_shows_it_and_the_csv_has_it_where_it_is_known(maker, tmp_path, records):
+    made = records((1000, {"device": "gpu"}, 8), (1800, {"device": "gpu", "devices": 2}, 4))
+    failed = maker.record(maker.cell(device="gpu", devices=4, mode=Mode.infer), Status.failed, reason="rank 1 of 4: no")
+    folder = maker.suite(tmp_path / "results", [*made, failed])
+    report = build.build(tmp_path / "results", tmp_path / "report").parent
+    cells = pd.read_csv(report / "cells.csv")
+    assert cells["scaling_efficiency"].fillna(-1).tolist() == [-1, pytest.approx(0.9), -1]
+    (row,) = devices_scaling.table(sweep.read(folder)).rows
+    assert [entry.text for entry in row][-4:] == ["1,000", "1,800", "1.80", "90.0"]
+    assert "Several devices" in (report / "index.html").read_text()
