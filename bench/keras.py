@@ -23,6 +23,7 @@ import tensorflow as tf  # noqa: E402
 from accelbench import clock  # noqa: E402
 from accelbench.cell import Cell, DataSpec, KerasSettings, ModelSpec, Window  # noqa: E402
 from accelbench.data.arrays import Arrays, load_split  # noqa: E402
+from accelbench.devices.cpu import usable_cores  # noqa: E402
 from accelbench.engines.keras import engine, networks, task  # noqa: E402
 from accelbench.lock import hold, measuring_lock  # noqa: E402
 from accelbench.params import project_root  # noqa: E402
@@ -41,6 +42,9 @@ CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
 def main() -> None:
     """Prints the median ratio and its 95 % interval for each case, then the overhead of a cell."""
     folder = project_root() / "data" / "mnist"
+    # As the engine does: it can't be changed once the reference has run.
+    tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
+    tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
     with hold(measuring_lock(), "another measurement", print):
         print(f"{'case':<10} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
         for model, batch_size in CASES:
