@@ -55,7 +55,7 @@ lint: setup  ## check style, types and the walls between the parts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup  ## measure accelbench itself (BENCH=accuracy: on MNIST, half an hour)
+bench: setup  ## measure accelbench itself (BENCH=keras: that engine; accuracy: on MNIST, an hour)
 	@$(BIN)/python -m bench $(BENCH)
 
 ui: setup  ## open MLflow on the saved view

@@ -6,8 +6,8 @@ Nothing else should run on the machine meanwhile.
 import argparse
 import importlib
 
-PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "accuracy", "peer"]
-# accuracy takes half an hour, peer installs another tool.
+PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "keras", "accuracy", "peer"]
+# Accuracy takes an hour, peer installs another tool, and TensorFlow shares no process with the others' torch.
 DEFAULT = ["overhead", "loop", "references", "feeding", "comparing", "report"]
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     for part in parser.parse_args().parts or DEFAULT:
         run = importlib.import_module(f"bench.{part}").main
         print(f"\n== {part}: bench/{part}.py", flush=True)
-        if part not in ("overhead", "accuracy"):  # these are sweeps, which take the lock themselves
+        if part not in ("overhead", "keras", "accuracy"):  # these run sweeps, which take the lock themselves
             with hold(measuring_lock(), "another measurement", print):
                 run()
         else:

@@ -22,16 +22,14 @@ from accelbench import clock
 from accelbench.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.engines.lightning import engine, zoo
-from accelbench.measurement import Block
 from accelbench.params import project_root
 from accelbench.stats import median, median_interval
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
+from bench.rounds import BOUNDS, run_both
 
 NUM_RUNS = 6
-BOUNDS = (0.95, 1.05)
 # Twenty rounds or so a run, however much they vary.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
-run_block = clock.Runner.block
 
 
 @dataclass(frozen=True)
@@ -95,27 +93,6 @@ def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[flo
         rounds += mine[1:]
     rates = [cell.batch_size / plain_s for _, plain_s in rounds]
     return [plain_s / ours_s for ours_s, plain_s in rounds], rates
-
-
-def run_both(
-    runner: clock.Runner, reference: Callable[[int], float], rounds: list[tuple[float, float]], num_steps: int
-) -> Block:
-    """One round in the place of a block of our clock: ours, and as many steps of the reference, in turn first.
-
-    Args:
-        runner: takes our steps.
-        reference: runs so many steps, and gives the seconds of one.
-        rounds: gets the seconds of a step, ours and the reference's.
-        num_steps: how many.
-    """
-    if len(rounds) % 2:
-        reference_s = reference(num_steps)
-        block = run_block(runner, num_steps)
-    else:
-        block = run_block(runner, num_steps)
-        reference_s = reference(num_steps)
-    rounds.append((block.seconds / num_steps, reference_s))
-    return block
 
 
 def plain_training(cell: Cell, arrays: Arrays) -> Callable[[], object]:

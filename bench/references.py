@@ -20,7 +20,7 @@ from accelbench.engines.lightning import engine, zoo
 from accelbench.params import project_root
 from accelbench.stats import median, median_interval
 from accelbench.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
-from bench.loop import BOUNDS, run_both
+from bench.rounds import BOUNDS, run_both
 
 SHAPE, NUM_CLASSES, BATCH = (3, 224, 224), 1000, 16
 WARMUP = 10

@@ -17,6 +17,8 @@ HEAVY = (
     "torchvision",
     "pytorch_lightning",
     "tensorflow",
+    "keras",
+    "jax",
     "pandas",
     "matplotlib",
     "mlflow",
@@ -50,6 +52,7 @@ def test_the_walls_between_the_parts_stand(copy):
     ("module", "line", "contract"),
     [
         ("clock", "import torch", "Only an engine imports its framework"),
+        ("data.order", "import keras", "Only an engine imports its framework"),
         ("report.tables", "import torch", "Only an engine imports its framework"),
         ("sweep", "import mlflow", "Only sinks/mlflow.py imports mlflow"),
         ("summary", "import pandas", "Only report/ imports pandas"),

@@ -80,3 +80,13 @@ def test_every_link_to_a_file_leads_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         if "://" not in link:
             assert ((ROOT / page).parent / link).exists(), link
+
+
+def test_what_the_page_on_engines_measures_is_understood(project):
+    lines = [line for block in blocks("engines.md", "sh") for line in block.splitlines()]
+    for line, num in zip(lines, (8, 1), strict=True):
+        command = [sys.executable, "-m", "accelbench.cli", "plan", *shlex.split(line)[1:]]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1].startswith(f"{num} cells: ")
+        assert "skipped" not in done.stdout

@@ -4,11 +4,12 @@ import json
 import pytest
 
 from accelbench.ceilings import Ceilings
+from accelbench.cell import KerasSettings
 from accelbench.isolate import Hosts, ProbeFailedError
 from accelbench.measurement import Block
 from accelbench.probing import FILE, Prober, flops_per_s, read_ceilings
 from accelbench.record import Record
-from accelbench.vocab import Status
+from accelbench.vocab import Engine, Status
 from accelbench.work import Work
 from fakes import faulty_host, make_cell, make_measurement
 
@@ -104,6 +105,19 @@ def test_an_engine_without_a_prober_is_not_asked(tmp_path, said):
     with Hosts(faulty_host) as hosts:
         assert prober(tmp_path, hosts, said).ceilings(CELL) is None
     assert said == []
+
+
+def test_any_engines_cell_has_its_device_probed_with_lightning(tmp_path, said):
+    asked = []
+
+    class Noting(FakeHosts):
+        def probe(self, cell):
+            asked.append(cell)
+            return super().probe(cell)
+
+    keras_cell = dataclasses.replace(CELL, engine=Engine.keras, keras=KerasSettings())
+    assert prober(tmp_path, Noting(1e9), said).ceilings(keras_cell) == ceilings(1e9)
+    assert [(cell.engine, cell.keras) for cell in asked] == [(Engine.lightning, None)]
 
 
 def test_a_cell_below_the_ceiling_keeps_it_in_its_record(tmp_path, said):

@@ -39,6 +39,8 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
   model=custom model.target=my_package.nets.MyNet +model.args.width=64 model.input_shape=[3,32,32]
   device=cpu|gpu|tpu|xla_cpu                   mode=train|infer
   precision=fp16|bf16|fp32|tf32|fp64|fp16_mixed|bf16_mixed
+  engine=lightning|keras                       engine.backend=tensorflow|jax, engine.jit_compile=true|false,
+                                               engine.steps_per_execution=N, engine.tpu=local|NAME; docs/engines.md
   batch_size=N (the study's by default)        threads=N (all cores by default)
   devices=N  scaling=strong|weak               N devices share the batch, or have one each; docs/devices.md
   protocol=window|steps|fit                    warmup=N steps=N (of steps), epochs=N (the study's by default)
@@ -54,6 +56,7 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
 examples:
   accelbench model=cnn device=cpu precision=bf16 batch_size=256 mode=infer
   accelbench -m model=mlp,cnn batch_size=32,128
+  accelbench -m engine=lightning,keras model=mlp,lstm
   accelbench -m model=torchvision model.name=resnet18 mode=infer channels_last=false,true compile=false,true
   accelbench plan suite=mnist_networks
   accelbench compare --run "model=cnn precision=fp32" "model=cnn precision=bf16"

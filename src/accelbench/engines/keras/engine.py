@@ -97,8 +97,9 @@ class _Run:
     def measure(self) -> Measurement:
         """Trains or infers, then collects."""
         execute = self.backend.trainer(self.model) if self.trains else self.backend.predictor(self.model)
+        step = None
         if not self.fits:
-            self._window(execute)
+            step = self._window(execute)
         elif self.trains:
             self._train_epochs(execute)
         else:
@@ -110,7 +111,10 @@ class _Run:
         self.resources = Resources(compiles, self.backend.peak_memory_bytes(), high_water_bytes())
         self.backend.settle(self.model)
         ran_on = self.backend.ran_on(self.observer.weights)
-        self._look_at_result(execute)
+        if not self.trains:
+            self._look_at_output(execute)
+        elif step is not None:
+            self.loss = self._last_loss(step)
         return self._collect(ran_on)
 
     def _step(self, execute: Execute) -> ExecutionStep:
@@ -119,7 +123,7 @@ class _Run:
             executions = cycle([self.backend.copy_in(next(executions))])
         return ExecutionStep(execute, executions, self.backend, self.samples_per_execution, copies_out=not self.trains)
 
-    def _window(self, execute: Execute) -> None:
+    def _window(self, execute: Execute) -> ExecutionStep:
         step, backend, cell = self._step(execute), self.backend, self.cell
         if cell.protocol == Protocol.steps:
             self.timing = clock.measure_steps(step, backend.wait, cell.warmup, cell.steps, backend.compiles)
@@ -133,12 +137,10 @@ class _Run:
             self.timing.copy_in_s = []
         if not step.copies_out:
             self.timing.copy_out_s = []
-        if self.trains:
-            self.loss = self._last_loss(step)
+        return step
 
     def _last_loss(self, step: ExecutionStep) -> float | None:
         """The loss of one more execution: Keras keeps the mean of all since the last reset."""
-        self.backend.settle(self.model)
         if not math.isfinite(float(self.model.get_metrics_result()["loss"])):
             return self._finite(math.nan)
         self.model.reset_metrics()
@@ -163,9 +165,9 @@ class _Run:
         for _ in range(self.cell.epochs):
             self.model.reset_metrics()
             seconds = self._whole_pass(self._step(execute))
-            loss, accuracy = self._metrics()
-            evaluation = self._evaluate(test, tested)
             num = self.feed.num_samples
+            loss, accuracy = self._metrics(num)
+            evaluation = self._evaluate(test, tested)
             epoch = Epoch(seconds=seconds, num_samples=num, loss=loss, accuracy=accuracy, evaluation=evaluation)
             self.epochs.append(epoch)
 
@@ -175,14 +177,15 @@ class _Run:
         executions = self.backend.executions(feed, labelled=True)
         step = ExecutionStep(test, executions, self.backend, self.samples_per_execution, copies_out=False)
         seconds = clock.time_pass(step, self.backend.wait)
-        loss, accuracy = self._metrics()
+        loss, accuracy = self._metrics(feed.num_samples)
         return Evaluation(num_samples=feed.num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
 
-    def _metrics(self) -> tuple[float | None, float | None]:
-        """Mean loss and share of right answers since the last reset, as Keras tracks them."""
+    def _metrics(self, num: int) -> tuple[float | None, float | None]:
+        """Mean loss and share of right answers of `num` samples since the last reset, as Keras tracks them."""
         self.backend.settle(self.model)
         results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
-        return self._finite(results["loss"]), results.get("accuracy")
+        share = results.get("accuracy")  # in fp32
+        return self._finite(results["loss"]), None if share is None else round(share * num) / num
 
     def _finite(self, loss: float) -> float | None:
         if math.isfinite(loss):
@@ -190,10 +193,8 @@ class _Run:
         self.defects = ["the loss is not finite"]
         return None
 
-    def _look_at_result(self, execute: Execute) -> None:
+    def _look_at_output(self, execute: Execute) -> None:
         """Whether what a prediction gives is finite; its first samples are kept, to be compared with fp32's."""
-        if self.trains:
-            return
         images = self._first_images()
         # As many as were measured: another size would be compiled anew.
         num = self.samples_per_execution

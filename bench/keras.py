@@ -1,0 +1,143 @@
+"""The Keras engine: our samples/s against plain `model.fit` and a plain loop over `model(x)`, and what a cell costs.
+
+As bench/loop.py: rounds of a tenth of a second, each block of our clock followed or preceded by as many steps of the
+reference; what is compared is the ratio within a round. Of `fit` the batches are timed, from its second one on: each
+call of it makes a new data set, which a round would else be full of.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from functools import partialmethod
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+os.environ |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+from accelbench import clock  # noqa: E402
+from accelbench.cell import Cell, DataSpec, KerasSettings, ModelSpec, Window  # noqa: E402
+from accelbench.data.arrays import Arrays, load_split  # noqa: E402
+from accelbench.devices.cpu import usable_cores  # noqa: E402
+from accelbench.engines.keras import engine, networks, task  # noqa: E402
+from accelbench.lock import hold, measuring_lock  # noqa: E402
+from accelbench.params import project_root  # noqa: E402
+from accelbench.stats import median, median_interval  # noqa: E402
+from accelbench.vocab import Device, Engine, Mode, Precision, Protocol  # noqa: E402
+from bench import overhead  # noqa: E402
+from bench.rounds import BOUNDS, run_both  # noqa: E402
+
+NUM_RUNS = 3
+TARGET_S = 0.6  # of each next cell; of the first one, TensorFlow's import included: 12 s
+# Twenty-one rounds or more a run, however much they vary.
+WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.9, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
+CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
+
+
+def main() -> None:
+    """Prints the median ratio and its 95 % interval for each case, then the overhead of a cell."""
+    folder = project_root() / "data" / "mnist"
+    # As the engine does: it can't be changed once the reference has run.
+    tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
+    tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
+    with hold(measuring_lock(), "another measurement", print):
+        print(f"{'case':<10} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
+        for model, batch_size in CASES:
+            for mode in Mode:
+                ratios, rates = compare(model, batch_size, mode, folder)
+                low, high = median_interval(ratios) or (float("nan"),) * 2
+                verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
+                print(
+                    f"{model + f' b{batch_size}':<10} {mode:<6} {median(rates):>10,.0f} {median(ratios):>6.3f}"
+                    f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
+                    flush=True,
+                )
+    overhead.measure("keras", TARGET_S)
+
+
+def compare(model: str, batch_size: int, mode: Mode, folder: Path) -> tuple[list[float], list[float]]:
+    """Ratios of ours to the reference, and the reference's samples/s, a value per round."""
+    cell = Cell(
+        suite="bench",
+        engine=Engine.keras,
+        device=Device.cpu,
+        model=ModelSpec(name=model),
+        data=DataSpec(name="mnist"),
+        mode=mode,
+        precision=Precision.fp32,
+        batch_size=batch_size,
+        protocol=Protocol.window,
+        epochs=1,
+        window=WINDOW,
+        breakdown_s=0.0,
+        keras=KerasSettings(),
+    )
+    arrays = load_split(folder, "train" if mode == Mode.train else "test")
+    rounds: list[tuple[float, float]] = []
+    for _ in range(NUM_RUNS):
+        reference = plain_fit(cell, arrays) if mode == Mode.train else plain_calls(cell, arrays)
+        mine: list[tuple[float, float]] = []
+        with patch.object(clock.Runner, "block", partialmethod(run_both, reference, mine)):
+            engine.run(cell, folder)
+        rounds += mine[1:]
+        keras.backend.clear_session()
+    rates = [cell.batch_size / plain_s for _, plain_s in rounds]
+    return [plain_s / ours_s for ours_s, plain_s in rounds], rates
+
+
+def network_of(cell: Cell) -> Any:
+    """The same layers, made anew."""
+    keras.utils.set_random_seed(cell.seed)
+    return task.model_of(networks.build(cell.model, (28, 28), 10), "uint8")
+
+
+class Stopwatch(keras.callbacks.Callback):
+    """Seconds from the second batch's start to the epoch's end."""
+
+    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+        """Starts at the second batch."""
+        if batch == 1:
+            self.start = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+        """Stops."""
+        self.seconds = time.perf_counter() - self.start
+
+
+def plain_fit(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
+    """Seconds per step of `model.fit`, as anyone would call it."""
+    model = network_of(cell)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.Adam(1e-3), loss=loss, jit_compile=False)
+    images, labels = np.asarray(arrays.images), np.asarray(arrays.labels)
+
+    def run(num_steps: int) -> float:
+        watch, num = Stopwatch(), (num_steps + 1) * cell.batch_size
+        model.fit(images[:num], labels[:num], batch_size=cell.batch_size, verbose=0, callbacks=[watch])
+        return watch.seconds / num_steps
+
+    run(2)
+    return run
+
+
+def plain_calls(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
+    """Seconds per step of a loop over `model(x)` in a graph of its own."""
+    model = network_of(cell)
+    images = np.asarray(arrays.images)
+    starts = cycle(range(0, len(images) - cell.batch_size + 1, cell.batch_size))
+    call = tf.function(lambda batch: model(batch, training=False))
+
+    def run(num_steps: int) -> float:
+        start = time.perf_counter()
+        for _ in range(num_steps):
+            first = next(starts)
+            call(tf.convert_to_tensor(images[first : first + cell.batch_size]))
+        return (time.perf_counter() - start) / num_steps
+
+    run(2)
+    return run
