@@ -17,11 +17,12 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.cell import KerasSettings
 from accelbench.report import build
-from accelbench.vocab import Engine
+from accelbench.vocab import Engine, Status
 from report.test_engines import keras
 
 pytestmark = pytest.mark.browser
 NUM_CELLS = 44
+WICKED = "<img src=x onerror=document.title=1></script>&amp;"
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
 
 
@@ -168,9 +169,9 @@ def test_pointing_at_a_cell_tells_its_figures_and_its_interval(show) -> None:
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", dot)
     ActionChains(browser).pause(0.3).move_to_element(dot).perform()  # scrolling takes the tip away
     lines = text(browser, "tip").splitlines()
-    assert lines[0] == "mlp-cpu-fp32-b128-train"
-    assert re.fullmatch(r"throughput \(samples/s\): 20,000, 95 % interval 19,\d00 to 20,\d00", lines[1])
-    assert lines[2].startswith("latency p50 8.")
+    assert lines[:2] == ["mlp-cpu-fp32-b128-train", "ok"]
+    assert re.fullmatch(r"throughput \(samples/s\): 20,000, 95 % interval 19,\d00 to 20,\d00", lines[2])
+    assert lines[3].startswith("latency p50 8.")
     ActionChains(browser).send_keys(Keys.ESCAPE).perform()
     assert text(browser, "tip") == ""
 
@@ -281,14 +282,52 @@ def test_it_is_dark_where_the_reader_s_screen_is_and_paper_stays_white(show) -> 
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
 
+@pytest.fixture(scope="module")
+def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
+    """A report on two suites with tables of the same titles, two engines, and a network with a wicked name."""
+    folder = tmp_path_factory.mktemp("two")
+    for suite in ("one", "other"):
+        cells = [maker.cell(suite=suite), keras(maker, suite=suite), maker.cell(WICKED, suite=suite, batch_size=32)]
+        records = [maker.ok(cell, 1000) for cell in cells]
+        gpu = maker.record(maker.cell(device="gpu", suite=suite), Status.failed, reason=WICKED, error=WICKED)
+        maker.suite(folder / "results", [*records, gpu])
+    return build.build(folder / "results", folder / "report").parent
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_hinders_readers_with_other_eyes_or_hands(show, scheme: str) -> None:
-    """Axe's rules of WCAG 2 A and AA: contrast, names, order, roles."""
-    browser = show("#model=mlp", scheme=scheme)
-    browser.execute_script("document.querySelector('.mark').focus()")
+@pytest.mark.parametrize("width", [420, 1400])
+def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites: Path, scheme: str, width: int) -> None:
+    """Axe's rules: contrast, names, roles, order."""
+    browser = show("#model=mlp", width, scheme, two_suites)
+    browser.execute_script(
+        """document.querySelector("#choices details").open = true;
+        document.querySelector(".choose").click();
+        document.querySelector(".mark").focus();
+        const style = document.createElement("style");
+        style.textContent = "* { content-visibility: visible !important; }";
+        document.head.append(style);"""
+    )
     browser.execute_script(AXE.read_text())
     found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    assert len(found["passes"]) > 20
     assert [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found["violations"]] == []
+
+
+def test_what_users_name_their_networks_is_only_text(show, two_suites: Path) -> None:
+    browser = show("#cell=", folder=two_suites)
+    choose(browser, "model", WICKED)
+    assert set(column(browser, "model")) == {WICKED}
+    names = [
+        mark.get_attribute("aria-label").partition("; ")[0] for mark in browser.find_elements(By.CSS_SELECTOR, ".mark")
+    ]
+    assert names == [f"{WICKED}-cpu-fp32-b32-train"] * 2
+    browser.execute_script("document.querySelector('.choose').click()")
+    assert text(browser, "card").startswith(WICKED)
+    again = browser.current_url.partition("#")[2]
+    assert text(show(f"#{again}", folder=two_suites), "card").startswith(WICKED)
+    assert browser.title == "accelbench report"
+    assert browser.find_elements(By.CSS_SELECTOR, "img[src=x]") == []
+    assert browser.get_log("browser") == []
 
 
 def test_nothing_is_logged_and_nothing_is_asked_of_a_network(show, report: Path) -> None:

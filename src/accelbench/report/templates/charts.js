@@ -48,8 +48,7 @@ function grouped(cells, key) {
 
 function describe(cell) {
   const {metric} = state, value = number(cell, metric.name), interval = bounds(cell);
-  const lines = [cell.label];
-  if (cell.outcome !== "ok") lines.push(because(cell));
+  const lines = [cell.label, because(cell)];
   const add = (words, known) => words && known && lines.push(words);
   const estimated = metric.name === "time_s" && cell.time_provenance === "estimated" ? "~" : "";
   add(`${unit()}: ${estimated}${text(value, metric.kind)}`
@@ -210,7 +209,7 @@ function drawCharts(shown) {
     const panels = [...grouped(cells, cell => `${cell.model}, ${cell.mode}`)]
       .map(([title, inside]) => panel(title, inside, isByBatch)).filter(Boolean);
     const drawn = cells.filter(cell => number(cell, state.metric.name) !== null);
-    const note = state.metric.low in CELLS[0]
+    const note = drawn.some(bounds)
       ? "Whiskers: the 95 % interval within one process; another process may differ by more. " : "";
     box.replaceChildren(make("h3", {}, `${unit()[0].toUpperCase()}${unit().slice(1)}`),
       ...(isByBatch && drawn.length ? [legend(drawn)] : []), make("div", {class: "panels"}, ...panels),
