@@ -1,10 +1,12 @@
 import dataclasses
 import itertools
+from pathlib import Path
 
 import pytest
 
 from accelbench import support
-from accelbench.cell import Cell, DataSpec, ModelSpec, Options
+from accelbench.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options
+from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport, absent
 from accelbench.support import why_not
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
@@ -48,6 +50,25 @@ def test_devices_are_as_many_as_there_are_and_share_the_batch_evenly():
     assert why_not(dataclasses.replace(two, devices=3), cores) == "devices=3: there are 2 cores"
     assert why_not(dataclasses.replace(two, batch_size=33), cores).startswith("batch_size=33 does not divide among 2")
     assert why_not(dataclasses.replace(two, device=Device.gpu), report(Device.gpu)) == "devices=2: there are 1 of gpu"
+
+
+def test_an_engine_that_is_not_installed_is_told(monkeypatch):
+    plain = cell("cpu", "fp32")
+
+    def without(*names):
+        monkeypatch.setattr(packages, "folder", lambda name: None if name in names else Path(name))
+        return [
+            why_not(each, report(Device.cpu))
+            for each in (plain, dataclasses.replace(plain, engine=Engine.keras, keras=KerasSettings()))
+        ]
+
+    assert without() == [None, None]
+    lightning, keras = without("torch", "pytorch_lightning")
+    assert lightning == (
+        "engine=lightning: torch is not installed in this environment: use engine=keras, or make setup"
+    )
+    assert keras is None
+    assert without("tensorflow")[1] == "engine.backend=tensorflow: TensorFlow is not installed: use engine.backend=jax"
 
 
 def refused(device, **kwargs):

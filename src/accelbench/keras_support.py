@@ -21,7 +21,8 @@ def _backend(cell: Cell) -> str | None:
     if cell.device == Device.xla_cpu:
         return "xla_cpu is torch_xla's: use device=cpu engine.jit_compile=true to have XLA compile for the CPU"
     if not _on_jax(cell):
-        return None
+        there = packages.folder("tensorflow") is not None
+        return None if there else "engine.backend=tensorflow: TensorFlow is not installed: use engine.backend=jax"
     if packages.folder("jax") is None:
         return "engine.backend=jax: JAX is not installed: pip install 'accelbench[jax]'"
     if cell.devices > 1:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from accelbench import keras_support
 from accelbench.cell import Cell, KerasSettings
+from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
 from accelbench.vocab import Device, Engine, Mode, Precision
 
@@ -37,10 +38,19 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     elsewhere = _is_elsewhere(cell)
     if not report.present and not elsewhere:
         return report.reason
-    rules = [_divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler]
+    rules = [_lightning, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler]
     if not elsewhere:
         rules.insert(0, _devices)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
+
+
+def _lightning(cell: Cell, report: DeviceReport) -> str | None:
+    """The environments of Keras on a GPU and of JAX on a TPU have no PyTorch."""
+    needed = ("torch", "pytorch_lightning", *(["torch_xla"] if cell.device == Device.tpu else []))
+    if cell.engine != Engine.lightning or all(map(packages.folder, needed)):
+        return None
+    missing = next(name for name in needed if packages.folder(name) is None)
+    return f"engine=lightning: {missing} is not installed in this environment: use engine=keras, or make setup"
 
 
 def _is_elsewhere(cell: Cell) -> bool:

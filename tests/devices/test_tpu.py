@@ -69,6 +69,17 @@ def test_without_libtpu_it_cannot_run(tmp_path):
     assert tpu.look(root, {"TPU_LIBRARY_PATH": "/opt/libtpu.so"}, bare).present
 
 
+def test_jax_does_without_torch_xla(tmp_path, monkeypatch):
+    root = machine(tmp_path, [("0x1ae0", "0x0063")], ["accel0"])
+    installed = {"jax", "libtpu"}
+    monkeypatch.setattr(packages, "folder", lambda name: tmp_path if name in installed else None)
+    assert tpu.look(root, {}).present
+    installed.remove("libtpu")
+    assert tpu.look(root, {}).reason.startswith("libtpu is not installed")
+    installed.clear()
+    assert tpu.look(root, {}).reason.startswith("torch_xla is not installed")
+
+
 @pytest.mark.skipif(packages.folder("torch_xla") is None, reason="needs torch_xla")
 def test_knows_the_chips_that_the_installed_torch_xla_knows():
     """From its source, since importing it takes seconds and changes torch."""

@@ -45,7 +45,7 @@ def look(
             "give the container access to them (docker run --privileged)",
         )
     torch_xla_folder = torch_xla_folder or packages.folder("torch_xla")
-    if torch_xla_folder is None:
+    if torch_xla_folder is None and packages.folder("jax") is None:
         return absent(Device.tpu, "torch_xla is not installed: pip install 'torch_xla[tpu]'")
     if not has_libtpu(torch_xla_folder, environ):
         return absent(Device.tpu, "libtpu is not installed: pip install 'torch_xla[tpu]'")
@@ -72,11 +72,11 @@ def find_chips(root: Path = Path("/")) -> list[str]:
     return found
 
 
-def has_libtpu(torch_xla_folder: Path, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether torch_xla would find libtpu, in its own order: named, bundled, installed."""
+def has_libtpu(torch_xla_folder: Path | None, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether torch_xla, or JAX where there is none, would find libtpu, in its own order: named, bundled, installed."""
     return (
         "TPU_LIBRARY_PATH" in environ
-        or (torch_xla_folder / "lib/libtpu.so").is_file()
+        or (torch_xla_folder is not None and (torch_xla_folder / "lib/libtpu.so").is_file())
         or packages.folder("libtpu") is not None
     )
 
