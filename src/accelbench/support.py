@@ -65,14 +65,14 @@ def _devices(cell: Cell, report: DeviceReport) -> str | None:
     if cell.devices > int(cores or report.count):
         there = f"{cores} cores" if cores else f"{report.count} of {cell.device}"
         return f"devices={cell.devices}: there are {there}"
+    if cell.options.cuda_graphs and cell.mode == Mode.train:
+        return f"cuda_graphs=true: gradients are averaged between the graphs of devices={cell.devices}: use devices=1"
     return None
 
 
 def _divides(cell: Cell, report: DeviceReport) -> str | None:
     if cell.batch_size % cell.devices:
         return f"batch_size={cell.batch_size} does not divide among {cell.devices} devices: choose a multiple"
-    if cell.options.cuda_graphs and cell.mode == Mode.train:
-        return f"cuda_graphs=true: gradients are averaged between the graphs of devices={cell.devices}: use devices=1"
     return None
 
 
