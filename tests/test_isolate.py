@@ -97,12 +97,12 @@ def test_a_killed_host_is_replaced(tmp_path):
         assert hosts.run(make_cell(), tmp_path).status == Status.ok
 
 
-@pytest.mark.parametrize("victim", ["sweep", "host"])
-def test_nothing_outlives_a_killed_sweep_or_host(tmp_path, victim):
+@pytest.mark.parametrize(("victim", "devices"), [("sweep", 1), ("host", 1), ("host", 2)])
+def test_nothing_outlives_a_killed_sweep_or_host(tmp_path, victim, devices):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from fakes import *;"
         "from accelbench.isolate import Hosts\n"
-        "with Hosts(faulty_host) as hosts: hosts.run(make_cell('hang'), Path(sys.argv[2]))"
+        f"with Hosts(faulty_host) as hosts: hosts.run(make_cell('hang', devices={devices}), Path(sys.argv[2]))"
     )
     sweep = subprocess.Popen([sys.executable, "-c", code, str(TESTS), str(tmp_path)], stderr=subprocess.DEVNULL)
     marker = tmp_path / "child.pid"

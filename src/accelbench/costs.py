@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from accelbench.record import Row
-from accelbench.vocab import Device, Provenance
+from accelbench.vocab import DIVIDED, Device, Provenance
 
 SECONDS_PER_HOUR = 3600
 
@@ -27,12 +27,13 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
 
     Costs are those of the device at work: what an hour costs while it waits is not in them.
     """
-    rate, cost = row["samples_per_s"], costs.get(Device(str(row["device"])))
+    rate, device = row["samples_per_s"], Device(str(row["device"]))
+    cost, num = costs.get(device), 1 if device in DIVIDED else int(row["devices"] or 1)
     if cost is None or not isinstance(rate, float):
         return row
     priced: Row = {}
     if cost.price_per_hour is not None:
-        priced["cost_per_million_samples"] = cost.price_per_hour / SECONDS_PER_HOUR / rate * 1e6
+        priced["cost_per_million_samples"] = num * cost.price_per_hour / SECONDS_PER_HOUR / rate * 1e6
     if row["energy_j_per_sample"] is None and cost.power_w is not None:
-        priced |= {"energy_j_per_sample": cost.power_w / rate, "energy_provenance": Provenance.estimated.value}
+        priced |= {"energy_j_per_sample": num * cost.power_w / rate, "energy_provenance": Provenance.estimated.value}
     return row | priced

@@ -9,7 +9,7 @@ from accelbench.doubts import MAX_OTHERS_PERCENT, doubts
 from accelbench.energy import joules_per_sample
 from accelbench.measurement import Breakdown, Epoch, Measurement, Operator
 from accelbench.record import Record, Row, SystemSeries
-from accelbench.vocab import RANDOM, Device, Mode, Phase, Pipeline, Protocol, Provenance
+from accelbench.vocab import DIVIDED, RANDOM, Device, Mode, Phase, Pipeline, Protocol, Provenance
 
 MB = 1e6  # bytes
 MAX_NAMED = 3  # of the operators that a step spends its time in
@@ -54,7 +54,7 @@ def ceilings_of(record: Record) -> Ceilings | None:
     Several devices of a CPU are parts of one, which was probed as a whole.
     """
     one = Ceilings.from_json(record.environment.get("ceilings"))
-    if one is None or record.measurement is None or record.cell.device in (Device.cpu, Device.xla_cpu):
+    if one is None or record.measurement is None or record.cell.device in DIVIDED:
         return one
     return one.of_devices(record.measurement.num_devices)
 

@@ -8,7 +8,7 @@ class Team:
     """
 
     def begin(self, num_steps: int) -> None:
-        """Has the other processes take so many steps, each of its share of every batch, and wait for them."""
+        """Has the other processes take so many steps, each with its share of every batch, as this one then does."""
 
     def end(self) -> None:
         """Returns when they have: what is timed is over when the slowest is done."""

@@ -12,6 +12,10 @@ class Device(StrEnum):
     xla_cpu = "xla_cpu"
 
 
+# There is one on a machine: several devices of it are parts of it.
+DIVIDED = frozenset({Device.cpu, Device.xla_cpu})
+
+
 class Library(StrEnum):
     """Where a network comes from: accelbench's own definitions, another library's, or the user's own class."""
 

@@ -1,8 +1,8 @@
 import pandas as pd
 import pytest
 
-from accelbench.report import build, devices_scaling, sweep
-from accelbench.vocab import Mode, Scaling, Status
+from accelbench.report import build, devices_scaling, scaling, study, sweep
+from accelbench.vocab import Device, Mode, Scaling, Status
 
 
 @pytest.fixture
@@ -64,3 +64,14 @@ def test_the_report_shows_it_and_the_csv_has_it_where_it_is_known(maker, tmp_pat
     (row,) = devices_scaling.table(sweep.read(folder)).rows
     assert [entry.text for entry in row][-4:] == ["1,000", "1,800", "1.80", "90.0"]
     assert "Several devices" in (report / "index.html").read_text()
+
+
+def test_pictures_and_tables_tell_cells_on_several_devices_apart(maker, tmp_path, records):
+    made = records(
+        *((rate * batch, {"batch_size": batch}, 2) for batch, rate in ((1, 10), (2, 9))),
+        *((rate * batch, {"batch_size": batch, "devices": 2}, 1) for batch, rate in ((2, 20), (4, 30))),
+    )
+    found = sweep.read(maker.suite(tmp_path, made))
+    batches = {key[3]: [planned.cell.batch_size for planned in cells] for key, cells in scaling.groups(found).items()}
+    assert batches == {None: [1, 2], "2 devices (strong)": [2, 4]}
+    assert study.nearest(found, "mlp", Mode.infer, Device.cpu).cell.devices == 1

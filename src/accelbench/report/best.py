@@ -22,7 +22,7 @@ MAX_UNBEATEN = 8  # of one model and mode
 
 
 # The settings between which is chosen; cells that differ in any other did different things.
-CHOSEN = ("device", "precision", "options", "batch_size", "threads", "seed", "repeat")
+CHOSEN = ("device", "devices", "scaling", "precision", "options", "batch_size", "threads", "seed", "repeat")
 
 
 def best_by(rows: Sequence[Row], wanted: str) -> Row | None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from accelbench.cell import canonical_json
 from accelbench.record import Row
-from accelbench.report.options import named
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Table, count, number, percent, word
 from accelbench.vocab import Device, Scaling
@@ -61,7 +60,7 @@ def table(sweep: Sweep) -> Table | None:
     entries = []
     for each in scaled(sweep):
         cell, row = each.planned.cell, each.planned.row
-        words = (cell.model.name, cell.mode, cell.device, cell.precision, named(row), cell.scaling)
+        words = (cell.model.name, cell.mode, cell.device, cell.precision, " + ".join(cell.options.on), cell.scaling)
         entries.append(
             [*map(word, words), count(cell.devices), count(cell.batch_size), count(row["threads"])]
             + [number(each.alone.row["samples_per_s"]), number(row["samples_per_s"])]

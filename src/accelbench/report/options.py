@@ -23,8 +23,14 @@ NOTES = [
 
 
 def named(row: Row) -> str | None:
-    """The options that are on in a row of `cells.csv`, such as `channels_last + compile`; None where none is."""
-    return " + ".join(name for name in NAMES if row[name]) or None
+    """The options that are on in a row of `cells.csv`, such as `channels_last + compile`; None where none is.
+
+    Several devices count as one: their cells are told apart from those on one device wherever these are shown.
+    """
+    on = [name for name in NAMES if row[name]]
+    if row["scaling"] is not None:
+        on.append(f"{row['devices']} devices ({row['scaling']})")
+    return " + ".join(on) or None
 
 
 def steps_to_pay(plain_step_s: float, compiled_step_s: float, compile_s: float) -> int | None:

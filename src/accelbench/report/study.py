@@ -128,7 +128,7 @@ def gain_over_cpu(planned: Planned, cells: Sequence[Planned], column: str) -> fl
 
 
 def one_of_each(cells: Iterable[Planned]) -> list[Planned]:
-    """One cell per network, mode, device, precision, options and batch, for pictures and tables that show but one.
+    """One cell per network, mode, devices, precision, options and batch, for pictures and tables that show but one.
 
     The first that is ok, else the first: other engines, seeds, repeats, inputs and numbers of steps are in the table of
     every cell.
@@ -136,7 +136,8 @@ def one_of_each(cells: Iterable[Planned]) -> list[Planned]:
     first: dict[tuple[object, ...], Planned] = {}
     for planned in cells:
         cell = planned.cell
-        key = (cell.model.name, cell.mode, cell.device, cell.precision, cell.options, cell.batch_size)
+        devices = (cell.device, cell.devices, cell.scaling)
+        key = (cell.model.name, cell.mode, devices, cell.precision, cell.options, cell.batch_size)
         if key not in first or (planned.is_ok and not first[key].is_ok):
             first[key] = planned
     return list(first.values())
@@ -175,7 +176,7 @@ def _distance(planned: Planned, wanted: Reference) -> tuple[float, ...]:
     cell = planned.cell
     return (
         len(cell.options.on),  # no study had any
-        cell.devices,
+        cell.devices,  # or more than one device
         cell.keras is not None,  # the engines stand side by side in a table of their own
         PRECISIONS.index(cell.precision) if cell.precision != wanted.precision else -1,
         abs(math.log(cell.batch_size / wanted.batch_size)),
