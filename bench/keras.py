@@ -32,7 +32,7 @@ from accelbench.vocab import Device, Engine, Mode, Precision, Protocol  # noqa: 
 from bench import overhead  # noqa: E402
 from bench.rounds import BOUNDS, run_both  # noqa: E402
 
-NUM_RUNS = 3
+NUM_RUNS = 4
 TARGET_S = 0.6  # of each next cell; of the first one, TensorFlow's import included: 12 s
 # Twenty-one rounds or more a run, however much they vary.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.9, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
