@@ -21,7 +21,7 @@ def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:
     records = [
         *(maker.ok(maker.cell(precision=precision, batch_size=size), rate * size)
           for precision, rate in (("fp32", 10), ("bf16", 20)) for size in (32, 128)),
-        maker.ok(maker.cell(mode=Mode.infer), 99),
+        maker.ok(maker.cell(mode=Mode.infer), 99, warnings=["a doubt"]),
     ]  # fmt: skip
     train, infer = rows(answer.table(read(records)))
     assert train["model, and what is done"] == "mlp train, mnist"
@@ -30,6 +30,7 @@ def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:
     assert train["how sure"] == "likely, not proven"
     assert train["least latency with"] == "cpu bf16 b32"
     assert infer["next best"] == "no other was measured"
+    assert (train["doubts"], infer["doubts"]) == ("1", "2")
     assert "least money with" not in train
 
 

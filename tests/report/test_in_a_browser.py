@@ -226,6 +226,8 @@ def test_engines_stand_side_by_side_with_their_ratio(show, tmp_path: Path, maker
         *("cpu fp32 lightning\n1,000", "cpu fp32 keras\n800 (0.800x)", "cpu fp32 keras jit_compile\n500 (0.500x)"),
         "cpu bf16 lightning\n900",
     ]
+    note = "In brackets: samples/s over those of the first engine, all else equal"
+    assert note in browser.find_element(By.CSS_SELECTOR, ".charts .note").text
     assert "0.800 x lightning's samples/s" in browser.find_elements(By.CSS_SELECTOR, ".mark")[1].get_attribute(
         "aria-label"
     )

@@ -20,12 +20,13 @@ def table(sweeps: Sequence[Sweep]) -> Table | None:
     """A line for each model and what is done with it: the best cell by each criterion; None where no cell is ok."""
     rows = [_line(cells) for cells in best.groups(sweeps)]
     headings = ["model, and what is done", "most samples/s with", "samples/s", "± (%)"]
-    headings += ["next best", "behind by", "how sure"]
+    headings += ["next best", "behind by", "how sure", "doubts"]
     for wanted, heading in OTHERS.items():
         headings += [f"least {wanted} with", heading]
     notes = [
         "The best ok cell by each criterion that is known. ± is half of the 95 % interval within one process. Next "
-        "best: the fastest cell of another device, precision or options.",
+        "best: the fastest cell of another device, precision or options. Doubts: how many warnings the fastest has; "
+        "the table of every cell tells them.",
         sure.NOTE,
     ]
     return Table(title="What to use", headings=headings, rows=rows, notes=notes).known() if rows else None
@@ -39,6 +40,7 @@ def _line(cells: Sequence[Planned]) -> list[Entry]:
     width = (high - low) / 2 / rate if rate and low is not None and high is not None else None
     entries = [word(best.what(fastest)), word(_with(fastest.row)), number(rate)]
     entries += [number(None if width is None else 100 * width, 2), *_next_best(by_speed)]
+    entries += [best.doubts(fastest.row)]
     rows = [planned.row for planned in cells]
     for wanted in OTHERS:
         row = best.best_by(rows, wanted)

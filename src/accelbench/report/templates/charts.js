@@ -209,8 +209,11 @@ function drawCharts(shown) {
     const panels = [...grouped(cells, cell => `${cell.model}, ${cell.mode}`)]
       .map(([title, inside]) => panel(title, inside, isByBatch)).filter(Boolean);
     const drawn = cells.filter(cell => number(cell, state.metric.name) !== null);
-    const note = drawn.some(bounds)
-      ? "Whiskers: the 95 % interval within one process; another process may differ by more. " : "";
+    const ratios = !isByBatch && state.metric.name === "samples_per_s" && drawn.some(cell => cell.ratio)
+      ? "In brackets: samples/s over those of the first engine, all else equal; one process each is no proof of a difference. "
+      : "";
+    const note = ratios + (drawn.some(bounds)
+      ? "Whiskers: the 95 % interval within one process; another process may differ by more. " : "");
     box.replaceChildren(make("h3", {}, `${unit()[0].toUpperCase()}${unit().slice(1)}`),
       ...(isByBatch && drawn.length ? [legend(drawn)] : []), make("div", {class: "panels"}, ...panels),
       make("p", {class: "note"}, !cells.length ? "No cell of this suite passes the filters."
