@@ -6,9 +6,9 @@ Nothing else should run on the machine meanwhile.
 import argparse
 import importlib
 
-PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "keras", "accuracy", "peer"]
+PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "keras", "xla", "accuracy", "peer"]
 # Accuracy takes an hour, peer installs another tool, and TensorFlow shares no process with the others' torch.
-DEFAULT = ["overhead", "loop", "references", "feeding", "comparing", "report"]
+DEFAULT = ["overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
 
 
 def main() -> None:

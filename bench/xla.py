@@ -1,0 +1,121 @@
+"""Our steady-state step on XLA's CPU against a torch_xla loop written by hand, through Lightning's Trainer.
+
+As bench/loop.py: rounds of a tenth of a second, each block of our clock followed or preceded by as many steps of the
+plain loop; what is compared is the ratio within a round. It runs in a process of its own, since importing torch_xla
+replaces parts of torch.nn.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partialmethod
+from unittest.mock import patch
+
+from accelbench.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.data.arrays import load_split
+from accelbench.params import project_root
+from accelbench.stats import median, median_interval
+from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
+
+NUM_RUNS = 4
+# Twenty rounds or more a run, however much they vary.
+WINDOW = Window(warmup_steps=5, warmup_s=0.5, measure_s=2.9, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
+CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
+
+
+def main() -> None:
+    """Runs this module with PJRT's CPU."""
+    subprocess.run([sys.executable, "-m", "bench.xla"], env={**os.environ, "PJRT_DEVICE": "CPU"}, check=True)
+
+
+def compare_all() -> None:
+    """Prints the median ratio and its 95 % interval for each case."""
+    from bench.rounds import BOUNDS
+
+    print(f"{'case':<10} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
+    for model, batch_size in CASES:
+        for mode in Mode:
+            rounds = compare(model, batch_size, mode)
+            ratios = [plain_s / ours_s for ours_s, plain_s in rounds]
+            low, high = median_interval(ratios) or (float("nan"),) * 2
+            verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
+            rate = batch_size / median([plain_s for _, plain_s in rounds])
+            print(
+                f"{model + f' b{batch_size}':<10} {mode:<6} {rate:>10,.0f} {median(ratios):>6.3f}"
+                f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
+                flush=True,
+            )
+
+
+def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]]:
+    """Seconds of a step in each round, ours and the plain loop's."""
+    from accelbench import clock
+    from accelbench.engines.lightning import engine
+    from bench.rounds import run_both
+
+    cell = Cell(
+        suite="bench",
+        engine=Engine.lightning,
+        device=Device.xla_cpu,
+        model=ModelSpec(name=model),
+        data=DataSpec(name="mnist"),
+        mode=mode,
+        precision=Precision.fp32,
+        batch_size=batch_size,
+        protocol=Protocol.window,
+        epochs=1,
+        window=WINDOW,
+        breakdown_s=0.0,
+    )
+    rounds: list[tuple[float, float]] = []
+    for _ in range(NUM_RUNS):
+        mine: list[tuple[float, float]] = []
+        reference = plain(cell)
+        reference(5)  # compiled
+        with patch.object(clock.Runner, "block", partialmethod(run_both, reference, mine)):
+            engine.run(cell, project_root() / "data" / "mnist")
+        rounds += mine[1:]
+    return rounds
+
+
+def plain(cell: Cell) -> Callable[[int], float]:
+    """Seconds per step of the loop that anyone would write."""
+    import torch
+    import torch_xla
+    import torch_xla.core.xla_model as xm
+    from torch.nn import functional
+
+    from accelbench.engines.lightning import zoo
+
+    trains = cell.mode == Mode.train
+    device = torch_xla.device()
+    torch.manual_seed(cell.seed)
+    network = zoo.build(cell.model, (28, 28), 10).train(trains).to(device)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
+    arrays = load_split(project_root() / "data" / "mnist", "train" if trains else "test")
+    images, labels = torch.from_numpy(arrays.images), torch.from_numpy(arrays.labels).long()
+
+    def run(num_steps: int) -> float:
+        start = time.perf_counter()
+        for _ in range(num_steps):
+            if trains:
+                chosen = torch.randint(len(labels), (cell.batch_size,))
+                batch, target = images[chosen].to(device), labels[chosen].to(device)
+                optimizer.zero_grad()
+                functional.cross_entropy(network(batch.to(torch.float32) / 255), target).backward()
+                optimizer.step()
+            else:
+                with torch.no_grad():  # a result that nobody holds is never computed
+                    output = network(images[: cell.batch_size].to(device).to(torch.float32) / 255)
+                assert output.shape[0] == cell.batch_size
+            torch_xla.sync()
+        xm.wait_device_ops()
+        return (time.perf_counter() - start) / num_steps
+
+    return run
+
+
+if __name__ == "__main__":
+    compare_all()
