@@ -199,12 +199,16 @@ def test_the_card_names_the_run_and_leads_to_the_row(show) -> None:
         "document.querySelector('.mark').dispatchEvent(new MouseEvent('click', {bubbles: true, cancelable: true}))"
     )
     first = marks(browser)[0]
-    assert f"MLflow: run {first} of experiment accelbench/nets" in text(browser, "card")
+    assert f"MLflow, where it was tracked: run {first} of experiment accelbench/nets" in text(browser, "card")
     browser.find_element(By.XPATH, "//*[@id='card']/div/button[1]").click()
     row = browser.switch_to.active_element.find_element(By.XPATH, "ancestor::tr")
     assert row.text.startswith(first)
     assert "chosen" in row.get_attribute("class")
-    browser.find_element(By.XPATH, "//*[@id='card']//button[.='close']").click()
+    browser.switch_to.active_element.send_keys(Keys.ENTER)  # chosen no more
+    assert browser.switch_to.active_element.text == first
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    browser.find_element(By.XPATH, "//*[@id='card']//button[.='close']").send_keys(Keys.ENTER)
+    assert browser.switch_to.active_element.get_attribute("aria-label").startswith(first)
     assert not browser.find_element(By.ID, "card").is_displayed()
     assert "cell=" not in browser.current_url
 

@@ -130,7 +130,8 @@ class Cells:
                 "~ marks an estimated time. Latency is waited for; launch is when the call returned, which some "
                 "benchmarks publish. The first step stands apart from the steady state. A dash is an unknown value. "
                 "All columns are in cells.csv; those that no cell has a value for are left out here. A cell's name is "
-                "its run's in MLflow, in the experiment accelbench/<suite>; what was skipped has no run."
+                "its run's in MLflow, in the experiment accelbench/<suite>, where it was tracked; what was skipped has "
+                "none."
             ],
         )
 

@@ -76,11 +76,17 @@ place("download").addEventListener("click", () => {
 
 // The chosen cell: kept in the fragment, marked in charts and table, told on a card; others are compared with it.
 const card = place("card");
+const rowNamed = name => [...body.rows].find(row => row.dataset.cell === name);
 function choose(cell) {
-  const focus = document.activeElement?.cell?.name;
+  const from = document.activeElement, row = from.closest("tr[data-cell]");
+  const name = row?.dataset.cell ?? from.cell?.name ?? (card.contains(from) ? cell.name : null);
   state.cell = cell === state.cell ? null : cell;
   update();
-  if (focus) [...document.querySelectorAll(".mark")].find(mark => mark.cell.name === focus)?.focus();
+  if (name === null) return;
+  // Charts and table were drawn anew: the focus goes to where it was, or from the card to its cell.
+  const mark = [...document.querySelectorAll(".mark")].find(each => each.cell.name === name);
+  const again = row || !mark ? rowNamed(name)?.querySelector("button") : mark;
+  again?.focus({preventScroll: true});
 }
 function showRow() {
   if (!listed.includes(state.cell)) {
@@ -90,7 +96,7 @@ function showRow() {
     update();
   }
   if (listed.indexOf(state.cell) >= limit) grow(Math.ceil((listed.indexOf(state.cell) + 1) / PAGE) * PAGE);
-  const row = [...body.rows].find(each => each.dataset.cell === state.cell.name);
+  const row = rowNamed(state.cell.name);
   row.scrollIntoView({block: "center"});
   row.querySelector("button").focus({preventScroll: true});
 }
@@ -99,7 +105,7 @@ function drawCard() {
   card.hidden = !cell;
   if (!cell) return;
   const run = cell.outcome === "ok" || (cell.status && cell.status !== "skipped")
-    ? `MLflow: run ${cell.label} of experiment accelbench/${cell.suite} (tags.record = "${cell.name.split("/").at(-1)}")` : "No run in MLflow";
+    ? `MLflow, where it was tracked: run ${cell.label} of experiment accelbench/${cell.suite} (tags.record = "${cell.name.split("/").at(-1)}")` : "No run in MLflow";
   const toRow = make("button", {type: "button"}, "its row in the table");
   const close = make("button", {type: "button"}, "close");
   toRow.addEventListener("click", showRow);
