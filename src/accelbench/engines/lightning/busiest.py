@@ -7,7 +7,7 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.measurement import Operator
 from accelbench.team import ALONE, Team
 
-MAX_OPERATORS = 5
+MAX_OPERATORS = 10
 
 
 def busiest(step: Step, backend: Backend, team: Team = ALONE) -> list[Operator]:
