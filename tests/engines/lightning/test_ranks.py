@@ -147,7 +147,7 @@ def test_each_rank_takes_the_gpu_of_its_number_and_lightning_starts_no_process(m
 
 def test_a_gpu_that_two_ranks_share_counts_once():
     def seen(place):
-        return Seen("gpu", place, "a GPU", "fp32", 10, 20, finite=True, loss=1.0, weights="w")
+        return Seen("gpu", place, "a GPU", "fp32", 1, 10, 20, finite=True, loss=1.0, weights="w")
 
     assert joined([seen("cuda:0"), seen("cuda:0")])["num_devices"] == 1
     both = joined([seen("cuda:0"), dataclasses.replace(seen("cuda:1"), peak_device_bytes=30, loss=2.0)])
