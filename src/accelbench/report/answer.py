@@ -7,7 +7,6 @@ from accelbench.cell import canonical_json
 from accelbench.record import Row
 from accelbench.report import best, sure
 from accelbench.report.numbers import significant
-from accelbench.report.options import named
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Entry, Table, count, number, word
 from accelbench.vocab import Device
@@ -25,8 +24,8 @@ def table(sweeps: Sequence[Sweep]) -> Table | None:
         headings += [f"least {wanted} with", heading]
     notes = [
         "The best ok cell by each criterion that is known. ± is half of the 95 % interval within one process. Next "
-        "best: the fastest cell of another device, precision or options. Doubts: how many warnings the fastest has; "
-        "the table of every cell tells them.",
+        "best: the fastest cell of another device, precision, engine or options. Doubts: how many warnings the fastest "
+        "has; the table of every cell tells them.",
         sure.NOTE,
     ]
     return Table(title="What to use", headings=headings, rows=rows, notes=notes).known() if rows else None
@@ -49,7 +48,7 @@ def _line(cells: Sequence[Planned]) -> list[Entry]:
 
 
 def _next_best(by_speed: Sequence[Planned]) -> list[Entry]:
-    """The fastest cell of another device, precision or options, how far it is behind, and how sure that is."""
+    """The fastest cell of another device, precision, engine or options, how far it is behind, and how sure that is."""
     fastest = by_speed[0]
     other = next((planned for planned in by_speed if _place(planned) != _place(fastest)), None)
     if other is None:
@@ -60,7 +59,8 @@ def _next_best(by_speed: Sequence[Planned]) -> list[Entry]:
 
 
 def _place(planned: Planned) -> tuple[object, ...]:
-    return planned.cell.device, planned.cell.precision, planned.cell.options
+    cell = planned.cell
+    return cell.device, cell.devices, cell.precision, cell.options, cell.keras
 
 
 def _repeats(of: Planned, cells: Sequence[Planned]) -> list[Planned]:
@@ -71,7 +71,7 @@ def _repeats(of: Planned, cells: Sequence[Planned]) -> list[Planned]:
 
 def _with(row: Row) -> str:
     """The choice, such as `cpu bf16 b32, channels_last`."""
-    return ", ".join(filter(None, [f"{row['device']} {row['precision']} b{row['batch_size']}", named(row)]))
+    return ", ".join(filter(None, [f"{row['device']} {row['precision']} b{row['batch_size']}", best.settings(row)]))
 
 
 def devices(sweeps: Sequence[Sweep]) -> Table:

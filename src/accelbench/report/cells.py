@@ -22,8 +22,6 @@ FILTERS = {
 SERIES = [
     *(column for column in LINE if column != "engine"),
     "framework",
-    "devices",
-    "scaling",
     "steps",
     "seed",
     "repeat",

@@ -28,7 +28,7 @@ function bounds(cell) {
 
 // What tells a cell of a panel from its others: device and precision, and all else in which they differ.
 const SHORT = {batch_size: value => `b${value}`, seed: value => `seed ${value}`, repeat: value => `repeat ${value}`,
-  steps: value => `${value} steps`, devices: value => `${value} devices`, threads: value => `${value} threads`,
+  steps: value => `${value} steps`, threads: value => `${value} threads`,
   epochs: (value, cell) => cell.protocol === "fit" ? `${value} epochs` : ""};
 function naming(cells, withBatch) {
   const names = DATA.series.filter(name => !["device", "precision"].includes(name));
@@ -146,7 +146,10 @@ function ranked(cells) {
 function barPanel(cells) {
   const shown = ranked(cells).slice(0, MAX_BARS), name = naming(cells, true);
   const labels = shown.map(name), longest = Math.max(...labels.map(label => label.length));
-  const start = Math.min(190, 12 + 6.3 * longest), end = WIDTH - 66;
+  const isSpeed = state.metric.name === "samples_per_s";
+  const written = shown.map(cell => text(number(cell, state.metric.name), state.metric.kind)
+    + (cell.ratio && isSpeed ? ` (${cell.ratio.split(" ")[0]}x)` : ""));
+  const start = Math.min(250, 12 + 6.3 * longest), end = WIDTH - 12 - 6.3 * Math.max(...written.map(words => words.length));
   const most = Math.max(...shown.flatMap(cell => [number(cell, state.metric.name), ...bounds(cell) ?? []]));
   const x = value => start + (end - start) * (most > 0 ? value / most : 0);
   const marks = make("g");
@@ -154,15 +157,13 @@ function barPanel(cells) {
     const top = 4 + index * BAR, middle = top + BAR / 2, value = number(cell, state.metric.name), interval = bounds(cell);
     const fits = Math.floor((start - 8) / 6.2);
     const label = labels[index].length > fits ? `${labels[index].slice(0, fits - 1)}…` : labels[index];
-    const ratio = cell.ratio && state.metric.name === "samples_per_s" ? ` (${cell.ratio.split(" ")[0]}x)` : "";
-    const written = text(value, state.metric.kind) + ratio;
     const shapes = [make("rect", {class: "hit", x: 0, y: top, width: WIDTH, height: BAR}),
       make("text", {x: start - 6, y: middle + 4, "text-anchor": "end"}, label),
       make("rect", {class: "bar", x: start, y: top + 2, width: Math.max(1, x(value) - start), height: BAR - 4,
         "fill-opacity": fill(cell)})];
     if (interval) shapes.push(line(x(interval[0]), middle, x(interval[1]), middle, "interval"),
       ...interval.map(bound => line(x(bound), middle - 4, x(bound), middle + 4, "interval")));
-    shapes.push(make("text", {x: Math.max(x(value), interval ? x(interval[1]) : 0) + 5, y: middle + 4}, written));
+    shapes.push(make("text", {x: Math.max(x(value), interval ? x(interval[1]) : 0) + 5, y: middle + 4}, written[index]));
     marks.append(mark(cell, shapes));
   });
   return make("svg", {viewBox: `0 0 ${WIDTH} ${8 + shown.length * BAR}`}, marks);
