@@ -255,7 +255,7 @@ def test_a_device_that_is_not_there_is_a_skip_with_its_reason(capsys, project):
 
 
 def test_plan_sweeps_the_suites_axes_and_the_command_line_wins(capsys, project):
-    lines = planned("suite=mnist_networks model=mlp device=cpu", capsys)
+    lines = planned("suite=mnist_networks model=mlp device=cpu engine=lightning", capsys)
     settings = yaml.safe_load((project / "params.yaml").read_text())["suites"]["mnist_networks"]
     num = len(settings["mode"]) * len(settings["precision"]["quick"]) * len(settings["batch_size"]["quick"])
     assert lines[-1].startswith(f"{num} cells: ")
@@ -297,7 +297,7 @@ def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatc
     monkeypatch.setattr(sys, "path", sys.path[:])  # the stage puts its checkout's src first
     spec.loader.exec_module(stage)
     monkeypatch.setattr(stage, "end_with_parent", lambda: None)
-    words = ["tracking=none", "model=mlp", "mode=infer", "device=cpu", "batch_size=1,2"]
+    words = ["tracking=none", "model=mlp", "engine=lightning", "mode=infer", "device=cpu", "batch_size=1,2"]
     monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks", *words])
     assert stage.main() == 0
     statuses = [found.status for found in record.read_planned(failing / "results/mnist_networks")]

@@ -15,7 +15,7 @@ from tests.sinks.samples import STAND_IN, cell, measurement, record, system_seri
 def test_every_measured_column_reaches_the_tracker():
     metrics = set((translation.MEASURED | translation.OUTCOME).values())
     elsewhere = {"threads", "time_provenance", "device_name", "warnings"}  # parameter, tags and description
-    elsewhere |= {"bound", "stopped", "settled", "energy_provenance"}  # tags
+    elsewhere |= {"bound", "stopped", "settled", "energy_provenance", "busiest_operators", "cudnn_benchmark"}  # tags
     assert set(COLUMNS) == (metrics | elsewhere) - {"wall_s"}
 
 

@@ -39,6 +39,7 @@ MEASURED = {
     "time/build_s": "build_s",
     "time/compile_s": "compile_s",
     "time/num_compiles": "num_compiles",
+    "time/num_fallbacks": "num_fallbacks",
     "time/first_step_s": "first_step_s",
     "memory/peak_device_mb": "peak_device_mb",
     "memory/mean_host_mb": "mean_host_mb",
@@ -56,10 +57,12 @@ MEASURED = {
     "quality/test_loss": "test_loss",
     "setting/num_params": "num_params",
     "setting/batch_size_per_device": "batch_size_per_device",
+    "setting/num_devices": "num_devices",
 }
 PARAMS = (
     *("model", "mode", "device", "precision", "batch_size", "engine", "protocol", "epochs", "seed", "repeat"),
     *("channels_last", "compile", "freeze", "cuda_graphs"),
+    *("backend", "jit_compile", "steps_per_execution", "devices", "scaling"),
 )
 MAX_POINTS = 240  # of one series: a chart shows no more, and the record keeps them all
 
@@ -129,7 +132,7 @@ def data_name(data: Data) -> str:
 
 def _params(record: Record, row: Row) -> dict[str, str]:
     threads = record.measurement.threads if record.measurement else record.cell.threads
-    params = {key: str(row[key]) for key in PARAMS}
+    params = {key: str(row[key]) for key in PARAMS if row[key] is not None}
     params["data"] = data_name(record.data) if record.data else record.cell.data.name
     return params | ({} if threads is None else {"threads": str(threads)})
 
@@ -178,6 +181,8 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
         "time_provenance": row["time_provenance"],
         "stopped": row["stopped"],
         "bound": row["bound"],
+        "busiest_operators": row["busiest_operators"],
+        "cudnn_benchmark": None if row["cudnn_benchmark"] is None else str(row["cudnn_benchmark"]).lower(),
         "energy_provenance": row["energy_provenance"],
         "settled": None if row["settled"] is None else str(row["settled"]).lower(),
         "device_name": row["device_name"],
