@@ -37,7 +37,7 @@ WAIT = """
 import time, torch, torch_xla
 from accelbench.engines.lightning.backends import backend_for
 from accelbench.vocab import Device
-backend = backend_for(Device.xla_cpu, {num_devices})
+backend = backend_for(Device.xla_cpu, num_devices={num_devices})
 backend.prepare(allow_tf32=False)
 (large,) = backend.put((torch.randn(1280, 1280) / 36,))
 for _ in range(3):
@@ -87,10 +87,10 @@ from accelbench.engines.lightning.backends import backend_for
 from accelbench.errors import UnsupportedError
 from accelbench.vocab import Device
 try:
-    backend_for(Device.xla_cpu, 3).prepare(allow_tf32=False)
+    backend_for(Device.xla_cpu, num_devices=3).prepare(allow_tf32=False)
 except UnsupportedError as error:
     print(error)
-backend = backend_for(Device.xla_cpu, 2)
+backend = backend_for(Device.xla_cpu, num_devices=2)
 backend.prepare(allow_tf32=False)
 images, labels = backend.put((torch.arange(24.0).reshape(4, 2, 3), torch.arange(4)))
 print(backend.num_devices(), spmd.num_parts(labels), spmd.num_parts(torch.zeros(4, device=images.device)))
