@@ -19,8 +19,8 @@ FILE = "environment.json"
 # Beginnings of the variables by which a user tunes the libraries that compute.
 TUNING = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_", "LD_PRELOAD"),
-    *("CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "XLA_", "PJRT_", "LIBTPU_", "TPU_", "TRITON_", "CC", "CXX"),
-    *("TF_", "KERAS_", "JAX_"),
+    *("NCCL_", "GLOO_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "CC", "CXX"),
+    *("XLA_", "PJRT_", "LIBTPU_", "TPU_", "TF_", "KERAS_", "JAX_"),
 )
 PACKAGE = Path(accelbench.__path__[0])
 
@@ -28,12 +28,14 @@ PACKAGE = Path(accelbench.__path__[0])
 # number, and neither does accelbench's own version: its measuring code has a digest.
 COMPUTING = (
     *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "tensorflow", "keras", "numpy"),
-    *("jax", "jaxlib", "pillow", "timm", "triton"),
+    *("jax", "jaxlib", "pillow", "timm", "triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
 )
 
 # The modules of this package that a number passes through, from the bytes on disk to the raw sample.
 MEASURING = (
     "clock.py",
+    "team.py",
+    "memory.py",
     "breakdown.py",
     "steady.py",
     "stats.py",  # the clock stops by it
@@ -44,6 +46,7 @@ MEASURING = (
     "sample.py",
     "energy.py",
     "devices/nvml.py",
+    "devices/cpu.py",
     "data/arrays.py",
     "data/decode.py",
     "data/order.py",

@@ -219,9 +219,10 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
     precision, batch, speed = record.cell.precision, record.cell.batch_size, row["samples_per_s"]
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     rate = None if work.flops is None or not isinstance(speed, float) else work.flops / batch * speed
-    data_s = stats.median(measured.data_s) if measured.data_s else None
+    num_batches = record.cell.keras.steps_per_execution if record.cell.keras else 1  # of what is timed as a step
+    data_s = stats.median(measured.data_s) / num_batches if measured.data_s else None
     step_s = batch / speed if isinstance(speed, float) else None
-    copy_s = sum(stats.median(part) for part in (measured.copy_in_s, measured.copy_out_s) if part)
+    copy_s = sum(stats.median(part) for part in (measured.copy_in_s, measured.copy_out_s) if part) / num_batches
     options = record.cell.options
     fused = options.compile or options.cuda_graphs or record.cell.device in (Device.tpu, Device.xla_cpu)
     fused = fused or record.cell.keras is not None  # its backends compile whole steps

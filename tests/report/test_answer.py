@@ -1,11 +1,12 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from accelbench.cell import Options
+from accelbench.cell import KerasSettings, Options
 from accelbench.costs import Cost
 from accelbench.report import answer, sweep
-from accelbench.vocab import Device, Mode, Status
+from accelbench.vocab import Device, Engine, Mode, Status
 
 
 @pytest.fixture
@@ -15,6 +16,13 @@ def read(tmp_path: Path, maker):
 
 def rows(table):
     return [dict(zip(table.headings, (entry.text for entry in row), strict=True)) for row in table.rows]
+
+
+def test_the_engine_is_chosen_too_and_named(read, maker) -> None:
+    keras = dataclasses.replace(maker.cell(), engine=Engine.keras, keras=KerasSettings())
+    (line,) = rows(answer.table(read([maker.ok(maker.cell(), 1000), maker.ok(keras, 2000)])))
+    assert line["most samples/s with"] == "cpu fp32 b128, keras"
+    assert (line["next best"], line["behind by"]) == ("cpu fp32 b128", "50 %")
 
 
 def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:

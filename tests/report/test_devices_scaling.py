@@ -1,8 +1,9 @@
 import pandas as pd
 import pytest
 
+from accelbench.cell import KerasSettings
 from accelbench.report import build, devices_scaling, scaling, study, sweep
-from accelbench.vocab import Device, Mode, Scaling, Status
+from accelbench.vocab import Device, Engine, Mode, Scaling, Status
 
 
 @pytest.fixture
@@ -45,6 +46,13 @@ def test_strong_and_weak_scaling_are_held_against_the_cell_that_each_has_on_one_
 def test_parts_of_a_cpu_are_held_against_as_many_threads_each(maker, tmp_path, records):
     made = records((1000, {}, 2), (600, {"threads": 1}, 1), (900, {"devices": 2}, 1))
     assert found(maker, tmp_path, made) == {(2, "strong"): (pytest.approx(1.5), pytest.approx(0.75))}
+
+
+def test_devices_that_share_all_cores_have_no_efficiency(maker, tmp_path, records):
+    made = records((1000, {"device": "xla_cpu"}, None), (900, {"device": "xla_cpu", "devices": 2}, None))
+    keras = {"engine": Engine.keras, "keras": KerasSettings()}
+    made += records((1000, keras, 2), (900, {**keras, "devices": 2}, 2))
+    assert found(maker, tmp_path, made) == {}
 
 
 @pytest.mark.parametrize("other", [{"batch_size": 32}, {"seed": 1}, {"precision": "bf16"}, {"mode": Mode.train}])

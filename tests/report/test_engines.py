@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from accelbench.cell import KerasSettings
-from accelbench.report import engines, sweep
-from accelbench.vocab import Engine, KerasBackend, Status
+from accelbench.measurement import Epoch
+from accelbench.report import engines, scaling, study, sweep, tables
+from accelbench.vocab import Engine, KerasBackend, Protocol, Status
 
 PLAIN = KerasSettings()
 JIT = KerasSettings(backend=KerasBackend.jax, jit_compile=True)
@@ -33,6 +34,30 @@ def test_cells_that_differ_in_nothing_but_the_engine_stand_side_by_side(read, ma
     ]
     assert {row["how sure"] for row in rows(found)} == {"likely, not proven"}
     assert rows(found)[0]["first: low"] != "–"
+
+
+def test_one_epoch_with_all_that_is_compiled_in_it_is_no_rate_to_compare(read, maker) -> None:
+    fit = {"protocol": Protocol.fit, "mode": "train"}
+    for num, shown in ((1, False), (3, True)):
+        epochs = [Epoch(seconds=1.0, num_samples=1000)] * num
+        found = read(
+            [maker.ok(maker.cell(**fit), 1000, epochs=epochs), maker.ok(keras(maker, **fit), 800, epochs=epochs)]
+        )
+        assert (engines.table(found) is not None) == shown
+
+
+def test_two_engines_are_never_mixed_in_what_is_said_of_batches(read, maker) -> None:
+    def cell(batch_size, settings=None):
+        made = maker.cell(mode="infer", batch_size=batch_size)
+        return replace(made, engine=Engine.keras, keras=settings) if settings else made
+
+    failed = maker.record(cell(64), Status.failed, reason="no")
+    found = read([maker.ok(cell(1), 100), maker.ok(cell(8), 500), failed, maker.ok(cell(64, PLAIN), 9000)])
+    batches = {key: [each.cell.batch_size for each in cells] for key, cells in scaling.groups(found).items()}
+    assert batches == {("mlp", "cpu", "fp32", None): [1, 8]}
+    assert {each.cell.keras for each in study.one_of_each(found.cells)} == {None, PLAIN}
+    best = tables.best(found)
+    assert dict(zip(best.headings, (entry.text for entry in best.rows[0]), strict=True))["options"] == "keras"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from accelbench.cell import canonical_json
 from accelbench.record import Row
 from accelbench.report import best, sure
 from accelbench.report.numbers import significant
+from accelbench.report.options import named
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Entry, Table, count, number, word
 from accelbench.vocab import Device
@@ -71,7 +72,7 @@ def _repeats(of: Planned, cells: Sequence[Planned]) -> list[Planned]:
 
 def _with(row: Row) -> str:
     """The choice, such as `cpu bf16 b32, channels_last`."""
-    return ", ".join(filter(None, [f"{row['device']} {row['precision']} b{row['batch_size']}", best.settings(row)]))
+    return ", ".join(filter(None, [f"{row['device']} {row['precision']} b{row['batch_size']}", named(row)]))
 
 
 def devices(sweeps: Sequence[Sweep]) -> Table:

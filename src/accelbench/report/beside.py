@@ -24,7 +24,8 @@ class Metric:
 
 def _time_per_image(planned: Planned) -> float | None:
     latency = planned.number("latency_p50_ms")
-    return None if latency is None else latency / planned.cell.batch_size
+    steps = planned.cell.keras.steps_per_execution if planned.cell.keras else 1  # a latency is of so many
+    return None if latency is None else latency / (planned.cell.batch_size * steps)
 
 
 def communication_percent(planned: Planned) -> float | None:
@@ -85,5 +86,5 @@ def _is_of(entry: Published, planned: Planned) -> bool:
     cell = planned.cell
     wanted = (cell.model.name, cell.device, cell.precision)
     same = (entry.model, entry.device, entry.precision) == wanted and entry.batch_size in (None, cell.batch_size)
-    same = same and not cell.options.on  # no study had any
+    same = same and not cell.options.on and cell.devices == 1  # no study had any
     return same and cell.model.input_shape == INPUT_SHAPES.get(entry.study, cell.model.input_shape)

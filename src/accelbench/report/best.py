@@ -8,7 +8,7 @@ from accelbench.record import Row
 from accelbench.report.options import named
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Entry, Table, count, number, word
-from accelbench.vocab import Augment, Engine, KerasBackend, Library, Pipeline, Protocol
+from accelbench.vocab import Augment, Library, Pipeline, Protocol
 
 # What is wanted -> the column that tells, and whether more or less of it is better.
 CRITERIA: dict[str, tuple[str, Literal["most", "least"]]] = {
@@ -127,7 +127,7 @@ def _line(what: str, wanted: str, row: Row) -> list[Entry]:
         word(what),
         word(wanted),
         *(word(str(row[column])) for column in ("device", "precision")),
-        word(settings(row)),
+        word(named(row)),
         count(row["batch_size"]),
         number(rate),
         number(None if width is None else 100 * width, 2),
@@ -135,15 +135,6 @@ def _line(what: str, wanted: str, row: Row) -> list[Entry]:
         word(str(row["bound"]) if row["bound"] else None),
         doubts(row),
     ]
-
-
-def settings(row: Row) -> str | None:
-    """What else is chosen beside device, precision and batch: options, and the engine where it is not the first."""
-    on = [row["engine"], row["backend"] if row["backend"] == KerasBackend.jax else None]
-    on += ["jit_compile" if row["jit_compile"] else None]
-    on += [f"{row['steps_per_execution']} steps per execution" if row["steps_per_execution"] not in (None, 1) else None]
-    engine = " ".join(str(part) for part in on if part) if row["engine"] != Engine.lightning else None
-    return ", ".join(filter(None, [named(row), engine])) or None
 
 
 def doubts(row: Row) -> Entry:

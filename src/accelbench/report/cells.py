@@ -180,7 +180,7 @@ def extension(sweep: Sweep, planned: Planned, ratios: Mapping[str, engines.Ratio
         "name": f"{sweep.folder}/{planned.name}",  # two suites may hold one and the same cell
         "label": planned.label,
         "folder": sweep.folder,
-        "options": named(row),
+        "options": named(row | {"engine": Engine.lightning}),  # the engine is a setting of its own here
         "framework": engines.framework(planned.cell),
         "outcome": planned.outcome,
         "remark": row["warnings"] or row["reason"],

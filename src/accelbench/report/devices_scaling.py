@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from accelbench.cell import canonical_json
+from accelbench.cell import Cell, canonical_json
+from accelbench.engines.registry import num_processes
 from accelbench.record import Row
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Table, count, number, percent, word
@@ -12,8 +13,9 @@ COLUMN = "scaling_efficiency"
 NOTES = [
     "Efficiency: samples/s on N devices over N times those of the cell on one device that is equal in all else, of the "
     "same whole batch (strong) or the same batch per device (weak).",
-    "Devices of a CPU are parts of its cores: they are held against one process of as many threads as each of theirs. "
-    "Each cell is one process, or one group of them: a difference of some percent may be noise.",
+    "Devices of a CPU that have a process each are parts of its cores: they are held against one process of as many "
+    "threads as each of theirs. Those of XLA's CPU and of Keras share all cores: they have no efficiency. Each cell is "
+    "one process, or one group of them: a difference of some percent may be noise.",
 ]
 
 
@@ -40,7 +42,7 @@ def scaled(sweep: Sweep) -> list[Scaled]:
     ok = [planned for planned in sweep.cells if planned.is_ok and planned.number("samples_per_s")]
     alone = {_key(planned, planned.cell.batch_size): planned for planned in ok if planned.cell.devices == 1}
     found = []
-    for planned in (planned for planned in ok if planned.cell.devices > 1):
+    for planned in (planned for planned in ok if planned.cell.devices > 1 and not _shares_threads(planned.cell)):
         cell = planned.cell
         batch_size = cell.batch_size if cell.scaling == Scaling.strong else cell.batch_size_per_device
         other = alone.get(_key(planned, batch_size))
@@ -79,6 +81,11 @@ def table(sweep: Sweep) -> Table | None:
     ]
     headings += ["samples/s on one", "samples/s", "speed-up (x)", "efficiency (%)"]
     return Table(title="Several devices", headings=headings, rows=entries, notes=NOTES).known() if entries else None
+
+
+def _shares_threads(cell: Cell) -> bool:
+    """Whether its devices are one process's views of the same cores: no cell on one of them has as many."""
+    return cell.device in (Device.cpu, Device.xla_cpu) and num_processes(cell) == 1
 
 
 def _key(planned: Planned, batch_size: int) -> str:

@@ -67,13 +67,22 @@ def groups(sweep: Sweep) -> list[list[list[Planned]]]:
     """Ok cells that differ in the engine alone: for each, its repeats; Lightning's first. Only of several engines."""
     found: dict[str, dict[str, list[Planned]]] = defaultdict(lambda: defaultdict(list))
     for planned in sweep.cells:
-        if planned.is_ok and planned.number("samples_per_s") is not None:
+        if planned.is_ok and planned.number("samples_per_s") is not None and not _is_one_epoch(planned):
             found[_equal(planned)][framework(planned.cell)].append(planned)
     several = [
         list(sides.values()) for sides in found.values() if len({side[0].cell.engine for side in sides.values()}) > 1
     ]
     order = list(Engine)
     return [sorted(sides, key=lambda side: order.index(side[0].cell.engine)) for sides in several]
+
+
+def _is_one_epoch(planned: Planned) -> bool:
+    """Whether its rate is of its first epoch, with all that an engine traces and compiles in it."""
+    return (
+        planned.record is not None
+        and planned.record.measurement is not None
+        and (len(planned.record.measurement.epochs) == 1)
+    )
 
 
 def ratios(sweep: Sweep) -> dict[str, Ratio]:

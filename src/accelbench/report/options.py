@@ -2,13 +2,14 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import fields, replace
 
 from accelbench.cell import Options, canonical_json
 from accelbench.record import Row
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Entry, Table, count, number, word
-from accelbench.vocab import Precision
+from accelbench.vocab import Engine, KerasBackend, Precision
 
 NAMES = [field.name for field in fields(Options)]
 PLAIN = "plain"
@@ -25,12 +26,26 @@ NOTES = [
 def named(row: Row) -> str | None:
     """The options that are on in a row of `cells.csv`, such as `channels_last + compile`; None where none is.
 
-    Several devices count as one: their cells are told apart from those on one device wherever these are shown.
+    Several devices count as one, and so does an engine that is not the first: such cells are told apart from the others
+    wherever these are shown.
     """
     on = [name for name in NAMES if row[name]]
     if row["scaling"] is not None:
         on.append(f"{row['devices']} devices ({row['scaling']})")
+    if row["engine"] != Engine.lightning:
+        on.append(" ".join(_engine(row)))
     return " + ".join(on) or None
+
+
+def _engine(row: Row) -> Iterator[str]:
+    """The engine with what is its own, such as `keras jit_compile`."""
+    yield str(row["engine"])
+    if row["backend"] == KerasBackend.jax:
+        yield KerasBackend.jax
+    elif row["jit_compile"]:
+        yield "jit_compile"
+    if row["steps_per_execution"] not in (None, 1):
+        yield f"{row['steps_per_execution']} steps per execution"
 
 
 def steps_to_pay(plain_step_s: float, compiled_step_s: float, compile_s: float) -> int | None:

@@ -56,7 +56,8 @@ def place_label(place: Place) -> str:
 
 def line_style(options: str) -> Any:
     """Whole where no option is on, else a dash for each: the later in the vocabulary, the longer."""
-    dashes = [2 * index + 1 for index, name in enumerate(NAMES) if name in options.split(" + ")]
+    on = [NAMES.index(name) if name in NAMES else len(NAMES) for name in options.split(" + ") if name]
+    dashes = [2 * index + 1 for index in sorted(on)]
     return (0, [length for dash in dashes for length in (dash, 1.5)]) if dashes else "-"
 
 

@@ -128,16 +128,16 @@ def gain_over_cpu(planned: Planned, cells: Sequence[Planned], column: str) -> fl
 
 
 def one_of_each(cells: Iterable[Planned]) -> list[Planned]:
-    """One cell per network, mode, devices, precision, options and batch, for pictures and tables that show but one.
+    """One cell per network, mode, devices, precision, engine, options and batch, where one alone is shown.
 
-    The first that is ok, else the first: other engines, seeds, repeats, inputs and numbers of steps are in the table of
-    every cell.
+    The first that is ok, else the first: other seeds, repeats, inputs and numbers of steps are in the table of every
+    cell.
     """
     first: dict[tuple[object, ...], Planned] = {}
     for planned in cells:
         cell = planned.cell
         devices = (cell.device, cell.devices, cell.scaling)
-        key = (cell.model.name, cell.mode, devices, cell.precision, cell.options, cell.batch_size)
+        key = (cell.model.name, cell.mode, devices, cell.precision, cell.keras, cell.options, cell.batch_size)
         if key not in first or (planned.is_ok and not first[key].is_ok):
             first[key] = planned
     return list(first.values())

@@ -30,6 +30,7 @@ SHADES = {
 }
 # Options' hatches on their bars, one upon another; and markers of a curve with none, one, ... of them on.
 HATCHES = dict(zip(NAMES, ("//", "..", "\\\\", "--"), strict=True))
+OTHER_HATCH = "xx"  # several devices, another engine
 CURVE_MARKERS = (".", "x", "+", "1", "2")
 MAX_BATCHES = 6  # of a picture
 
@@ -79,7 +80,7 @@ def _of_family(known: Sequence[tuple[Row, float]], name: str) -> list[str]:
 
 def _fill(place: Place) -> dict[str, Any]:
     device, precision, options = place
-    hatch = "".join(HATCHES[name] for name in options.split(" + ") if name)
+    hatch = "".join(HATCHES.get(name, OTHER_HATCH) for name in options.split(" + ") if name)
     return {"facecolor": COLOURS[device], "alpha": SHADES[precision], "edgecolor": COLOURS[device], "hatch": hatch}
 
 
@@ -148,7 +149,7 @@ def _line_alpha(precision: Precision) -> float:
 
 def _curve_style(place: Place) -> dict[str, Any]:
     device, precision, options = place
-    marker = CURVE_MARKERS[len(options.split(" + ")) if options else 0]
+    marker = CURVE_MARKERS[min(len(options.split(" + ")), len(CURVE_MARKERS) - 1) if options else 0]
     return {"color": COLOURS[device], "alpha": _line_alpha(precision), "marker": marker, "linewidth": 1.3}
 
 

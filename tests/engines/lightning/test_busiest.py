@@ -55,7 +55,7 @@ def test_times_are_the_operators_own_and_their_shares_are_of_all():
     found = busiest(Product(), Backend())
     assert found[0].name == "aten::mm"  # and not aten::matmul, which calls it
     assert found[0].num_calls == 1
-    assert 0.3 < found[0].share < 1
+    assert 0 < found[0].share < 1
     assert sum(each.share for each in found) <= 1
     assert [each.share for each in found] == sorted((each.share for each in found), reverse=True)
 
