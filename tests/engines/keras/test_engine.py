@@ -117,7 +117,7 @@ def test_a_fixed_number_of_steps(digits):
     assert sum(block.num_steps for block in measured.blocks) == 12
 
 
-@pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device])
+@pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device, Pipeline.fresh])
 def test_random_images(digits, pipeline):
     model = ModelSpec(name="pets_cnn", input_shape=(3, 24, 32), num_classes=2)
     data = DataSpec(name="random", pipeline=pipeline)

@@ -31,8 +31,16 @@ def feed_of(cell: Cell, split: str, data_folder: Path, dtype: str) -> Feed:
         if cell.protocol == Protocol.fit:
             raise UnsupportedError("protocol=fit: random images have no epochs; use protocol=window or steps")
         shape, num_classes = input_of(cell, data_folder)
-        resident = cell.data.pipeline == Pipeline.device
-        return RandomFeed(shape, num_classes, cell.batch_size, dtype, target, seed=cell.seed, resident=resident)
+        return RandomFeed(
+            shape,
+            num_classes,
+            cell.batch_size,
+            dtype,
+            target,
+            seed=cell.seed,
+            resident=cell.data.pipeline == Pipeline.device,
+            fresh=cell.data.pipeline == Pipeline.fresh,
+        )
     arrays = load_split(data_folder, split)
     order = Order(
         len(arrays.labels),
