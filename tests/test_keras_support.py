@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,7 @@ def test_what_keras_runs_on_the_cpu(cell):
         (keras_cell(data=DataSpec(name="mnist", augment=Augment.flip)), "use data.augment=none"),
         (keras_cell(precision=Precision.tf32), "use fp32"),
         (keras_cell(JAX, devices=2), "use engine.backend=tensorflow"),
+        (keras_cell({**JAX, "jit_compile": False}), "operator by operator: use engine.jit_compile=true"),
         (keras_cell(JAX, threads=1), "JAX takes no limit"),
         (keras_cell({**JAX, "steps_per_execution": 2}), "for each step: use 1"),
         (keras_cell({"steps_per_execution": 2}, devices=2), "on several devices: use 1"),
@@ -58,7 +60,7 @@ def test_the_rules_are_for_keras_alone():
 
 
 def test_jax_may_not_be_installed(monkeypatch):
-    monkeypatch.setattr(packages, "folder", lambda name: None)
+    monkeypatch.setattr(packages, "folder", lambda name: None if name == "jax" else Path(name))
     assert why_not(keras_cell(JAX), CPU).endswith("pip install 'accelbench[jax]'")
     assert why_not(keras_cell(), CPU) is None
 

@@ -25,6 +25,8 @@ def _backend(cell: Cell) -> str | None:
         return None if there else "engine.backend=tensorflow: TensorFlow is not installed: use engine.backend=jax"
     if packages.folder("jax") is None:
         return "engine.backend=jax: JAX is not installed: pip install 'accelbench[jax]'"
+    if cell.keras is not None and not cell.keras.jit_compile:
+        return "engine.jit_compile=false: Keras on JAX would run operator by operator: use engine.jit_compile=true"
     if cell.devices > 1:
         return f"devices={cell.devices}: several devices are tf.distribute's: use engine.backend=tensorflow"
     if cell.threads is not None:
