@@ -102,6 +102,7 @@ def test_one_execution_runs_several_steps(digits, mode):
     assert all(block.num_samples == 3 * 32 * block.num_steps for block in measured.blocks)
     assert measured.warnings == ["steps and their latency are those of whole executions, of 3 batches each"]
     assert bool(measured.data_s) == (mode == Mode.infer)  # training, TensorFlow fetches them inside
+    assert measured.num_compiles == 1
 
 
 def test_whole_passes_of_inference_take_the_whole_test_set(digits):

@@ -38,8 +38,6 @@ class TensorFlow(Backend):
         tf.config.experimental.enable_tensor_float_32_execution(cell.precision == Precision.tf32)
         self.strategy = strategies.strategy_for(cell)
         self.on_host = cell.device == Device.cpu
-        if isinstance(self.strategy, tf.distribute.MirroredStrategy):  # it traces for each replica
-            self.traces_per_step = self.num_devices
 
     def scope(self) -> AbstractContextManager[Any]:
         """The strategy's."""
