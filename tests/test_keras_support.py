@@ -8,7 +8,7 @@ from accelbench.cell import DataSpec, KerasSettings, ModelSpec, Options
 from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport, absent
 from accelbench.support import why_not
-from accelbench.vocab import Augment, Device, Engine, KerasBackend, Library, Pipeline, Precision
+from accelbench.vocab import Augment, Device, Engine, KerasBackend, Library, Mode, Pipeline, Precision
 from fakes import make_cell
 
 CPU = DeviceReport(device=Device.cpu, present=True, name="a CPU", count=1, details={"usable_cores": "2"})
@@ -19,6 +19,11 @@ def keras_cell(keras=None, **changes):
     return make_cell(engine=Engine.keras, keras=KerasSettings(**(keras or {})), **changes)
 
 
+RESIDENT = keras_cell(
+    {"steps_per_execution": 2}, data=DataSpec(name="random", pipeline=Pipeline.device), mode=Mode.train
+)
+
+
 @pytest.mark.parametrize(
     "cell",
     [
@@ -26,6 +31,7 @@ def keras_cell(keras=None, **changes):
         keras_cell({"jit_compile": True, "steps_per_execution": 8}, threads=1),
         keras_cell(devices=2),
         keras_cell(JAX),
+        dataclasses.replace(RESIDENT, mode=Mode.infer),
         keras_cell(model=ModelSpec(name="lstm"), precision=Precision.fp16_mixed),  # Keras has an LSTM of its own
     ],
 )
@@ -48,6 +54,7 @@ def test_what_keras_runs_on_the_cpu(cell):
         (keras_cell({**JAX, "jit_compile": False}), "operator by operator: use engine.jit_compile=true"),
         (keras_cell(JAX, threads=1), "JAX takes no limit"),
         (keras_cell({**JAX, "steps_per_execution": 2}), "for each step: use 1"),
+        (RESIDENT, "use data.pipeline=host, or engine.steps_per_execution=1"),
         (keras_cell({"steps_per_execution": 2}, devices=2), "on several devices: use 1"),
     ],
 )

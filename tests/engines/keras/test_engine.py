@@ -14,6 +14,7 @@ from accelbench.devices.cpu import usable_cores
 from accelbench.engines.keras import agreement, engine, strategies
 from accelbench.engines.keras import precision as precisions
 from accelbench.engines.keras.backends import backend_for
+from accelbench.engines.keras.sources import feed_of
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.worker import judge
 from engines.keras.cells import CARRIED, keras_cell
@@ -103,6 +104,13 @@ def test_one_execution_runs_several_steps(digits, mode):
     assert measured.warnings == ["steps and their latency are those of whole executions, of 3 batches each"]
     assert bool(measured.data_s) == (mode == Mode.infer)  # training, TensorFlow fetches them inside
     assert measured.num_compiles == 1
+
+
+def test_what_fetches_its_batches_itself_is_copied_as_it_is(digits):
+    cell = keras_cell({"steps_per_execution": 3}, mode=Mode.train, model=SGD)
+    backend = backend_for(cell)
+    batches = next(backend.executions(feed_of(cell, "train", digits, "float32"), labelled=True))
+    assert backend.copy_in(batches) is batches
 
 
 def test_whole_passes_of_inference_take_the_whole_test_set(digits):

@@ -87,7 +87,7 @@ class TensorFlow(Backend):
 
     def copy_in(self, batch: Any) -> Any:
         """Its arrays as tensors on the one accelerator; several get their parts from TensorFlow's iterator."""
-        if self.num_devices > 1 or isinstance(batch, tf.data.Iterator):
+        if self.num_devices > 1 or isinstance(batch, tf.data.Iterator | tf.distribute.DistributedIterator):
             return batch
         with tf.device(self.strategy.extended.worker_devices[0]):
             return tf.nest.map_structure(lambda part: tf.identity(tf.convert_to_tensor(part)), batch)
