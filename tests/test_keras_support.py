@@ -77,5 +77,6 @@ def test_a_named_tpu_is_none_of_this_machines():
     assert why_not(keras_cell(device=Device.tpu), none) == none.reason
     named = keras_cell({"tpu": "mine"}, device=Device.tpu, devices=8)
     assert why_not(named, none) is None
+    assert why_not(keras_cell({**JAX, "tpu": "mine"}, device=Device.tpu), none) == none.reason
     assert "use bf16" in why_not(dataclasses.replace(named, precision=Precision.fp16), none)
     assert why_not(dataclasses.replace(named, batch_size=33), none).startswith("batch_size=33 does not divide")
