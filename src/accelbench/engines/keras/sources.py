@@ -42,13 +42,16 @@ def feed_of(cell: Cell, split: str, data_folder: Path, dtype: str) -> Feed:
             fresh=cell.data.pipeline == Pipeline.fresh,
         )
     arrays = load_split(data_folder, split)
+    num = len(arrays.labels)
+    # Keras averages the replicas' gradients as if each had as many samples; metrics and outputs it takes from each one.
+    uneven = split == "train" and num % cell.batch_size % cell.devices != 0
     order = Order(
-        len(arrays.labels),
+        num,
         cell.batch_size,
         shuffle=split == "train",
         seed=cell.seed,
         endless=cell.protocol != Protocol.fit,
-        last="keep",
+        last="drop" if uneven else "keep",
     )
     return ArrayFeed(arrays, order, target)
 
