@@ -97,8 +97,19 @@ def test_keras_settings_are_keras_alone():
     assert keras == KerasSettings(backend=KerasBackend.jax, steps_per_execution=4, jit_compile=True)
     plain = split(merged("engine.name=keras", "engine.backend=jax", "engine.jit_compile=false"))[0].keras
     assert not plain.jit_compile
-    with pytest.raises(UserError, match="^engine.jit_compile=True: goes with engine=keras, and not with engine=light"):
+    with pytest.raises(UserError, match="^engine.jit_compile=true: goes with engine=keras, and not with engine=light"):
         split(merged("engine.jit_compile=true"))
+
+
+def test_a_tpus_name_is_for_tensorflow_on_a_tpu_alone():
+    named = ("engine.name=keras", "engine.tpu=mine")
+    assert split(merged(*named, "device.name=tpu"))[0].keras.tpu == "mine"
+    for idle in ("device.name=cpu", "device.name=gpu"):
+        assert split(merged(*named, idle))[0].id == split(merged("engine.name=keras", idle))[0].id
+        assert split(merged(*named, idle, "engine.backend=jax"))[0].keras.tpu == KerasSettings.tpu
+    with pytest.raises(UserError, match="^engine.tpu=mine: JAX drives .* use engine.tpu=local"):
+        split(merged(*named, "device.name=tpu", "engine.backend=jax"))
+    assert split(merged("engine.name=keras", "engine.tpu=local", "device.name=tpu", "engine.backend=jax"))
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         options=Options(
             channels_last=run.channels_last, compile=run.compile, freeze=run.freeze, cuda_graphs=run.cuda_graphs
         ),
-        keras=_keras(run.engine),
+        keras=_keras(run.engine, run.device.name),
         threads=run.threads,
         seed=run.seed,
         repeat=run.repeat,
@@ -245,17 +245,25 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
     return cell, options
 
 
-def _keras(engine: EngineConfig) -> KerasSettings | None:
+def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
     """Keras' settings; those that were not given are as `cell.KerasSettings` has them, and XLA compiles for JAX.
 
     Raises:
-        UserError: they were given to another engine.
+        UserError: they were given to another engine, or a TPU's name to JAX.
     """
     given = {name: value for name, value in vars(engine).items() if name != "name" and value is not None}
     if engine.name == Engine.keras:
+        if device != Device.tpu:
+            given.pop("tpu", None)  # it does nothing: the cell's id is without it
+        elif engine.backend == KerasBackend.jax and given.get("tpu", KerasSettings.tpu) != KerasSettings.tpu:
+            raise UserError(
+                f"engine.tpu={engine.tpu}: JAX drives the TPU of its own machine: use engine.tpu={KerasSettings.tpu}, "
+                "or engine.backend=tensorflow"
+            )
         return KerasSettings(**{"jit_compile": engine.backend == KerasBackend.jax, **given})
     for name, value in given.items():
-        raise UserError(f"engine.{name}={value}: goes with engine=keras, and not with engine={engine.name}")
+        word = str(value).lower() if isinstance(value, bool) else value
+        raise UserError(f"engine.{name}={word}: goes with engine=keras, and not with engine={engine.name}")
     return None
 
 

@@ -2,7 +2,7 @@
 
 from accelbench.cell import Cell
 from accelbench.devices import packages
-from accelbench.vocab import Augment, Device, KerasBackend, Library, Pipeline
+from accelbench.vocab import Augment, Device, KerasBackend, Library, Mode, Pipeline
 
 
 def why_not(cell: Cell) -> str | None:
@@ -25,6 +25,8 @@ def _backend(cell: Cell) -> str | None:
         return None if there else "engine.backend=tensorflow: TensorFlow is not installed: use engine.backend=jax"
     if packages.folder("jax") is None:
         return "engine.backend=jax: JAX is not installed: pip install 'accelbench[jax]'"
+    if cell.keras is not None and not cell.keras.jit_compile:
+        return "engine.jit_compile=false: Keras on JAX would run operator by operator: use engine.jit_compile=true"
     if cell.devices > 1:
         return f"devices={cell.devices}: several devices are tf.distribute's: use engine.backend=tensorflow"
     if cell.threads is not None:
@@ -59,6 +61,11 @@ def _executions(cell: Cell) -> str | None:
         return None
     if _on_jax(cell):
         return f"engine.steps_per_execution={num}: Keras on JAX calls the compiled function for each step: use 1"
+    if cell.data.pipeline == Pipeline.device and cell.mode == Mode.train:
+        return (
+            f"engine.steps_per_execution={num}: training, TensorFlow fetches each batch itself: "
+            "use data.pipeline=host, or engine.steps_per_execution=1"
+        )
     if cell.devices > 1:
         return f"engine.steps_per_execution={num}: TensorFlow can't run them on several devices: use 1"
     return None

@@ -10,7 +10,7 @@ from accelbench import keras_support
 from accelbench.cell import Cell, KerasSettings
 from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
-from accelbench.vocab import Device, Engine, Mode, Precision
+from accelbench.vocab import Device, Engine, KerasBackend, Mode, Precision
 
 XLA = frozenset({Device.tpu, Device.xla_cpu})
 FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
@@ -55,7 +55,9 @@ def _lightning(cell: Cell, report: DeviceReport) -> str | None:
 
 def _is_elsewhere(cell: Cell) -> bool:
     """Whether the cell's TPU has a name: it is none of this machine's, and only TensorFlow can tell."""
-    return cell.device == Device.tpu and cell.keras is not None and cell.keras.tpu != KerasSettings.tpu
+    keras = cell.keras
+    by_tensorflow = keras is not None and keras.backend == KerasBackend.tensorflow and keras.tpu != KerasSettings.tpu
+    return cell.device == Device.tpu and by_tensorflow
 
 
 def _devices(cell: Cell, report: DeviceReport) -> str | None:

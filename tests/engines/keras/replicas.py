@@ -27,6 +27,8 @@ def main(digits, out):
         "num_compiles": measured.num_compiles,
         "losses": [epoch.loss for epoch in measured.epochs],
         "tested": [epoch.evaluation.loss for epoch in measured.epochs],
+        "accuracies": [epoch.evaluation.accuracy for epoch in measured.epochs],
+        "num_samples": [epoch.num_samples for epoch in measured.epochs],
         "num_replicas": [len(each) for each in replicas],
         "equal": [bool(np.array_equal(a.numpy(), b.numpy())) for a, b in replicas],
         "devices": sorted({part.device for each in replicas for part in each}),

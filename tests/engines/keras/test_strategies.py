@@ -12,7 +12,11 @@ import tensorflow as tf
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 
-from accelbench.engines.keras import engine, strategies
+from accelbench.data.arrays import Arrays, load_split, save_split
+from accelbench.data.obtain import Obtained
+from accelbench.data.order import Order
+from accelbench.data.prepare import describe
+from accelbench.engines.keras import engine, sources, strategies
 from accelbench.engines.keras.backends import backend_for
 from accelbench.errors import UnsupportedError
 from accelbench.vocab import Device, Mode, Status
@@ -22,7 +26,34 @@ from fakes import TESTS
 CORES = [f"/job:localhost/replica:0/task:0/device:TPU:{index}" for index in range(8)]
 
 
-def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits, tmp_path):
+@pytest.fixture
+def odd_digits(digits, tmp_path):
+    """The digits, and some again: of the last batches of 32, two devices would have one sample between them."""
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    for split, num in (("train", 321), ("test", 97)):
+        arrays = load_split(digits, split)
+        chosen = np.arange(num) % len(arrays.labels)
+        save_split(folder, split, Arrays(arrays.images[chosen], arrays.labels[chosen]))
+    describe(Obtained(classes=tuple("0123456789"), source="ten patterns under noise"), "mnist", folder)
+    return folder
+
+
+@pytest.fixture(params=["divides", "odd"])
+def images(request, monkeypatch):
+    """A folder, and the samples that two devices train on; so does one here."""
+    if request.param == "divides":
+        return request.getfixturevalue("digits"), 300
+
+    def order(*args, last, **kwargs):
+        return Order(*args, last="drop" if kwargs["shuffle"] else last, **kwargs)
+
+    monkeypatch.setattr(sources, "Order", order)
+    return request.getfixturevalue("odd_digits"), 320
+
+
+def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(images, tmp_path):
+    digits, num_trained = images
     script, out = Path(__file__).with_name("replicas.py"), tmp_path / "replicas.json"
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     subprocess.run([sys.executable, str(script), str(digits), str(out)], check=True, env=environment)
@@ -37,6 +68,8 @@ def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits, tm
     assert [device[-5:] for device in found["devices"]] == ["CPU:0", "CPU:1"]
     assert found["losses"] == pytest.approx([epoch.loss for epoch in alone.epochs], rel=1e-4)
     assert found["tested"] == pytest.approx([epoch.evaluation.loss for epoch in alone.epochs], rel=1e-4)
+    assert found["accuracies"] == [epoch.evaluation.accuracy for epoch in alone.epochs]
+    assert set(found["num_samples"]) == {num_trained}
     assert found["num_compiles"] == alone.num_compiles
     for theirs, mine in zip(found["weights"], run.model.get_weights(), strict=True):
         np.testing.assert_allclose(np.array(theirs), mine, atol=1e-4)

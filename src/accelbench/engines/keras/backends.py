@@ -30,12 +30,12 @@ class Backend(ABC):
     """
 
     on_host = True  # whether a batch is computed where it is gathered
-    traces_per_step = 1  # how often one compilation calls the step
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.last: Any = None  # what the last execution gave
-        self._num_traces, self._traced_s = 0, 0.0
+        self._num_traces = 0  # calls of a step: several in one compilation, of several steps or devices
+        self._num_compiles, self._compile_s = 0, 0.0
 
     @abstractmethod
     def scope(self) -> AbstractContextManager[Any]:
@@ -100,8 +100,8 @@ class Backend(ABC):
         """Where what is made and computed is on the CPU."""
 
     def compiles(self) -> Compiles:
-        """How often a step was traced and compiled, and the seconds of the calls that did it, each run included."""
-        return self._num_traces // self.traces_per_step, self._traced_s
+        """How many executions traced and compiled something, and their seconds, each run included."""
+        return self._num_compiles, self._compile_s
 
     def _counted(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """`step`, which Keras calls only to trace it, counted."""
@@ -120,7 +120,8 @@ class Backend(ABC):
             self.last = execute(batch)
             if self._num_traces != traced:
                 self.wait()
-                self._traced_s += time.perf_counter() - start
+                self._num_compiles += 1
+                self._compile_s += time.perf_counter() - start
             return self.last
 
         return timed

@@ -84,7 +84,7 @@ class ArrayFeed:
 
 
 class RandomFeed:
-    """Normal random images without end, drawn ahead on the host and taken in turn.
+    """Normal random images without end, drawn on the host: ahead, and taken in turn, or anew for each batch.
 
     Args:
         shape: of one image.
@@ -94,6 +94,7 @@ class RandomFeed:
         target: as for `ArrayFeed`.
         seed: of all of them.
         resident: whether there is one batch alone, to be taken again and again.
+        fresh: whether each batch is new.
     """
 
     num_batches = None
@@ -107,23 +108,30 @@ class RandomFeed:
         target: str | None,
         *,
         seed: int,
-        resident: bool,
+        resident: bool = False,
+        fresh: bool = False,
     ) -> None:
-        generator = np.random.default_rng(seed)
-        num_bytes = batch_size * math.prod(shape) * np.dtype(dtype).itemsize
-        num = 1 if resident else max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
+        self.shape, self.num_classes, self.dtype, self.target = shape, num_classes, dtype, target
+        self.fresh = fresh
         self.num_samples = batch_size
-        self.batches: list[Batch] = []
-        for _ in range(num):
-            images = generator.standard_normal((batch_size, *shape), dtype=np.float32).astype(dtype)
-            labels = generator.integers(num_classes, size=batch_size, dtype=np.int32)
-            targets: dict[str, NDArray[Any]] = {"labels": labels, "images": images}
-            self.batches.append((images,) if target is None else (images, targets[target]))
+        self.generator = np.random.default_rng(seed)
+        num_bytes = batch_size * math.prod(shape) * np.dtype(dtype).itemsize
+        several = max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
+        self.batches = [self._drawn() for _ in range(1 if resident or fresh else several)]
 
     @property
     def parts(self) -> list[Part]:
         """Shape and dtype of a batch's parts."""
         return [(array.shape[1:], array.dtype) for array in self.batches[0]]
 
+    def _drawn(self) -> Batch:
+        images = self.generator.standard_normal((self.num_samples, *self.shape), dtype=np.float32).astype(self.dtype)
+        if self.target is None:
+            return (images,)
+        labels = self.generator.integers(self.num_classes, size=self.num_samples, dtype=np.int32)
+        return images, labels if self.target == "labels" else images
+
     def __iter__(self) -> Iterator[Batch]:
-        return cycle(self.batches)
+        yield from self.batches
+        while True:
+            yield from [self._drawn()] if self.fresh else self.batches

@@ -38,8 +38,6 @@ class TensorFlow(Backend):
         tf.config.experimental.enable_tensor_float_32_execution(cell.precision == Precision.tf32)
         self.strategy = strategies.strategy_for(cell)
         self.on_host = cell.device == Device.cpu
-        if isinstance(self.strategy, tf.distribute.MirroredStrategy):  # it traces for each replica
-            self.traces_per_step = self.num_devices
 
     def scope(self) -> AbstractContextManager[Any]:
         """The strategy's."""
@@ -89,7 +87,7 @@ class TensorFlow(Backend):
 
     def copy_in(self, batch: Any) -> Any:
         """Its arrays as tensors on the one accelerator; several get their parts from TensorFlow's iterator."""
-        if self.num_devices > 1 or isinstance(batch, tf.data.Iterator):
+        if self.num_devices > 1 or isinstance(batch, tf.data.Iterator | tf.distribute.DistributedIterator):
             return batch
         with tf.device(self.strategy.extended.worker_devices[0]):
             return tf.nest.map_structure(lambda part: tf.identity(tf.convert_to_tensor(part)), batch)

@@ -31,16 +31,27 @@ def feed_of(cell: Cell, split: str, data_folder: Path, dtype: str) -> Feed:
         if cell.protocol == Protocol.fit:
             raise UnsupportedError("protocol=fit: random images have no epochs; use protocol=window or steps")
         shape, num_classes = input_of(cell, data_folder)
-        resident = cell.data.pipeline == Pipeline.device
-        return RandomFeed(shape, num_classes, cell.batch_size, dtype, target, seed=cell.seed, resident=resident)
+        return RandomFeed(
+            shape,
+            num_classes,
+            cell.batch_size,
+            dtype,
+            target,
+            seed=cell.seed,
+            resident=cell.data.pipeline == Pipeline.device,
+            fresh=cell.data.pipeline == Pipeline.fresh,
+        )
     arrays = load_split(data_folder, split)
+    num = len(arrays.labels)
+    # Keras averages the replicas' gradients as if each had as many samples; metrics and outputs it takes from each one.
+    uneven = split == "train" and num % cell.batch_size % cell.devices != 0
     order = Order(
-        len(arrays.labels),
+        num,
         cell.batch_size,
         shuffle=split == "train",
         seed=cell.seed,
         endless=cell.protocol != Protocol.fit,
-        last="keep",
+        last="drop" if uneven else "keep",
     )
     return ArrayFeed(arrays, order, target)
 

@@ -1,0 +1,28 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from accelbench.cell import DataSpec, ModelSpec
+from accelbench.engines.keras.sources import feed_of
+from accelbench.vocab import Mode, Pipeline
+from engines.keras.cells import keras_cell
+
+# Of 20 batches, how many are different ones.
+DIFFERENT = {Pipeline.host: 8, Pipeline.device: 1, Pipeline.fresh: 20}
+
+
+@pytest.mark.parametrize("pipeline", DIFFERENT)
+def test_random_images_are_taken_in_turn_or_drawn_anew_and_are_the_same_each_time(pipeline, tmp_path):
+    model = ModelSpec(name="mlp", input_shape=(2, 3), num_classes=5)
+    cell = keras_cell(mode=Mode.train, model=model, data=DataSpec(name="random", pipeline=pipeline))
+
+    def drawn():
+        return list(itertools.islice(feed_of(cell, "train", tmp_path, "float32"), 20))
+
+    first, second = drawn(), drawn()
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+        np.testing.assert_array_equal(one[1], other[1])
+    assert len({images.tobytes() for images, _ in first}) == DIFFERENT[pipeline]
+    assert {(images.shape, labels.shape) for images, labels in first} == {((32, 2, 3), (32,))}
