@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from accelbench.data.order import Order
+from accelbench.data.order import Order, num_drawn_ahead
 from accelbench.errors import UnsupportedError
 
 
@@ -63,3 +63,8 @@ def test_the_parts_of_all_are_the_whole(num, last, num_parts):
     assert whole.last == ("drop" if last == "keep" and num % 8 % num_parts else last)
     endless = [list(itertools.islice(part, 10)) for part in parts(endless=True)]
     assert {len(batch) for part in endless for batch in part} == {8 // num_parts}
+
+
+@pytest.mark.parametrize(("num_bytes", "num"), [(1, 8), (64 << 20, 8), (128 << 20, 4), (1 << 30, 2)])
+def test_random_batches_are_several_and_take_limited_memory(num_bytes, num):
+    assert num_drawn_ahead(num_bytes) == num

@@ -11,6 +11,15 @@ from accelbench.errors import UnsupportedError
 Indices = NDArray[np.int64]
 Last = Literal["keep", "drop", "pad"]
 
+# Random batches that are drawn ahead and taken in turn, so that the caches don't hold the next one.
+NUM_RANDOM_BATCHES = 8
+MAX_RANDOM_BYTES = 512 << 20
+
+
+def num_drawn_ahead(num_bytes: int) -> int:
+    """How many random batches of `num_bytes` each take turns."""
+    return max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
+
 
 class Order:
     """Batches as indices of samples.

@@ -10,15 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays
-from accelbench.data.order import Order
+from accelbench.data.order import Order, num_drawn_ahead
 
 # Images (uint8, or floats where they are random) and what they are trained for, or images alone.
 Batch = tuple[NDArray[Any], ...]
 Part = tuple[tuple[int, ...], np.dtype[Any]]
-
-# Random batches that are drawn ahead and taken in turn, so that the caches don't hold the next one.
-NUM_RANDOM_BATCHES = 8
-MAX_RANDOM_BYTES = 512 << 20
 
 
 class Feed(Protocol):
@@ -116,8 +112,7 @@ class RandomFeed:
         self.num_samples = batch_size
         self.generator = np.random.default_rng(seed)
         num_bytes = batch_size * math.prod(shape) * np.dtype(dtype).itemsize
-        several = max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
-        self.batches = [self._drawn() for _ in range(1 if resident or fresh else several)]
+        self.batches = [self._drawn() for _ in range(1 if resident or fresh else num_drawn_ahead(num_bytes))]
 
     @property
     def parts(self) -> list[Part]:

@@ -11,14 +11,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from accelbench.data.arrays import Arrays, Encoded
-from accelbench.data.order import Order
+from accelbench.data.order import Order, num_drawn_ahead
 
 # Images (uint8, or floats where they are random) and their labels (int64), or images alone.
 Batch = tuple[Tensor, ...]
-
-# Random batches that are drawn ahead on the host and taken in turn, so that the caches don't hold the next one.
-NUM_RANDOM_BATCHES = 8
-MAX_RANDOM_BYTES = 512 << 20
 
 
 def padded(batch: Batch, order: Order) -> Batch:
@@ -172,8 +168,8 @@ class RandomFeed:
         self.num_samples = batch_size
         self.generator = torch.Generator().manual_seed(seed)
         num_bytes = batch_size * math.prod(shape) * dtype.itemsize
-        several = max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
-        self.batches = [self._drawn() for _ in range(1 if fresh or put is not None else several)]
+        alone = fresh or put is not None
+        self.batches = [self._drawn() for _ in range(1 if alone else num_drawn_ahead(num_bytes))]
         if put is not None:
             self.batches = [put(batch) for batch in self.batches]
 
