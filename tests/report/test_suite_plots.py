@@ -4,7 +4,7 @@ import pytest
 
 from accelbench.cell import DataSpec
 from accelbench.measurement import Epoch, Evaluation
-from accelbench.report import beside, page, scaling, study, suite_plots, sweep
+from accelbench.report import beside, page, scaling, study, suite_plots, summary_page, sweep
 from accelbench.vocab import Mode, Pipeline, Protocol, Status
 
 HEAD = ("title", "")
@@ -63,6 +63,20 @@ def scaled(tmp_path, maker):
         for batch, rate in ((1, 100), (8, 290), (16, 300))
     ]
     return sweep.read(maker.suite(tmp_path, records, study="003"))
+
+
+def test_the_summary_has_devices_best_batches_and_conclusions_on_one_page(scaled):
+    figure = summary_page.summary_page(scaled, HEAD)
+    figure.draw_without_rendering()
+    devices, best, told = figure.axes
+    shown = [[cell.get_text().get_text() for cell in axes.tables[0].get_celld().values()] for axes in (devices, best)]
+    assert {"device", "cpu", "gpu"} <= set(shown[0])
+    assert {"best batch", "16", "1,500"} <= set(shown[1])
+    assert told.texts[0].get_text().count("•") == 2
+    for axes in (devices, best):
+        for cell in axes.tables[0].get_celld().values():  # nothing is cut
+            assert cell.get_text().get_window_extent().width <= cell.get_window_extent().width
+    assert summary_page.summary_page(dataclasses.replace(scaled, cells=[]), HEAD) is None
 
 
 def test_the_dashboard_shows_boxes_bars_lines_and_speedups(scaled):
@@ -142,6 +156,6 @@ def test_every_studys_page_composes(tmp_path, maker, name):
     drawn = {picture.path.split("/")[1].rpartition("_nets")[0] for picture in section.pictures}
     assert drawn == {
         "000": {"families"},
-        "003": {"dashboard_0"},
+        "003": {"dashboard_0", "summary"},
         None: {"throughput", "latency"},
     }.get(name, set())

@@ -23,6 +23,7 @@ from accelbench.report import (
     published,
     scaling,
     suite_plots,
+    summary_page,
     tables,
     work_plots,
 )
@@ -235,12 +236,17 @@ def _by_family(sweep: Sweep) -> Drawn:
 
 
 def _dashboards(sweep: Sweep) -> Drawn:
-    """Study 003's four panels, for each network."""
+    """Study 003's four panels for each network, and its summary."""
     drawn: Drawn = {}
     for model in dict.fromkeys(planned.cell.model.name for planned in sweep.cells):
         cells = [planned for planned in sweep.cells if planned.cell.model.name == model]
         figure = suite_plots.dashboard(cells, (f"{model}: inference by batch, {sweep.suite}", _warning(sweep)))
         drawn[f"dashboard_{len(drawn)}"] = (f"Latency, throughput and speed-up of {model}", figure)
+    lines = (f"Summary, {sweep.suite}", _warning(sweep))
+    drawn["summary"] = (
+        "Devices, the best batches and conclusions on one page",
+        summary_page.summary_page(sweep, lines),
+    )
     return drawn
 
 
