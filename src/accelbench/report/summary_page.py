@@ -4,6 +4,7 @@ import textwrap
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from accelbench.report import scaling
 from accelbench.report.plots import DPI, head
@@ -54,7 +55,9 @@ def _draw(axes: Axes, table: Table) -> None:
     more = f" (and {left_out} more in the report's table)" if left_out > 0 else ""
     axes.set_title(table.title + more, fontsize=10, loc="left")
     lines = _cells(table)
-    drawn = axes.table(lines, rowLabels=table.headings, cellLoc="left", rowLoc="left", bbox=[0.18, 0, 0.82, 1])
+    drawn = axes.table(
+        lines, rowLabels=table.headings, cellLoc="left", rowLoc="left", bbox=Bbox.from_bounds(0.18, 0, 0.82, 1)
+    )
     drawn.auto_set_font_size(False)
     drawn.set_fontsize(8)
     num_lines = _num_lines(table)
