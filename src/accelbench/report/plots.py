@@ -16,7 +16,7 @@ from accelbench.record import Row
 from accelbench.report.numbers import exact, seconds
 from accelbench.report.options import NAMES, named
 from accelbench.report.study import TITLES, Comparison
-from accelbench.vocab import Device, Mode, Precision
+from accelbench.vocab import Device, Engine, Mode, Precision
 
 DPI = 130
 
@@ -217,7 +217,10 @@ def _there(frame: pd.DataFrame) -> list[Place]:
 
 
 def _style(place: Place) -> dict[str, Any]:
-    """A colour per device, a marker per precision, filled where the weights are of it, and a line per options."""
+    """A colour per device, a marker per precision, filled where the weights are of it, and a line per options.
+
+    Another engine's markers are half filled, since a line needs two batches.
+    """
     device, precision, options = place
     is_mixed = precision in (Precision.fp16_mixed, Precision.bf16_mixed)
     colour = COLOURS[device]
@@ -225,6 +228,7 @@ def _style(place: Place) -> dict[str, Any]:
         "color": colour,
         "marker": MARKERS[precision],
         "markerfacecolor": "white" if is_mixed else colour,
+        "fillstyle": "left" if Engine.keras in options else "full",
         "linestyle": line_style(options),
     }
 
