@@ -27,10 +27,9 @@ from accelbench.devices.cpu import usable_cores  # noqa: E402
 from accelbench.engines.keras import engine, networks, task  # noqa: E402
 from accelbench.lock import hold, measuring_lock  # noqa: E402
 from accelbench.params import project_root  # noqa: E402
-from accelbench.stats import median, median_interval  # noqa: E402
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol  # noqa: E402
 from bench import overhead  # noqa: E402
-from bench.rounds import BOUNDS, run_both  # noqa: E402
+from bench.rounds import print_heading, print_row, run_both  # noqa: E402
 
 NUM_RUNS = 4
 TARGET_S = 0.6  # of each next cell; of the first one, TensorFlow's import included: 12 s
@@ -46,17 +45,11 @@ def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
     tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
     with hold(measuring_lock(), "another measurement", print):
-        print(f"{'case':<10} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
+        print_heading(10)
         for model, batch_size in CASES:
             for mode in Mode:
                 ratios, rates = compare(model, batch_size, mode, folder)
-                low, high = median_interval(ratios) or (float("nan"),) * 2
-                verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
-                print(
-                    f"{model + f' b{batch_size}':<10} {mode:<6} {median(rates):>10,.0f} {median(ratios):>6.3f}"
-                    f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
-                    flush=True,
-                )
+                print_row(10, f"{model} b{batch_size}", mode, ratios, rates)
     overhead.measure("keras", TARGET_S)
 
 

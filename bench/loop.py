@@ -23,9 +23,8 @@ from accelbench.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.engines.lightning import engine, zoo
 from accelbench.params import project_root
-from accelbench.stats import median, median_interval
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
-from bench.rounds import BOUNDS, run_both
+from bench.rounds import print_heading, print_row, run_both
 
 NUM_RUNS = 6
 # Twenty rounds or so a run, however much they vary.
@@ -54,17 +53,11 @@ CASES = [
 def main() -> None:
     """Prints the median ratio and its 95 % interval for each case, training and inference."""
     folder = project_root() / "data" / "mnist"
-    print(f"{'case':<16} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
+    print_heading(16)
     for case in CASES:
         for mode in Mode:
             ratios, rates = compare(case, mode, folder)
-            low, high = median_interval(ratios) or (float("nan"),) * 2
-            verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
-            print(
-                f"{case.name:<16} {mode:<6} {median(rates):>10,.0f} {median(ratios):>6.3f}"
-                f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
-                flush=True,
-            )
+            print_row(16, case.name, mode, ratios, rates)
 
 
 def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[float]]:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from accelbench import clock
 from accelbench.measurement import Block
+from accelbench.stats import median, median_interval
+from accelbench.vocab import Mode
 
 # Within which the interval of the ratio should be.
 BOUNDS = (0.95, 1.05)
@@ -29,3 +31,19 @@ def run_both(
         reference_s = reference(num_steps)
     rounds.append((block.seconds / num_steps, reference_s))
     return block
+
+
+def print_heading(width: int) -> None:
+    """The heading of rows whose first column has so many characters."""
+    print(f"{'case':<{width}} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
+
+
+def print_row(width: int, case: str, mode: Mode, ratios: list[float], rates: list[float]) -> None:
+    """A case's median ratio, its 95 % interval, and whether that lies within the bounds."""
+    low, high = median_interval(ratios) or (float("nan"),) * 2
+    verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
+    print(
+        f"{case:<{width}} {mode:<6} {median(rates):>10,.0f} {median(ratios):>6.3f}"
+        f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
+        flush=True,
+    )

@@ -16,8 +16,8 @@ from unittest.mock import patch
 from accelbench.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.data.arrays import load_split
 from accelbench.params import project_root
-from accelbench.stats import median, median_interval
 from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
+from bench.rounds import print_heading, print_row, run_both
 
 NUM_RUNS = 4
 # Twenty rounds or more a run, however much they vary.
@@ -32,28 +32,19 @@ def main() -> None:
 
 def compare_all() -> None:
     """Prints the median ratio and its 95 % interval for each case."""
-    from bench.rounds import BOUNDS
-
-    print(f"{'case':<10} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
+    print_heading(10)
     for model, batch_size in CASES:
         for mode in Mode:
             rounds = compare(model, batch_size, mode)
             ratios = [plain_s / ours_s for ours_s, plain_s in rounds]
-            low, high = median_interval(ratios) or (float("nan"),) * 2
-            verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
-            rate = batch_size / median([plain_s for _, plain_s in rounds])
-            print(
-                f"{model + f' b{batch_size}':<10} {mode:<6} {rate:>10,.0f} {median(ratios):>6.3f}"
-                f"   {low:.3f} to {high:.3f}  {len(ratios):>6}   {verdict}",
-                flush=True,
-            )
+            rates = [batch_size / plain_s for _, plain_s in rounds]
+            print_row(10, f"{model} b{batch_size}", mode, ratios, rates)
 
 
 def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]]:
     """Seconds of a step in each round, ours and the plain loop's."""
     from accelbench import clock
     from accelbench.engines.lightning import engine
-    from bench.rounds import run_both
 
     cell = Cell(
         suite="bench",
