@@ -102,11 +102,8 @@ def alone(words: Sequence[str]) -> int:
 
 def judge(cell: Cell, measurement: Measurement) -> str | None:
     """Why the numbers are not those of `cell`; None where they are."""
-    for word, ran in (
-        ("device", measurement.device),
-        ("precision", measurement.precision),
-    ):
-        asked = getattr(cell, word)
+    for word in ("device", "precision"):
+        asked, ran = getattr(cell, word), getattr(measurement, word)
         if asked != ran:
             return f"asked for {word} {asked}, but {ran} ran"
     if cell.devices != measurement.num_devices:

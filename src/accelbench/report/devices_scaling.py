@@ -7,7 +7,7 @@ from accelbench.engines.registry import num_processes
 from accelbench.record import Row
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Table, count, number, percent, word
-from accelbench.vocab import Device, Scaling
+from accelbench.vocab import DIVIDED, Device, Scaling
 
 COLUMN = "scaling_efficiency"
 NOTES = [
@@ -85,7 +85,7 @@ def table(sweep: Sweep) -> Table | None:
 
 def _shares_threads(cell: Cell) -> bool:
     """Whether its devices are one process's views of the same cores: no cell on one of them has as many."""
-    return cell.device in (Device.cpu, Device.xla_cpu) and num_processes(cell) == 1
+    return cell.device in DIVIDED and num_processes(cell) == 1
 
 
 def _key(planned: Planned, batch_size: int) -> str:
