@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 
-from accelbench import clock, stats, steady
+from accelbench import clock, passes, stats, steady
 from accelbench.cell import Window
 from accelbench.team import Team
 from accelbench.vocab import Stop
@@ -260,7 +260,7 @@ def test_a_fixed_number_of_steps_is_just_that(workload):
 def test_one_pass_is_timed_to_the_end_of_its_last_step(workload):
     batches = iter(range(7))
     workload.fetch = lambda: next(batches)
-    assert clock.time_pass(workload, workload.wait, workload.now) == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
+    assert passes.time_pass(workload, workload.wait, workload.now) == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
     assert workload.num_computed == 7
 
 

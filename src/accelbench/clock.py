@@ -53,6 +53,9 @@ class Step(Protocol):
         """How many samples the batch holds, over all processes that compute it."""
 
 
+NOT_KEPT = ("typical_s", "compiled_in_steady_state")  # of a timing
+
+
 @dataclass
 class Timing:
     """Raw seconds, a value per step or block, in order; see `record.Measurement`.
@@ -79,6 +82,11 @@ class Timing:
     steady_boot_s: tuple[float, float] | None = None
     compiled_in_steady_state: int = 0
     clock_drift: float | None = None
+
+    def measured(self) -> dict[str, Any]:
+        """What of it a `Measurement` keeps, by that one's names."""
+        kept = {name: value for name, value in vars(self).items() if name not in NOT_KEPT}
+        return {**kept, "num_steady_samples": self.num_steady_samples or None}
 
 
 def no_compiles() -> Compiles:
@@ -303,16 +311,3 @@ def _run_steps(runner: Runner, window: Window) -> None:
         if elapsed >= (STRETCH if few else 1) * window.latency_s:
             break
         elapsed += runner.step_in_parts()
-
-
-def time_pass(step: Step, wait: Callable[[], None], now: Now = time.perf_counter) -> float:
-    """Seconds of one whole pass: steps until `step.fetch` raises StopIteration, waited for at the end."""
-    start = now()
-    while True:
-        try:
-            batch = step.fetch()
-        except StopIteration:
-            break
-        step.compute(step.copy_in(batch))
-    wait()
-    return now() - start

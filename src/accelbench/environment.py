@@ -35,6 +35,7 @@ COMPUTING = (
 MEASURING = (
     "clock.py",
     "team.py",
+    "passes.py",
     "memory.py",
     "breakdown.py",
     "steady.py",

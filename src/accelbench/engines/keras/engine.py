@@ -26,10 +26,9 @@ from accelbench.engines.keras.sources import feed_of, input_of
 from accelbench.engines.keras.steps import ExecutionStep
 from accelbench.measurement import Epoch, Evaluation, Measurement
 from accelbench.memory import high_water_bytes
+from accelbench.passes import NUM_INFER_PASSES, measure_pass, time_pass
 from accelbench.vocab import RANDOM, Device, Mode, Pipeline, Precision, Protocol
 
-# Passes over the test set in `fit` inference: the first one warms up.
-NUM_INFER_PASSES = 3
 FLOATS = {Precision.fp16: "float16", Precision.bf16: "bfloat16", Precision.fp64: "float64"}  # else float32
 
 
@@ -150,14 +149,7 @@ class _Run:
 
     def _whole_pass(self, step: ExecutionStep) -> float:
         """Seconds of one pass."""
-        began_s = clock.boot_s()
-        compiled, _ = self.backend.compiles()
-        seconds = clock.time_pass(step, self.backend.wait)
-        if self.epochs:  # the first pass compiles what there is to compile
-            self.timing.compiled_in_steady_state += self.backend.compiles()[0] - compiled
-        first_s = self.timing.steady_boot_s[0] if self.timing.steady_boot_s else began_s
-        self.timing.steady_boot_s = first_s, clock.boot_s()
-        return seconds
+        return measure_pass(self.timing, step, self.backend.wait, self.backend.compiles)
 
     def _train_epochs(self, execute: Execute) -> None:
         tested = feed_of(self.cell, "test", self.data_folder, "float32")
@@ -176,7 +168,7 @@ class _Run:
         self.model.reset_metrics()
         executions = self.backend.executions(feed, labelled=True)
         step = ExecutionStep(test, executions, self.backend, self.samples_per_execution, copies_out=False)
-        seconds = clock.time_pass(step, self.backend.wait)
+        seconds = time_pass(step, self.backend.wait)
         loss, accuracy = self._metrics(feed.num_samples)
         return Evaluation(num_samples=feed.num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
 
@@ -223,9 +215,6 @@ class _Run:
                 expected = agreement.reference(self.cell, self._first_images(), self.shape, self.num_classes)
             error = relative_error(self.output, expected)
         recompiled = self.timing.compiled_in_steady_state
-        timing = dataclasses.asdict(self.timing)
-        timing["num_steady_samples"] = self.timing.num_steady_samples or None
-        del timing["compiled_in_steady_state"], timing["typical_s"], timing["blocks"]
         return Measurement(
             device=ran_on,
             device_name=self.backend.device_name() or look(self.cell.device).name,
@@ -238,7 +227,6 @@ class _Run:
             build_s=self.build_s,
             compile_s=compile_s if num_compiles else None,
             num_compiles=num_compiles or None,
-            blocks=self.timing.blocks,
             work=work.count(self.network, self.cell.batch_size, train=self.trains),
             epochs=self.epochs,
             evaluation=self.epochs[-1].evaluation if self.epochs else None,
@@ -248,7 +236,7 @@ class _Run:
             peak_host_bytes=self.resources.peak_host_bytes,
             warnings=list(self._warnings(recompiled, error)),
             defects=self.defects,
-            **timing,
+            **self.timing.measured(),
         )
 
     def _warnings(self, recompiled: int, output_error: float | None) -> Iterator[str]:

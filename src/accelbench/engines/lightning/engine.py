@@ -30,11 +30,10 @@ from accelbench.engines.lightning.work import count
 from accelbench.engines.registry import num_processes
 from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
 from accelbench.memory import high_water_bytes
+from accelbench.passes import NUM_INFER_PASSES, measure_pass, time_pass
 from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
 from accelbench.work import Work
 
-# Passes over the test set in `fit` inference: the first one warms up.
-NUM_INFER_PASSES = 3
 # The share of a cell's time limit that the least breakdown may take; without it a slow step would risk its record.
 MAX_BREAKDOWN = 0.1
 
@@ -178,14 +177,8 @@ class _Run:
 
     def _whole_pass(self, step: InferStep) -> None:
         self._note_built(step)
-        began_s = clock.boot_s()
-        compiled, _ = self.backend.compiles()
         self.ranks.end()  # so that all begin together
-        seconds = clock.time_pass(step, self._wait)
-        if self.epochs:  # the first pass compiles what there is to compile
-            self.timing.compiled_in_steady_state += self.backend.compiles()[0] - compiled
-        first_s = self.timing.steady_boot_s[0] if self.timing.steady_boot_s else began_s
-        self.timing.steady_boot_s = first_s, clock.boot_s()
+        seconds = measure_pass(self.timing, step, self._wait, self.backend.compiles)
         num_samples = self.feed.num_samples
         loss = accuracy = None
         if isinstance(step, EpochStep):
@@ -199,7 +192,7 @@ class _Run:
     def _evaluate(self, step: TestStep, num_samples: int) -> None:
         """The test set, after an epoch."""
         self.ranks.end()
-        seconds = clock.time_pass(step, self._wait)
+        seconds = time_pass(step, self._wait)
         self.evaluation = Evaluation(
             num_samples=num_samples,
             seconds=seconds,
@@ -267,9 +260,6 @@ class _Run:
         error = None
         if self.output is not None:
             error = agreement.output_error(self.output, self.cell, self._first_images(), self.shape, self.num_classes)
-        timing = dataclasses.asdict(self.timing)
-        timing["num_steady_samples"] = self.timing.num_steady_samples or None
-        del timing["compiled_in_steady_state"], timing["typical_s"], timing["blocks"]
         return Measurement(
             **joined(seen),
             cudnn_benchmark=self.backend.cudnn_benchmark(),
@@ -281,7 +271,6 @@ class _Run:
             compile_s=compile_s if num_compiles else None,
             num_compiles=num_compiles if num_compiles else None,
             fallbacks=self.resources.fallbacks,
-            blocks=self.timing.blocks,
             breakdown=self.breakdown,
             operators=self.operators,
             work=self._work(),
@@ -290,7 +279,7 @@ class _Run:
             output_error=error,
             warnings=list(self._warnings(recompiled, error)),
             defects=[*self.defects, *differences(seen)],
-            **timing,
+            **self.timing.measured(),
         )
 
     def _work(self) -> Work:
