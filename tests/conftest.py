@@ -1,8 +1,13 @@
-"""TensorFlow and PyTorch never share a process: each brings a copy of what the other one needs."""
+"""What all tests share: a browser; and a guard, since TensorFlow and PyTorch never share a process.
 
+Each brings a copy of what the other one needs.
+"""
+
+import shutil
 import sys
 
 import pytest
+from selenium import webdriver
 
 BOTH = {"torch", "tensorflow"}
 REASON = (
@@ -19,3 +24,21 @@ def pytest_collection_finish(session):
 def _one_framework():
     yield
     assert not sys.modules.keys() >= BOTH, REASON
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """Chromium without a window, which keeps what the page logs and where downloads go, in `downloads`."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("needs chromium and chromedriver on the PATH")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "disable-background-networking"):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    opened = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    opened.downloads = tmp_path_factory.mktemp("downloads")
+    opened.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(opened.downloads)})
+    yield opened
+    opened.quit()

@@ -130,6 +130,11 @@ def complaint(words, capsys, project):
         ("compare --run model=mlp model=cnn,mlp", "model=cnn,mlp: a list of values is swept with -m"),
         ("compare --run model=mlp repeats=3", "repeats=3: not for one cell"),
         ("compare --run model=mlp model=mlp --repeats 0", "--repeats 0: should be a whole number, at least 1"),
+        ("compare a b -v", "-v: goes with --run"),
+        ("best -v", "-v: goes with --largest-batch"),
+        ("completion", "the following arguments are required: shell"),
+        ("completion tcsh", "argument shell: invalid choice: 'tcsh' (choose from"),
+        ("verbose=loud", "verbose=loud: should be true or false"),
         ("compare --run tracking=none tracking=mlflow", "hold for both sides: give each one value"),
     ],
 )
@@ -305,6 +310,32 @@ def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatc
     monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks", "model=resnet"])
     assert stage.main() == 2
     assert capsys.readouterr().err.startswith("accelbench: model=resnet: unknown model.")
+
+
+@pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
+def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys):
+    monkeypatch.setattr(sweep, "Hosts", lambda: Hosts(faulty_host))
+    assert main(["mode=infer", "out=runs/one", "batch_size=8"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"speed +3,200 samples/s", text)
+    (file,) = re.findall(r"record +(\S+)", text)
+    assert (own / file).exists()
+    (link,) = re.findall(r"MLflow +(\S+)", text)
+    assert re.fullmatch(
+        r"http://127.0.0.1:5000/#/experiments/\d+/runs/[0-9a-f]{32}[?]workflowType=machine_learning", link
+    )
+    assert main(["-m", "mode=infer", "tracking=none", "out=runs/two", "batch_size=8,16"]) == 0
+    assert "speed" not in capsys.readouterr().out
+
+
+def test_what_libraries_print_is_shown_when_asked_for(own, monkeypatch, capsys):
+    monkeypatch.setattr(sweep, "Hosts", lambda: Hosts(faulty_host))
+    words = ["+model.args.fault=exit", "mode=infer", "tracking=none"]
+    assert main([*words, "out=runs/quiet"]) == 1
+    assert "last words" not in capsys.readouterr().out
+    assert main([*words, "out=runs/loud", "-v"]) == 1
+    assert "last words" in capsys.readouterr().out
 
 
 def test_the_terms_of_a_comparison_have_their_own_help(capsys, project):

@@ -68,6 +68,16 @@ def test_what_a_dying_process_said_is_kept(hosts, tmp_path):
     assert "raise ValueError" in hosts.run(make_cell("raise"), tmp_path).error
 
 
+def test_who_listens_gets_what_was_printed(tmp_path):
+    heard = []
+    with Hosts(faulty_host) as running:
+        running.listener = heard.append
+        running.run(make_cell(), tmp_path)
+        assert heard == []  # a library that says nothing
+        running.run(make_cell("exit"), tmp_path)
+    assert "last words" in heard[0]
+
+
 def test_a_hang_ends_at_its_limit_and_takes_its_children_along(hosts, tmp_path):
     start = time.monotonic()
     outcome = hosts.run(make_cell("hang", timeout_s=1.0), tmp_path)

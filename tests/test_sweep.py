@@ -191,6 +191,9 @@ class Broken(Sink):
     def _send(self, record):
         self._fail("send")
 
+    def _find(self, record):
+        self._fail("find")
+
     def _close(self):
         self._fail("close")
 

@@ -13,7 +13,7 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.params import FILE, PROFILES
 
 # What a suite may not set, since it is the sweep's and not a cell's.
-NOT_AXES = {"suite", "tracking", "profile", "out", "retry"}
+NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "verbose"}
 NO_SUITE = "adhoc"
 # The one key of a suite that is no setting: combinations that are left out.
 EXCLUDE = "exclude"

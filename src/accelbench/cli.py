@@ -9,13 +9,14 @@ from pathlib import Path
 from omegaconf import DictConfig
 from rich.console import Console
 
-from accelbench import params, sweep
+from accelbench import completion, params, sweep
 from accelbench.cell import canonical_json
 from accelbench.complaints import as_user_error
 from accelbench.composing import Parser, cells_of, compose, one_cell
 from accelbench.errors import UserError
 from accelbench.plan import Planned
 from accelbench.progress import duration
+from accelbench.sinks.location import PORT
 
 USAGE = """\
 accelbench measures how fast a model trains and infers on each device, precision and batch size.
@@ -31,6 +32,7 @@ usage: accelbench [run] [-m] [name=value ...]   measure one cell, or with -m eve
        accelbench best --largest-batch name=value ...   find the largest batch that fits
        accelbench sync                          deliver the records that MLflow missed
        accelbench ui [--port N] [--no-browser]  open MLflow on the saved view
+       accelbench completion bash|zsh           print what completes these words in that shell
 
 settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
   model=mlp|cnn|rnn|lstm|autoencoder|pets_cnn  model.args.NAME, model.optimizer, model.learning_rate
@@ -52,6 +54,7 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
   seed=N  repeat=N  timeout_s=S  out=FOLDER  retry=none|failed  tracking=mlflow|none
   window.width=0.02 window.measure_s=S ...     how exact, how long; --cfg job prints all of them
   breakdown_s=S                                for timing each phase of a step; 0 for none
+  -v (or verbose=true)                         show what the cells' libraries print, too
 
 examples:
   accelbench model=cnn device=cpu precision=bf16 batch_size=256 mode=infer
@@ -62,7 +65,19 @@ examples:
   accelbench compare --run "model=cnn precision=fp32" "model=cnn precision=bf16"
 """
 
-COMMANDS = ("run", "plan", "compare", "best", "doctor", "report", "sync", "ui")
+# Each with its flags.
+COMMANDS = {
+    "run": ("-m", "-v", "--cfg"),
+    "plan": ("--json",),
+    "compare": ("--run", "--repeats", "--margin", "--fail-if", "--anyway", "-v"),
+    "best": ("--latency-ms", "--largest-batch", "-v"),
+    "doctor": ("--probe",),
+    "report": (),
+    "sync": (),
+    "ui": ("--port", "--no-browser"),
+    "completion": (),
+}
+VERBOSE = "verbose=true"
 
 
 def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int:
@@ -105,7 +120,7 @@ def _dispatch(words: list[str], console: Console, out: Path | None) -> int:
         print(_usage(command), end="")
         return 0
     if command == "run":
-        return _run(rest, console, out)
+        return _run([VERBOSE if word in ("-v", "--verbose") else word for word in rest], console, out)
     others = {
         "plan": _plan,
         "compare": _compare,
@@ -114,6 +129,7 @@ def _dispatch(words: list[str], console: Console, out: Path | None) -> int:
         "report": _report,
         "sync": _sync,
         "ui": _ui,
+        "completion": _completion,
     }
     return others[command](rest, console)
 
@@ -180,6 +196,7 @@ def _compare(words: list[str], console: Console) -> int:
     parser.add_argument("sides", nargs="+")
     parser.add_argument("--run", action="store_true")
     parser.add_argument("--anyway", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true")
     for flag in ("--repeats", "--margin", "--fail-if"):
         parser.add_argument(flag)
     chosen = parser.parse_intermixed_args(words)
@@ -187,12 +204,15 @@ def _compare(words: list[str], console: Console) -> int:
     root, names = params.project_root(), chosen.sides
     if len(names) not in ((2,) if chosen.run else (1, 2)):
         raise UserError(f"compare: takes two sides, {len(names)} given; words with spaces go in quotes")
+    if chosen.verbose and not chosen.run:
+        raise UserError("-v: goes with --run; what lies in records is not run again")
     if chosen.repeats is not None and not chosen.run:
         raise UserError("--repeats: goes with --run; what lies in records was measured as often as it was")
     if not chosen.run:
         first, second = turns.load(Path(names[0])) if len(names) == 1 else (sides.find(name, root) for name in names)
         return compare.answer(first, second, terms, console)
-    order, options = turns.plan(one_cell(names[0]), one_cell(names[1]), chosen.repeats, root)
+    shown = f" {VERBOSE}" if chosen.verbose else ""
+    order, options = turns.plan(one_cell(names[0] + shown), one_cell(names[1] + shown), chosen.repeats, root)
     result = sweep.run(order.cells, options, console)
     turns.save(order, (names[0], names[1]), result.records, result.folder)
     status = compare.answer(*turns.load(result.folder), terms, console)
@@ -204,13 +224,17 @@ def _best(words: list[str], console: Console) -> int:
     parser.add_argument("words", nargs="*", metavar="folder", help="records: results, or a folder under runs/")
     parser.add_argument("--latency-ms", help="the longest median latency that is allowed")
     parser.add_argument("--largest-batch", action="store_true", help="search it for the cell that name=value ... is")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show what the cells' libraries print")
     chosen = parser.parse_intermixed_args(words)
     if chosen.largest_batch:
         from accelbench import largest_batch
 
         if chosen.latency_ms is not None:
             raise UserError("--latency-ms: goes with records, and not with --largest-batch")
-        return largest_batch.find(*one_cell(shlex.join(chosen.words)), console)
+        words = [*chosen.words, VERBOSE] if chosen.verbose else chosen.words
+        return largest_batch.find(*one_cell(shlex.join(words)), console)
+    if chosen.verbose:
+        raise UserError("-v: goes with --largest-batch; what lies in records is not run again")
     if len(chosen.words) > 1 or any("=" in word for word in chosen.words):
         raise UserError("best: takes one folder of records; name=value goes with --largest-batch")
     from accelbench.report import best
@@ -264,12 +288,20 @@ def _sync(words: list[str], console: Console) -> int:
 
 def _ui(words: list[str], console: Console) -> int:
     parser = _parser("ui")
-    parser.add_argument("--port", type=int, default=5000)
+    parser.add_argument("--port", type=int, default=PORT)
     parser.add_argument("--no-browser", action="store_true", help="print the address only")
     chosen = parser.parse_args(words)
     from accelbench.sinks.ui import serve
 
     return serve(params.project_root(), chosen.port, open_browser=not chosen.no_browser)
+
+
+def _completion(words: list[str], console: Console) -> int:
+    parser = _parser("completion")
+    parser.add_argument("shell", choices=completion.SHELLS)
+    shell = parser.parse_args(words).shell
+    print(completion.script(shell, COMMANDS, params.project_root()), end="")
+    return 0
 
 
 def _parser(command: str) -> argparse.ArgumentParser:

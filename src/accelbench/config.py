@@ -128,6 +128,7 @@ class RunConfig:
         profile: which values of params.yaml's `{quick: ..., full: ...}` are run; None for its own `profile`.
         out: the folder for the records; None for a new one under runs/.
         retry: whether failed, timeout and killed cells of `out` are run again.
+        verbose: whether to show what the cells' libraries print.
     """
 
     engine: EngineConfig = field(default_factory=EngineConfig)
@@ -159,6 +160,7 @@ class RunConfig:
     profile: str | None = None
     out: str | None = None
     retry: Retry = Retry.none
+    verbose: bool = False
 
 
 # The settings that are chosen by the name of a file in conf/.
@@ -177,6 +179,7 @@ class SweepOptions:
     out: str | None
     retry: Retry
     repeats: int = 1
+    verbose: bool = False
 
 
 def register() -> None:
@@ -241,6 +244,7 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         out=run.out,
         retry=run.retry,
         repeats=run.repeats,
+        verbose=run.verbose,
     )
     return cell, options
 

@@ -43,9 +43,13 @@ class Hosts:
 
     Args:
         spec_of: which host a cell needs.
+
+    Attributes:
+        listener: gets what each process and its libraries printed, once it ended; None where nobody asked for that.
     """
 
     def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec) -> None:
+        self.listener: Callable[[str], None] | None = None
         self._spec_of = spec_of
         self._hosts: dict[tuple[object, ...], _Host] = {}
 
@@ -54,24 +58,21 @@ class Hosts:
 
     def __exit__(self, *_: object) -> None:
         for host in self._hosts.values():
-            host.end()
+            self._tell(host.end())
         self._hosts.clear()
 
     def run(self, cell: Cell, data_folder: Path) -> Outcome:
         """Runs `cell` in a process of its own; blocks until it ended, one way or another."""
         spec = self._spec_of(cell)
-        with tempfile.NamedTemporaryFile(prefix="accelbench-", suffix=".log") as log:
-            request = {
-                "cell": cell.to_json(),
-                "engine": spec.engine,
-                "data_folder": str(data_folder),
-                "log": log.name,
-                "timeout_s": cell.timeout_s,
-                "num_gpus": cell.devices if cell.device == Device.gpu else 0,
-                "num_processes": spec.num_processes,
-            }
-            answer = self._ask(spec, request)
-        return _outcome(answer)
+        request = {
+            "cell": cell.to_json(),
+            "engine": spec.engine,
+            "data_folder": str(data_folder),
+            "timeout_s": cell.timeout_s,
+            "num_gpus": cell.devices if cell.device == Device.gpu else 0,
+            "num_processes": spec.num_processes,
+        }
+        return _outcome(self._ask(spec, request))
 
     def can_probe(self, cell: Cell) -> bool:
         """Whether the cell's engine finds ceilings."""
@@ -84,16 +85,14 @@ class Hosts:
             ProbeFailedError: they could not be found.
         """
         spec = self._spec_of(cell)
-        with tempfile.NamedTemporaryFile(prefix="accelbench-", suffix=".log") as log:
-            request = {
-                "prober": spec.prober,
-                "device": cell.device,
-                "log": log.name,
-                "timeout_s": PROBE_TIMEOUT_S,
-                "num_gpus": 0,
-                "num_processes": 1,
-            }
-            answer = self._ask(spec, request)
+        request = {
+            "prober": spec.prober,
+            "device": cell.device,
+            "timeout_s": PROBE_TIMEOUT_S,
+            "num_gpus": 0,
+            "num_processes": 1,
+        }
+        answer = self._ask(spec, request)
         found = Ceilings.from_json(answer.get("ceilings"))
         if found is None:
             raise ProbeFailedError(answer.get("reason") or answer["status"])
@@ -103,12 +102,18 @@ class Hosts:
         host = self._hosts.get(spec.key)
         if host is None:
             host = self._hosts[spec.key] = _start(spec)
-        answer = host.ask(request)
+        with tempfile.NamedTemporaryFile(prefix="accelbench-", suffix=".log") as log:
+            answer = host.ask({**request, "log": log.name})
+            self._tell(Path(log.name).read_text(errors="replace"))
         if answer is None:
             del self._hosts[spec.key]
-            log = host.end()
-            return {"status": Status.killed, "reason": "the process that starts cells died", "error": log or None}
+            said = host.end()
+            return {"status": Status.killed, "reason": "the process that starts cells died", "error": said or None}
         return answer
+
+    def _tell(self, printed: str) -> None:
+        if self.listener is not None and printed.strip():
+            self.listener(printed.strip())
 
 
 class _Host:

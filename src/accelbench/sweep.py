@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from accelbench import energy, lock, record
+from accelbench import card, energy, lock, record
 from accelbench.cell import Cell
 from accelbench.config import Retry, SweepOptions
 from accelbench.data.arrays import how_to_prepare
@@ -143,6 +143,8 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
             num_gpus = max((cell.devices for cell in on_gpus), default=0)
             environment = {**ready.environment, "idle_w": energy.idle_w(energy.counters(num_gpus))}
             hosts = stack.enter_context(Hosts())
+            if options.verbose:
+                hosts.listener = lambda printed: console.print(printed, style="dim", markup=False, highlight=False)
             show = stack.enter_context(SweepProgress(console, *map(list, zip(*todo, strict=True))))
             prober = Prober(hosts, store_root(ready.root), environment, console.print)
             for item, _ in todo:
@@ -159,8 +161,16 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
                 for sink in sinks:
                     sink.deliver(done)
                 result.records.append(done)
+                if len(ready.planned) == 1:
+                    _show_card(done, folder, sinks, console)
     conclude(result, sinks if todo else [], console)
     return result
+
+
+def _show_card(done: Record, folder: Path, sinks: Sequence[Sink], console: Console) -> None:
+    links = {sink.name: sink.link(done) for sink in sinks}
+    places = {"record": f"{_shown(folder)}/{done.name}.json"} | {name: link for name, link in links.items() if link}
+    card.show(done, places, console)
 
 
 def _own_folder(root: Path, out: str) -> Path:

@@ -1,13 +1,9 @@
 """Sweeps written through `accelbench.record`, as a runner would leave them."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.remote.webdriver import WebDriver
 
 from accelbench import record
 from accelbench.cell import Cell, DataSpec, ModelSpec
@@ -156,21 +152,3 @@ def results(tmp_path_factory: pytest.TempPathFactory, maker: Maker) -> Path:
 def report(results: Path) -> Path:
     """The report on it."""
     return build.build(results, results.parent / "report").parent
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
-    """Chromium without a window, which keeps what the page logs and where downloads go, in `downloads`."""
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        pytest.skip("needs chromium and chromedriver on the PATH")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "disable-background-networking"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    opened = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    opened.downloads = tmp_path_factory.mktemp("downloads")
-    opened.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(opened.downloads)})
-    yield opened
-    opened.quit()

@@ -28,9 +28,22 @@ class Flaky(Sink):
             raise RuntimeError(f"no room for number {self.num_asked}")
         self.sent.append(record)
 
+    def _find(self, record):
+        if record not in self.sent:
+            raise LookupError("not here")
+        return f"the page of {record.name}"
+
     def _close(self):
         self.is_closed = True
         raise OSError("already gone")
+
+
+def test_what_was_delivered_can_be_found():
+    with Flaky(refuses=lambda number: number == 2) as sink:
+        sink.deliver(record())
+        sink.deliver(record(number=1))
+        assert sink.link(record()) == f"the page of {record().name}"
+        assert sink.link(record(number=1)) is None
 
 
 def test_a_sink_that_works_delivers_all():

@@ -8,6 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
+from accelbench.report.colours import PHASE_COLOURS
 from accelbench.report.numbers import significant
 from accelbench.report.plots import COLOURS, DPI, MARKERS, Place, head, place_label, place_of, places, tidy
 from accelbench.report.study import one_of_each
@@ -18,19 +19,6 @@ from accelbench.vocab import Mode, Phase
 GIGA = 1e9
 MAX_BARS = 40
 MAX_NAMED = 14  # points of a panel that still have room for their names
-
-# From a palette for colour-blind readers (Okabe and Ito), the computing in blues and greens.
-PHASE_COLOURS = {
-    Phase.data_wait: "#D55E00",
-    Phase.copy_in: "#E69F00",
-    Phase.forward: "#0072B2",
-    Phase.backward: "#56B4E9",
-    Phase.optimizer: "#009E73",
-    Phase.trace: "#999999",
-    Phase.execute: "#332288",
-    Phase.copy_out: "#F0E442",
-    Phase.framework: "#CC79A7",
-}
 
 
 def roofline(cells: Sequence[Planned], head_lines: tuple[str, str]) -> Figure | None:

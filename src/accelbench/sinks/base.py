@@ -46,6 +46,13 @@ class Sink(ABC):
         if self._given_up or not self._attempt(lambda: self._send(record)):
             self.undelivered += 1
 
+    def link(self, record: Record) -> str | None:
+        """Where people find what it was delivered, and what to do first; None where it is not there."""
+        found: list[str | None] = []
+        if self._given_up or not self._attempt(lambda: found.append(self._find(record))):
+            return None
+        return found[0]
+
     def _attempt(self, action: Callable[[], None]) -> bool:
         start = time.monotonic()
         try:
@@ -64,6 +71,10 @@ class Sink(ABC):
     @abstractmethod
     def _send(self, record: Record) -> None:
         """Delivers one record; raises whatever it likes."""
+
+    @abstractmethod
+    def _find(self, record: Record) -> str | None:
+        """Where a delivered record is, for people; None where it is not there; raises whatever it likes."""
 
     @abstractmethod
     def _close(self) -> None:

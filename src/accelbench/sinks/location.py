@@ -10,6 +10,9 @@ from accelbench.errors import UserError
 from accelbench.params import store_root
 from accelbench.sinks.base import one_line
 
+HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's own store, unless told otherwise
+LOCAL_SERVER = f"http://{HOST}:{PORT}"
+
 
 def tracking_uri(root: Path) -> str:
     """The store's address: MLFLOW_TRACKING_URI where it is set, else the project's own database."""

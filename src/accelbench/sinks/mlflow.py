@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accelbench.record import Data, Record
+from accelbench.report import run_picture
 from accelbench.sinks.base import Sink
-from accelbench.sinks.location import artifacts, database, is_own, locked, tracking_uri
+from accelbench.sinks.location import LOCAL_SERVER, artifacts, database, is_own, locked, tracking_uri
 from accelbench.sinks.translation import Point, data_name, translate
-from accelbench.sinks.view import view_tags
+from accelbench.sinks.view import run_url, view_tags
 from accelbench.vocab import Status
 
 # MLflow's defaults let one call on a dead server take four minutes, and report its use to its makers.
@@ -94,6 +95,17 @@ class Store:
             self._log(experiment_id, record)
         return True
 
+    def link(self, record: Record) -> str | None:
+        """The page of `record`'s run, with the command that serves it; None where there is no such run."""
+        experiment_id = self._experiment(record.cell.suite)
+        for run in self._runs(experiment_id, f"tags.record = '{record.name}'"):
+            if _key(run) == (record.name, record.started_at):
+                uri = tracking_uri(self._root)
+                if uri.startswith(("http://", "https://")):
+                    return run_url(uri, experiment_id, run.info.run_id)
+                return f"{run_url(LOCAL_SERVER, experiment_id, run.info.run_id)}  (`accelbench ui` serves it)"
+        return None
+
     def delivered(self, suite: str) -> set[Key]:
         """The records of `suite` that have a whole run."""
         return {
@@ -150,6 +162,8 @@ class Store:
             params = []
         if record.data is not None:
             self._client.log_inputs(run_id, [_dataset(record.data, record.cell.mode)])
+        if (picture := run_picture.draw(record)) is not None:
+            self._client.log_figure(run_id, picture, "samples.png")
         self._client.log_text(run_id, json.dumps(record.to_json(), indent=1), "record.json")
         self._client.set_terminated(run_id, run.status, run.end_ms)
 
@@ -173,6 +187,9 @@ class MLflowSink(Sink):
 
     def _send(self, record: Record) -> None:
         self._store.deliver(record)
+
+    def _find(self, record: Record) -> str | None:
+        return self._store.link(record)
 
     def _close(self) -> None:
         del self._store

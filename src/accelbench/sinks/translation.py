@@ -216,6 +216,16 @@ def _figures(row: Row) -> list[str]:
         low, high = row["samples_per_s_low"], row["samples_per_s_high"]
         interval = f" ({low:,.4g} to {high:,.4g} within this process)" if low is not None else ""
         parts.append(f"{row['samples_per_s']:,.4g} samples/s{interval} on {row['device_name']}")
+    if row["latency_p50_ms"] is not None:
+        tails = [
+            f"p{percent} {row[f'latency_p{percent}_ms']:.4g} ms"
+            for percent in (50, 90, 99)
+            if row[f"latency_p{percent}_ms"] is not None
+        ]
+        parts.append(f"a step takes {', '.join(tails)}")
+    if row["bound"] is not None:
+        share = "" if row["mfu"] is None else f", {row['mfu']:.1%} of the device's measured ceiling"
+        parts.append(f"bound by {row['bound']}{share}")
     if row["time_s"] is not None:
         parts.append(f"{row['mode']} time {row['time_s']:.4g} s, {row['time_provenance']}")
     if row["accuracy"] is not None:

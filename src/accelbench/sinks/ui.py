@@ -16,15 +16,14 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from accelbench.errors import UserError
-from accelbench.sinks.location import artifacts, database, is_own, tracking_uri, unreachable
+from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, tracking_uri, unreachable
 from accelbench.sinks.view import view_url
 
-HOST = "127.0.0.1"
 DIRECT = build_opener(ProxyHandler({}))  # no proxy that the shell names stands before this machine
 START_TIMEOUT_S = 120.0  # it imports for 5 s on a free machine, 20 s on a busy one
 
 
-def serve(root: Path, port: int = 5000, open_browser: bool = True) -> int:
+def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
     """Runs MLflow's server on the project's store until Ctrl-C, and says and opens the newest sweep's page.
 
     Where MLFLOW_TRACKING_URI names a server, its page is opened and no server is started.

@@ -1,4 +1,4 @@
-"""The saved view of an experiment: the charts and columns that MLflow's UI opens with.
+"""The saved views of an experiment: the charts and columns that MLflow's UI opens with.
 
 The format is that of MLflow's own "share view" (3.17); it is documented nowhere but in the UI's source.
 """
@@ -9,9 +9,11 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-KEY = "accelbench"
-TAG = f"mlflow.sharedViewState.{KEY}"
-SPEED = "speed/samples_per_s"
+KEY, QUALITY_KEY, SWEEPS_KEY = "accelbench", "accelbench-quality", "accelbench-sweeps"
+PREFIX = "mlflow.sharedViewState."
+TAG = PREFIX + KEY
+SPEED, ACCURACY = "speed/samples_per_s", "quality/accuracy"
+HAS_ACCURACY = f"metrics.`{ACCURACY}` >= 0"
 COLUMNS = """
 tags.`status` params.`model` params.`mode` params.`device` params.`precision` params.`batch_size`
 metrics.`speed/samples_per_s` metrics.`latency/p50_ms` metrics.`time/job_s` tags.`time_provenance`
@@ -21,36 +23,54 @@ params.`data` tags.`reason`
 
 
 def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
-    """The experiment tags that are to be set, so that the saved view is there: none where it already is.
+    """The experiment tags that are to be set, so that the saved views are there: none where they already are.
 
     Args:
         now_ms: milliseconds since 1970, UTC.
         present: the experiment's tags.
     """
-    text = json.dumps(_view(), separators=(",", ":"))
-    state = "deflate;" + base64.b64encode(zlib.compress(text.encode())).decode()
-    saved = json.loads(present.get(TAG, "{}"))
-    if saved.get("state") == state:
-        return {}
-    created = saved.get("createdAt", now_ms)
-    return {
-        TAG: json.dumps({"name": "accelbench", "createdAt": created, "updatedAt": now_ms, "state": state}),
+    tags = {}
+    for key, (name, state) in _views().items():
+        text = json.dumps(state, separators=(",", ":"))
+        packed = "deflate;" + base64.b64encode(zlib.compress(text.encode())).decode()
+        saved = json.loads(present.get(PREFIX + key, "{}"))
+        if saved.get("state") != packed:
+            created = saved.get("createdAt", now_ms)
+            view = {"name": name, "createdAt": created, "updatedAt": now_ms, "state": packed}
+            tags[PREFIX + key] = json.dumps(view)
+    if tags:
         # Else the UI guesses what the experiment is for, and asks.
-        "mlflow.experimentKind": "custom_model_development",
-    }
+        tags["mlflow.experimentKind"] = "custom_model_development"
+    return tags
 
 
-def view_url(base: str, experiment_id: str) -> str:
-    """The page of the experiment's saved view on the server at `base`."""
-    query = f"workflowType=machine_learning&viewStateShareKey={KEY}&compareRunsMode=CHART"
+def view_url(base: str, experiment_id: str, key: str = KEY) -> str:
+    """The page of an experiment's saved view on the server at `base`."""
+    query = f"workflowType=machine_learning&viewStateShareKey={key}&compareRunsMode=CHART"
     return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?{query}"
 
 
-def _view() -> dict[str, Any]:
+def run_url(base: str, experiment_id: str, run_id: str) -> str:
+    """The page of one run on the server at `base`."""
+    return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}?workflowType=machine_learning"
+
+
+def _views() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Each view by its key: its name, and its state in the UI."""
+    # In the table alone: an average over unlike cells is no figure to draw.
+    by_sweep = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "sweep_id"}]}
+    return {
+        KEY: ("accelbench", _state(_charts(), SPEED)),
+        QUALITY_KEY: ("Speed and accuracy", _state(_quality_charts(), ACCURACY) | {"searchFilter": HAS_ACCURACY}),
+        SWEEPS_KEY: ("By sweep", _state(_charts(), SPEED) | {"groupBy": by_sweep}),
+    }
+
+
+def _state(charts: list[dict[str, Any]], order_by: str) -> dict[str, Any]:
     overview = "accelbench-overview"
     return {
         "searchFilter": "",
-        "orderByKey": f"metrics.`{SPEED}`",
+        "orderByKey": f"metrics.`{order_by}`",
         "orderByAsc": False,
         "startTime": "ALL",
         "lifecycleFilter": "Active",
@@ -83,7 +103,7 @@ def _view() -> dict[str, Any]:
                 "deleted": False,
                 **chart,
             }
-            for index, chart in enumerate(_charts())
+            for index, chart in enumerate(charts)
         ],
     }
 
@@ -101,7 +121,16 @@ def _charts() -> list[dict[str, Any]]:
         _scatter(SPEED, "latency/p50_ms"),
         {"type": "BAR", "metricKey": SPEED, "runsCountToCompare": 20},
         {"type": "BAR", "metricKey": "time/job_s", "runsCountToCompare": 20},
-        {"type": "BAR", "metricKey": "quality/accuracy", "runsCountToCompare": 20},
+        {"type": "BAR", "metricKey": ACCURACY, "runsCountToCompare": 20},
+    ]
+
+
+def _quality_charts() -> list[dict[str, Any]]:
+    return [
+        _scatter(SPEED, ACCURACY),
+        _scatter("time/job_s", ACCURACY),
+        {"type": "BAR", "metricKey": ACCURACY, "runsCountToCompare": 20},
+        {"type": "BAR", "metricKey": "quality/test_loss", "runsCountToCompare": 20},
     ]
 
 

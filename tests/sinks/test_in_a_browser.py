@@ -1,0 +1,133 @@
+"""MLflow's pages as people see them: served by `accelbench ui`, in chromium."""
+
+import json
+import subprocess
+import sys
+from itertools import product
+
+import pytest
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
+
+from accelbench.sinks import view
+from accelbench.sinks.registry import make_sinks
+from accelbench.vocab import Mode, Precision, Protocol, Status
+from tests.sinks.samples import STAND_IN, cell, record
+from tests.sinks.test_mlflow import SCRIPT, closed_port
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),  # MLflow's own models
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
+]
+MODELS = ("mlp", "lstm")
+
+
+def sample():
+    """Runs of two networks, whole epochs too, and one that failed."""
+    axes = product(MODELS, (Precision.fp32, Precision.bf16), Mode)
+    of = [cell(model, precision=precision, mode=mode) for model, precision, mode in axes]
+    of += [cell(model, protocol=Protocol.fit) for model in MODELS]
+    return [*(record(each, number=number) for number, each in enumerate(of)), record(status=Status.failed, number=99)]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The address of the saved view, of a server on a store with such runs; and the runs' own addresses."""
+    root = tmp_path_factory.mktemp("served")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        patch.delenv("DVC_ROOT", raising=False)
+        (sink,) = make_sinks("mlflow", root)
+        with sink:
+            for one in sample():
+                sink.deliver(one)
+            sink.deliver(record(data=STAND_IN, number=50))
+            link = sink.link(record(data=STAND_IN, number=50))
+        assert sink.problem is None
+        port = closed_port()
+        call = "sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
+        script = SCRIPT.format(module="ui", what="serve", call=call)
+        server = subprocess.Popen([sys.executable, "-c", script, root, str(port)], stdout=subprocess.PIPE, text=True)
+    address = server.stdout.readline().removeprefix("MLflow: ").strip()
+    yield address, link.partition("  ")[0].replace("127.0.0.1:5000", f"127.0.0.1:{port}")
+    server.terminate()
+    server.communicate(timeout=60)
+
+
+@pytest.fixture
+def show(browser):
+    """Opens an address in a window of a desktop's size."""
+
+    def show(address):
+        size = {"width": 1600, "height": 1600, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.get("about:blank")  # else another fragment alone loads nothing
+        browser.get(address)
+        return browser
+
+    return show
+
+
+def wait_for(browser, found, seconds=60):
+    return WebDriverWait(browser, seconds, ignored_exceptions=[StaleElementReferenceException]).until(found)
+
+
+def text_of(browser):
+    return browser.find_element(By.TAG_NAME, "body").text
+
+
+PLOTTED = """return [...document.querySelectorAll(".js-plotly-plot")].map(plot => ({
+    kind: plot.data[0]?.type, points: plot.data.reduce((sum, trace) =>
+        sum + (trace.x?.length ?? trace.dimensions?.[0].values.length ?? 0), 0),
+    titles: [plot.layout.xaxis?.title?.text, plot.layout.yaxis?.title?.text]}))"""
+
+
+def charts(browser, num):
+    """What is plotted, once so many charts hold points."""
+
+    def drawn(browser):
+        found = [chart for chart in browser.execute_script(PLOTTED) if chart["points"]]
+        return found if len(found) >= num else False
+
+    return wait_for(browser, drawn)
+
+
+def test_the_saved_view_opens_with_its_charts_filled(show, served):
+    browser = show(served[0])
+    found = charts(browser, 4)  # those that the window shows; the others are drawn when they are scrolled to
+    assert {"scatter", "bar"} <= {chart["kind"] for chart in found}
+    assert all(chart["points"] == len(sample()) for chart in found)  # with the stand-in's, without the failed one
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".parcoords canvas")) > 0
+    names = text_of(browser)
+    assert "lstm-cpu-bf16-b128-infer" in names
+    assert view.SPEED in names
+
+
+@pytest.mark.parametrize("key", [view.QUALITY_KEY, view.SWEEPS_KEY])
+def test_the_other_views_are_filled_too(key, show, served):
+    browser = show(served[0].replace(f"viewStateShareKey={view.KEY}", f"viewStateShareKey={key}"))
+    found = charts(browser, 2)
+    if key == view.QUALITY_KEY:
+        assert {chart["points"] for chart in found} == {len(MODELS)}
+    if key == view.SWEEPS_KEY:
+        wait_for(browser, lambda browser: "sweep_id" in text_of(browser))
+
+
+def test_a_runs_page_has_its_verdict_its_data_and_its_files(show, served):
+    browser = show(served[1])
+    wait_for(browser, lambda browser: "Not mnist" in text_of(browser))
+    page = text_of(browser)
+    assert "samples/s" in page
+    assert "mnist (stand-in)" in page
+    show(served[1].replace("?", "/system-metrics?"))
+    assert charts(browser, 1)
+    show(served[1].replace("?", "/artifacts?"))
+    wait_for(browser, lambda browser: {"record.json", "samples.png"} <= set(text_of(browser).split()))
+
+
+def test_every_view_is_kept_with_the_experiment():
+    tags = view.view_tags(1, {})
+    names = {json.loads(value)["name"] for key, value in tags.items() if key.startswith(view.PREFIX)}
+    assert names == {"accelbench", "Speed and accuracy", "By sweep"}

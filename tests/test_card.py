@@ -1,0 +1,87 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from accelbench import card
+from accelbench.measurement import Breakdown, Evaluation
+from accelbench.record import Record, SystemSeries
+from accelbench.vocab import Mode, Phase, Status
+from fakes import make_cell, make_measurement
+
+PHASES = {Phase.data_wait: [0.001] * 8, Phase.forward: [0.007] * 8, Phase.framework: [0.002] * 8}
+LEARNED = Evaluation(num_samples=9, loss=0.1, accuracy=0.985, seconds=0.1)
+
+
+def shown(status=Status.ok, width=120, places=None, cell=None, reason=None, **changes):
+    measurement = make_measurement(**changes)
+    made = Record(
+        cell=cell or make_cell(),
+        identity="0" * 64,
+        status=status,
+        reason=reason,
+        started_at="2026-11-20T09:00:00.000+00:00",
+        wall_s=1.0,
+        environment={},
+        measurement=measurement,
+        system=SystemSeries(t_s=[], values={}, peak_host_bytes=612_000_000),
+    )
+    console = Console(file=io.StringIO(), width=width)
+    card.show(made, places or {}, console)
+    return console.file.getvalue()
+
+
+def lines(text):
+    """First word -> the rest, of lines that have one there; the others continue it."""
+    found = [line.strip().partition("  ") for line in text.splitlines() if line.strip()]
+    return {name: rest.strip() for name, _, rest in found}
+
+
+def test_the_figures_of_a_cell_with_their_intervals():
+    told = lines(shown())
+    assert told["cell"] == "mlp: infer, cpu, fp32, batch 32, protocol window, on a CPU"
+    assert told["speed"] == "3,200 samples/s  (3,200 to 3,200 with 95 % confidence, in this process)"
+    assert told["latency"].startswith("p50 10.0 ms, p90 10.0 ms  (p50 10.0 to 10.0")
+    assert told["memory"] == "at most 612 MB of the processes"
+    assert told["time"] == "inference over the test set takes 0.0156 s (estimated from the window)"
+
+
+def test_a_tail_without_enough_steps_is_not_shown():
+    assert "p90" not in shown(latency_s=[0.01] * 63)
+    assert "latency" not in shown(latency_s=[])
+
+
+def test_a_step_is_a_bar_whose_parts_are_its_phases():
+    text = shown(breakdown=Breakdown(phases_s=PHASES, undisturbed_s=[0.01] * 8))
+    bar = lines(text)["step"]
+    assert {fill: bar.count(fill) for fill in set(bar)} == {"░": 5 + 10, "█": 33}
+    assert len(bar) == card.BAR_WIDTH
+    assert "10.0 ms: data wait 10%, forward 70%, framework 20%" in text
+
+
+def test_every_phase_has_its_fill():
+    assert list(card.PHASES) == list(Phase)
+
+
+def test_what_was_learned():
+    told = lines(shown(cell=make_cell(mode=Mode.train), evaluation=LEARNED))
+    assert told["quality"] == "test accuracy 98.50%"
+
+
+def test_doubts_and_places_are_named():
+    text = shown(warnings=["the clock drifted", "others ran"], places={"record": "runs/x/y.json"})
+    assert text.count("doubt ") >= 2
+    assert lines(text)["record"] == "runs/x/y.json"
+
+
+@pytest.mark.parametrize("status", [Status.invalid, Status.failed])
+def test_no_figure_of_a_cell_that_is_not_ok(status):
+    text = shown(status, reason="why", places={"record": "runs/x/y.json"})
+    assert "samples/s" not in text
+    assert "runs/x/y.json" in text
+
+
+def test_a_narrow_terminal_cuts_nothing():
+    text = shown(width=50, breakdown=Breakdown(phases_s=PHASES, undisturbed_s=[0.01] * 8))
+    assert "…" not in text
+    assert "framework 20%" in " ".join(text.split())
