@@ -7,6 +7,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from accelbench import params
 from accelbench.errors import UserError
+from accelbench.report import dvc_plots
 from accelbench.report.build import build
 
 
@@ -18,6 +19,7 @@ def main() -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    (root / "report" / "dvc_plots.html").write_text(dvc_plots.page(), encoding="utf-8")
     print(f"report: {page}")
     return 0
 

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.lock import hold
 
@@ -64,6 +66,10 @@ class Project:
         job = self.start()
         output, _ = job.communicate(timeout=300)
         return job.returncode, output
+
+    def dvc(self, *words):
+        command = [sys.executable, "-m", "dvc", *words]
+        return subprocess.run(command, cwd=self.root, env=self.env, check=True, capture_output=True, text=True).stdout
 
     def git(self, *words):
         identity = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
@@ -134,6 +140,29 @@ def test_one_changed_value_measures_the_new_cells_only(project):
     assert "2 of 4 cells have their record already." in output
     assert len(project.records()) == 6  # the record of batch 16 is kept
     assert "b16" not in (project.root / "report" / "cells.csv").read_text()
+
+
+def test_dvc_shows_the_headline_figures_and_what_changed(project):
+    assert re.search(r"num_cells_ok.*\nreport/metrics.json +[\d.]+ +0 +2 +2 +0\n", project.dvc("metrics", "show"))
+    assert re.search(
+        r"params.yaml +suites.mnist_networks.batch_size +\[8, 16\] +\[8, 32\]", project.dvc("params", "diff")
+    )
+
+
+@pytest.mark.browser
+def test_dvcs_plots_are_drawn_without_a_network(project, browser):
+    (address,) = re.findall(r"file://\S+", project.dvc("plots", "show"))
+    browser.get("about:blank")
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)
+    browser.get(address)
+    WebDriverWait(browser, 30).until(
+        lambda browser: browser.find_elements(By.CSS_SELECTOR, ".vega-embed canvas, .vega-embed svg")
+    )
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+    assert {url.partition(":")[0] for url in asked} <= {"file", "data", "blob"}
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_a_second_job_is_told_that_one_is_under_way(project):
