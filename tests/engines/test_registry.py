@@ -30,6 +30,8 @@ def test_each_backend_of_keras_has_a_host_of_its_own_which_sees_no_gpu_beside_th
     on_gpu = host_spec(make_cell(engine=Engine.keras, keras=KerasSettings(), device=Device.gpu))
     assert "CUDA_VISIBLE_DEVICES" not in on_gpu.environment
     assert on_gpu.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert on_gpu.environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert on_gpu.environment["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
 
 
 def test_only_lightning_probes_a_device():

@@ -80,7 +80,9 @@ def _keras_spec(cell: Cell) -> HostSpec:
     if cell.device == Device.cpu:  # both look for GPUs, and say what they miss
         environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     if cell.device == Device.gpu:
-        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        # Both would take all of the memory at once, and what a cell needs could not be seen.
+        growing = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **growing}
     module = MODULES[cell.engine]
     return HostSpec(module, ("accelbench.host", module), environment)
 
