@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: help setup setup-keras-gpu setup-jax-tpu repro test test-slow lint bench ui lock clean
+.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-slow lint bench screens ui lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -38,6 +38,9 @@ setup-keras-gpu: .venv-keras-gpu/.installed  ## install Keras on TensorFlow for 
 
 setup-jax-tpu: .venv-jax-tpu/.installed  ## install Keras on JAX for a TPU, into .venv-jax-tpu
 
+setup-browser:  ## install chromium, which the tests of pages need (Debian, as root)
+	apt-get install -y chromium chromium-driver
+
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
@@ -57,6 +60,9 @@ lint: setup  ## check style, types and the walls between the parts
 
 bench: setup  ## measure accelbench itself (BENCH=keras: that engine; accuracy: on MNIST, an hour)
 	@$(BIN)/python -m bench $(BENCH)
+
+screens: setup  ## make the pictures and outputs of docs/ anew, from what `make repro` left
+	@$(BIN)/python docs/screens.py
 
 ui: setup  ## open MLflow on the saved view
 	@$(BIN)/accelbench ui

@@ -4,71 +4,140 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from dvc.cli import parse_args
+from omegaconf import OmegaConf
 
+from accelbench import lock
 from accelbench.cell import Cell
+from accelbench.cli import main
+from accelbench.data.manifest import read_counts
 from accelbench.data.obtain import Target
 from accelbench.data.prepare import describe
 from accelbench.data.registry import find
 from fakes import make_project
 
+# MLflow's own models.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
+]
 ROOT = Path(__file__).resolve().parents[1]
+SHORT = ["tracking=none", "window.measure_s=0.1", "window.latency_s=0.05", "window.warmup_s=0.01", "batch_size=8"]
 
 
 def blocks(page, language):
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
 
 
-@pytest.fixture
-def project(tmp_path):
-    root = make_project(tmp_path)
-    folder = root / "data" / "random"
+def prepare_random(root, name):
+    """Has a data set of that name, of random images."""
+    folder = root / "data" / name
     folder.mkdir()
-    describe(find("random").obtain("random", "auto", root, Target(folder, {})), "random", folder)
+    describe(find("random").obtain(name, "auto", root, Target(folder, {})), name, folder)
+
+
+def commands():
+    """Every command that a page gives, in order: those of its shell blocks, and of the README's table."""
+    for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]:
+        text = path.read_text()
+        scripts = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+        lines = [line for script in scripts for line in script.replace("\\\n", " ").splitlines()]
+        lines += re.findall(r"^\| `(accelbench[^`]*)`", text, re.MULTILINE)
+        for line in lines:
+            for command in re.sub(r" +#.*", "", line).split(" && "):
+                yield pytest.param(command, id=f"{path.name}: {command}")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A project with real records, and a network of its own, under the names that the pages use."""
+    root = make_project(tmp_path_factory.mktemp("measured"))
+    for name in ("random", "cats_vs_dogs"):  # the second's pictures stay unread: what is planned reads the manifest
+        prepare_random(root, name)
+    (root / "my_package").mkdir()
+    (root / "my_package" / "nets.py").write_text(*blocks("your-own-network.md", "python"))
+    words = ["-m", "model=mlp", "model.args.widths=[8]", "precision=fp32,bf16", *SHORT]
+    env = {**os.environ, "TMPDIR": str(root)}  # a lock of its own
+    for name in ("h100", "l40s"):
+        command = [sys.executable, "-m", "accelbench.cli", *words, f"out=runs/cluster/{name}"]
+        subprocess.run(command, cwd=root, env=env, check=True, timeout=200)
+    for name, of in {"runs/<folder>": "h100", "results/mnist_networks": "h100", "A": "h100", "B": "l40s"}.items():
+        shutil.copytree(root / "runs/cluster" / of, root / name)
     return root
 
 
-def test_a_network_of_ones_own_is_measured_as_the_page_says(project):
-    page = "your-own-network.md"
-    (code,), (commands,) = blocks(page, "python"), blocks(page, "sh")
-    (project / "my_package").mkdir()
-    (project / "my_package" / "nets.py").write_text(code)
-    short = ["tracking=none", "window.measure_s=0.1", "window.latency_s=0.05", "window.warmup_s=0.01", "batch_size=8"]
-    env = {**os.environ, "TMPDIR": str(project)}  # a lock of its own
+@pytest.mark.parametrize("command", list(commands()))
+def test_every_command_of_the_pages_is_one(command, measured, monkeypatch, capsys):
+    monkeypatch.chdir(measured)
+    monkeypatch.syspath_prepend(str(measured))
+    monkeypatch.setattr(sys, "argv", ["accelbench"])
+    monkeypatch.setattr(lock, "measuring_lock", lambda: measured / "measuring.lock")
+    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `main`: to be put back
+        monkeypatch.setenv(name, "")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    program, *words = shlex.split(command.partition(" > ")[0])
+    if program == "make":
+        subprocess.run(["make", "--dry-run", *words], cwd=ROOT, check=True, capture_output=True)
+    elif program == "dvc":
+        understood_by_dvc(words)
+    elif Path(program).name == "accelbench":
+        for tried in harmless(words):
+            assert main(tried) in ((0, 1) if tried[0] == "compare" else (0,)), capsys.readouterr().err
+    else:  # these are tried elsewhere, or change the machine
+        assert program in ("source", "sed", ".venv/bin/uv", "PYTHONPATH=src", "mkdir"), f"how is {program} tried?"
+
+
+def harmless(words):
+    """The command lines to try in its place: what would measure is only planned, and what would serve explains."""
+    names = ("compare", "best", "doctor", "report", "sync", "ui", "plan", "completion")
+    if words[:2] == ["compare", "--run"]:
+        return [["plan", *shlex.split(side)] for side in words[2:4]]
+    if words[0] == "compare" and not Path(words[1]).is_dir():  # records of other machines and revisions
+        return [["compare", "A", "B", *words[3:]]]
+    if words[0] == "ui" or "--largest-batch" in words or "data=stripes" in words:
+        return [[words[0], "--help"]]
+    return [words if words[0] in names else ["plan", *words]]
+
+
+def understood_by_dvc(words):
+    """Asserts that DVC has such a command, and the project such a stage and such parameters."""
+    stages = {"source", "data", "environment", "sweep", "report"}
+    settings = OmegaConf.load(ROOT / "params.yaml")
+    for index, word in enumerate(words):
+        if word in ("repro", "run") and index + 1 < len(words) and not words[index + 1].startswith("-"):
+            stage, _, key = words[index + 1].partition("@")
+            assert stage in stages
+            assert not key or key in {"data": settings.data, "sweep": settings.suites}[stage] or key == "stripes"
+        if word == "-S":
+            name, _, value = words[index + 1].partition("=")
+            assert value
+            assert OmegaConf.select(settings, name) is not None, name
+    parse_args(words)
+
+
+def test_a_network_of_ones_own_is_measured_as_the_page_says(measured):
+    (commands,) = blocks("your-own-network.md", "sh")
     lines = [line for line in commands.splitlines() if line.startswith("accelbench")]
     assert len(lines) == 2
     for line in lines:
         words = [word for word in shlex.split(line)[1:] if not word.startswith("batch_size")]
-        command = [sys.executable, "-m", "accelbench.cli", *words, *short]
-        done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=200)
+        command = [sys.executable, "-m", "accelbench.cli", *words, *SHORT]
+        env = {**os.environ, "TMPDIR": str(measured)}
+        done = subprocess.run(command, cwd=measured, env=env, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stdout + done.stderr
         assert re.search(r"MyNet-cpu-fp32-b8-\w+-host +ok ", done.stdout)
 
 
-def test_what_the_page_on_comparing_measures_is_understood(project):
-    lines = [shlex.split(line)[1:] for block in blocks("comparing.md", "sh") for line in block.splitlines()]
-    (sides,) = [words[2:] for words in lines if words[:2] == ["compare", "--run"]]
-    (sweep,) = [words for words in lines if words[0] == "-m"]
-    for words, num in [*((side.split(), 1) for side in sides), (sweep, 20)]:
-        command = [sys.executable, "-m", "accelbench.cli", "plan", *words]
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1].startswith(f"{num} cells: ")
-
-
-def test_what_the_page_on_several_devices_plans_is_understood(project):
-    first, plan, _ = blocks("devices.md", "sh")
-    for line, num in zip(first.splitlines(), (3, 3, 2), strict=True):
-        command = [sys.executable, "-m", "accelbench.cli", "plan", *shlex.split(line)[1:]]
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1].startswith(f"{num} cells: ")
+def test_a_cell_is_planned_for_a_bare_machine_as_the_page_says(measured):
+    _, plan, _ = blocks("devices.md", "sh")
     command = [sys.executable, "-m", "accelbench.cli", *shlex.split(plan.partition(">")[0])[1:]]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=measured, capture_output=True, text=True, timeout=200)
     (cell,) = [Cell.from_json(json.loads(line)) for line in done.stdout.splitlines()]
     assert (cell.model.name, cell.device, cell.precision, cell.data.name) == ("cnn", "gpu", "bf16", "random")
 
@@ -82,11 +151,22 @@ def test_every_link_to_a_file_leads_somewhere(page):
             assert ((ROOT / page).parent / link).exists(), link
 
 
-def test_what_the_page_on_engines_measures_is_understood(project):
-    lines = [line for block in blocks("engines.md", "sh") for line in block.splitlines()]
-    for line, num in zip(lines, (8, 1), strict=True):
-        command = [sys.executable, "-m", "accelbench.cli", "plan", *shlex.split(line)[1:]]
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1].startswith(f"{num} cells: ")
-        assert "skipped" not in done.stdout
+def test_a_data_set_of_ones_own_is_prepared_and_measured_as_the_page_says(measured, tmp_path):
+    (code,), (conf, params), (commands,) = (blocks("extending.md", kind) for kind in ("python", "yaml", "sh"))
+    root = make_project(tmp_path)
+    shutil.copy(measured / "ceilings.json", root)  # it is the same machine
+    shutil.copytree(ROOT / "src", root / "src")
+    shutil.copytree(ROOT / "pipelines", root / "pipelines")
+    (root / "src/accelbench/data/sets/stripes.py").write_text(code)
+    (root / "conf/data/stripes.yaml").write_text(conf)
+    settings = (root / "params.yaml").read_text()
+    (root / "params.yaml").write_text(settings.replace("data:\n", f"data:\n{params}", 1))
+    assert "dvc repro data@stripes" in commands
+    env = {**os.environ, "TMPDIR": str(root), "PYTHONPATH": str(root / "src")}
+    (line,) = [line for line in commands.splitlines() if line.startswith("accelbench")]
+    measure = [sys.executable, "-m", "accelbench.cli", *shlex.split(line)[1:], *SHORT]
+    for command in ([sys.executable, "pipelines/prepare_data.py", "stripes"], measure):
+        done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"cnn-cpu-fp32-b8-train +ok ", done.stdout), done.stdout
+    assert read_counts(root / "data/stripes") == {"train": 1000, "test": 500}

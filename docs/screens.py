@@ -1,0 +1,175 @@
+"""`make screens`: the pictures and the outputs that the pages show, made anew from a real run in this checkout.
+
+It needs what `make repro` leaves, chromium with its driver, and tmux. A block of a page that starts with ```console
+holds commands after `$`, and what they print; it is written anew, in order, in this checkout.
+"""
+
+import argparse
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image
+from rich.console import Console
+from rich.text import Text
+from selenium import webdriver
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.wait import WebDriverWait
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+IMAGES = DOCS / "images"
+COLUMNS = 112
+# name -> (a command, seconds until it is looked at; None for when it has ended)
+TERMINALS: dict[str, tuple[str, float | None]] = {
+    "one-cell": ("accelbench model=cnn mode=infer precision=bf16 batch_size=256", None),
+    "sweep": ("accelbench -m model=mlp,cnn,rnn device=cpu,gpu precision=fp32,bf16 mode=infer", 30.0),
+}
+PAGE = """<html><body style="margin:0;background:#fff"><pre id="screen" style="display:inline-block;
+margin:0;padding:14px;font:14px/1.35 'DejaVu Sans Mono',monospace;color:#222">{code}</pre></body></html>"""
+
+
+def main() -> None:
+    """Makes what is asked for, or all."""
+    makers = {"report": report, "mlflow": mlflow, "terminal": terminal, "outputs": outputs}
+    parser = argparse.ArgumentParser(prog="docs/screens.py", description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*makers, []], help=", ".join(makers))
+    for part in parser.parse_args().parts or makers:
+        makers[part]()
+
+
+def report() -> None:
+    """The report's first screen, and the picture that the README shows."""
+    with browser(1400, 1000) as page:
+        page.get((ROOT / "report/index.html").as_uri())
+        save(page, "report")
+    (picture,) = (ROOT / "report/plots").glob("*mnist_networks*times*.png")
+    keep(picture, "times")
+
+
+def mlflow() -> None:
+    """MLflow's saved view of the newest sweep."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = ["accelbench", "ui", "--no-browser", "--port", str(port)]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        address = server.stdout.readline().removeprefix("MLflow: ").strip()
+        with browser(1600, 1150) as page:
+            page.get(address)
+            WebDriverWait(page, 60).until(lambda page: page.find_elements("css selector", ".js-plotly-plot .main-svg"))
+            for button in page.find_elements("css selector", "[data-component-id='mlflow.assistant.chat_panel.close']"):
+                button.click()  # MLflow's assistant opens by itself, once
+            time.sleep(5)  # its charts are drawn one after another
+            save(page, "mlflow")
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def terminal() -> None:
+    """Terminals, as they are seen."""
+    for name, (command, seconds) in TERMINALS.items():
+        text = Text.from_ansi(screen_of(command, seconds))
+        text.rstrip()
+        console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))  # noqa: SIM115
+        console.print(Text.assemble(("$ ", "bold"), (command, "bold"), "\n", text), soft_wrap=True)
+        code = console.export_html(inline_styles=True, code_format="{code}")
+        with browser(1200, 900) as page, tempfile.NamedTemporaryFile("w", suffix=".html") as file:
+            file.write(PAGE.format(code=code))
+            file.flush()
+            page.get(f"file://{file.name}")
+            path = IMAGES / f"{name}.png"
+            page.find_element("id", "screen").screenshot(str(path))
+            keep(path, name)
+
+
+def screen_of(command: str, seconds: float | None) -> str:
+    """What a terminal shows of a command, with its colours, after so many seconds or at its end."""
+    tmux = ["tmux", "-L", "accelbench-screens"]
+    words = f"cd {ROOT} && clear && {command}; tmux -L accelbench-screens wait-for -S done; sleep 600"
+    subprocess.run([*tmux, "new-session", "-d", "-x", str(COLUMNS), "-y", "40", words], check=True)
+    try:
+        if seconds is None:
+            subprocess.run([*tmux, "wait-for", "done"], check=True, timeout=600)
+        else:
+            time.sleep(seconds)
+        return subprocess.run([*tmux, "capture-pane", "-e", "-p"], check=True, capture_output=True, text=True).stdout
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=True)
+
+
+def outputs() -> None:
+    """The blocks of commands and what they print, on every page."""
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text()
+        made = re.sub(
+            r"```console\n(.*?)```", lambda block: f"```console\n{run_block(block[1])}```", text, flags=re.DOTALL
+        )
+        if made != text:
+            path.write_text(made)
+            print(f"{path.relative_to(ROOT)}: new outputs")
+
+
+def run_block(block: str) -> str:
+    """The block with what its commands print now; `...` and what follows it in a command's output stays as it is."""
+    made = []
+    for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=ROOT,
+            env={**os.environ, "COLUMNS": str(COLUMNS), "NO_COLOR": "1", "DVC_PAGER": "cat"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        shown = re.sub(r".*\r", "", done.stdout).replace(f"{ROOT}/", "").strip("\n")
+        made.append(f"$ {command}\n{shown}\n")
+        print(made[-1], flush=True)
+    return "\n".join(made)
+
+
+@contextmanager
+def browser(width: int, height: int) -> Iterator[WebDriver]:
+    """Chromium without a window."""
+    options = webdriver.ChromeOptions()
+    flags = "--headless=new --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --disable-background-networking"
+    for flag in [*flags.split(), "--disable-component-update", "--disable-sync", f"--window-size={width},{height}"]:
+        options.add_argument(flag)
+    page = webdriver.Chrome(options)
+    try:
+        page.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+        )
+        yield page
+    finally:
+        page.quit()
+
+
+def save(page: WebDriver, name: str) -> None:
+    """What the browser shows."""
+    path = IMAGES / f"{name}.png"
+    page.save_screenshot(str(path))
+    keep(path, name)
+
+
+def keep(path: Path, name: str) -> None:
+    """Writes the picture with 256 colours, which halves it."""
+    target = IMAGES / f"{name}.png"
+    Image.open(path).convert("RGB").quantize(256).save(target, optimize=True)
+    print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
