@@ -1,8 +1,8 @@
 """The Keras engine: our samples/s against plain `model.fit` and a plain loop over `model(x)`, and what a cell costs.
 
-As bench/loop.py: rounds of a tenth of a second, each block of our clock followed or preceded by as many steps of the
-reference; what is compared is the ratio within a round. Of `fit` the batches are timed, from its second one on: each
-call of it makes a new data set, which a round would else be full of.
+As bench/loop.py: rounds of some tenths of a second, each block of our clock followed or preceded by as many steps of
+the reference; what is compared is the ratio within a round. Of `fit` the batches are timed, from its second one on:
+each call of it makes a new data set, which a round would else be full of.
 """
 
 import os
@@ -113,6 +113,7 @@ def plain_fit(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
 
     def run(num_steps: int) -> float:
         watch, num = Stopwatch(), (num_steps + 1) * cell.batch_size
+        assert num <= len(images), "fewer steps would be run than are counted"
         model.fit(images[:num], labels[:num], batch_size=cell.batch_size, verbose=0, callbacks=[watch])
         return watch.seconds / num_steps
 

@@ -1,7 +1,8 @@
 """`make screens`: the pictures and the outputs that the pages show, made anew from a real run in this checkout.
 
 It needs what `make repro` leaves, chromium with its driver, and tmux. A block of a page that starts with ```console
-holds commands after `$`, and what they print; it is written anew, in order, in this checkout.
+holds commands after `$`, and what they print; it is written anew, in order, in this checkout. They change its
+params.yaml: use a clone.
 """
 
 import argparse
@@ -40,8 +41,10 @@ def main() -> None:
     """Makes what is asked for, or all."""
     makers = {"report": report, "mlflow": mlflow, "terminal": terminal, "outputs": outputs}
     parser = argparse.ArgumentParser(prog="docs/screens.py", description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*makers, []], help=", ".join(makers))
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(makers)}; all of them by default")
     for part in parser.parse_args().parts or makers:
+        if part not in makers:
+            parser.error(f"{part}: unknown part. Choose from: {', '.join(makers)}")
         makers[part]()
 
 
@@ -121,7 +124,7 @@ def outputs() -> None:
 
 
 def run_block(block: str) -> str:
-    """The block with what its commands print now; `...` and what follows it in a command's output stays as it is."""
+    """The block with what its commands print now; one that fails ends all, so that no error becomes a page."""
     made = []
     for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
         done = subprocess.run(
@@ -133,6 +136,8 @@ def run_block(block: str) -> str:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        if done.returncode:
+            raise SystemExit(f"{command}: exit status {done.returncode}\n{done.stdout}")
         shown = re.sub(r".*\r", "", done.stdout).replace(f"{ROOT}/", "").strip("\n")
         made.append(f"$ {command}\n{shown}\n")
         print(made[-1], flush=True)

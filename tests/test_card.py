@@ -1,12 +1,13 @@
 import io
+import re
 
 import pytest
 from rich.console import Console
 
 from accelbench import card
-from accelbench.measurement import Breakdown, Evaluation
+from accelbench.measurement import Breakdown, Epoch, Evaluation
 from accelbench.record import Record, SystemSeries
-from accelbench.vocab import Mode, Phase, Status
+from accelbench.vocab import Mode, Phase, Protocol, Status
 from fakes import make_cell, make_measurement
 
 PHASES = {Phase.data_wait: [0.001] * 8, Phase.forward: [0.007] * 8, Phase.framework: [0.002] * 8}
@@ -39,11 +40,11 @@ def lines(text):
 
 def test_the_figures_of_a_cell_with_their_intervals():
     told = lines(shown())
-    assert told["cell"] == "mlp: infer, cpu, fp32, batch 32, protocol window, on a CPU"
+    assert told["cell"] == "mlp-cpu-fp32-b32-infer: ok on a CPU"
     assert told["speed"] == "3,200 samples/s  (3,200 to 3,200 with 95 % confidence, in this process)"
     assert told["latency"].startswith("p50 10.0 ms, p90 10.0 ms  (p50 10.0 to 10.0")
     assert told["memory"] == "at most 612 MB of the processes"
-    assert told["time"] == "inference over the test set takes 0.0156 s (estimated from the window)"
+    assert told["time"] == "inference over the test set takes 0.0156 s (estimated from the speed)"
 
 
 def test_a_tail_without_enough_steps_is_not_shown():
@@ -59,6 +60,18 @@ def test_a_step_is_a_bar_whose_parts_are_its_phases():
     assert "10.0 ms: data wait 10%, forward 70%, framework 20%" in text
 
 
+def test_phases_that_disturb_each_other_still_fill_the_bar():
+    text = shown(breakdown=Breakdown(phases_s={**PHASES, Phase.framework: [-0.001] * 8}, undisturbed_s=[0.01] * 8))
+    assert len(lines(text)["step"]) == card.BAR_WIDTH
+    assert "data wait 12%, forward 88%" in text
+
+
+def test_the_time_of_whole_epochs_is_measured():
+    epochs = [Epoch(seconds=2.0, num_samples=100, loss=0.5)] * 3
+    fit = make_cell(mode=Mode.train, protocol=Protocol.fit, epochs=3)
+    assert lines(shown(cell=fit, epochs=epochs))["time"] == "training for 3 epochs takes 6.00 s"
+
+
 def test_every_phase_has_its_fill():
     assert list(card.PHASES) == list(Phase)
 
@@ -69,9 +82,12 @@ def test_what_was_learned():
 
 
 def test_doubts_and_places_are_named():
-    text = shown(warnings=["the clock drifted", "others ran"], places={"record": "runs/x/y.json"})
-    assert text.count("doubt ") >= 2
-    assert lines(text)["record"] == "runs/x/y.json"
+    link = "http://127.0.0.1:5000/#/experiments/1/runs/" + 32 * "a" + "?workflowType=machine_learning"
+    text = shown(
+        warnings=["the clock [drifted]", "others ran"], places={"record": "runs/x/y.json", "MLflow": link}, width=80
+    )
+    assert re.search(r"doubt +the clock \[drifted\] *\n +doubt +others ran", text)
+    assert f"  record   runs/x/y.json\n  MLflow   {link}\n" in text  # an address is never folded
 
 
 @pytest.mark.parametrize("status", [Status.invalid, Status.failed])

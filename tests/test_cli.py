@@ -117,7 +117,8 @@ def complaint(words, capsys, project):
         ("ui --port x", "argument --port: invalid int value: 'x'"),
         ("report runs/nothing", "runs/nothing"),
         ("repeats=0", "repeats=0: should be at least 1"),
-        ("-m repeats=1,2", "retry and repeats hold for a whole sweep: give each one value"),
+        ("-m repeats=1,2", "repeats: holds for a whole sweep: give it one value"),
+        ("-m verbose=true,false", "verbose: holds for a whole sweep: give it one value"),
         ("compare", "the following arguments are required: sides"),
         ("compare runs/a runs/b", "runs/a: no folder of records, suite or record. There are none yet"),
         ("compare runs/a", "runs/a: not the folder of a `compare --run`"),
@@ -135,7 +136,7 @@ def complaint(words, capsys, project):
         ("completion", "the following arguments are required: shell"),
         ("completion tcsh", "argument shell: invalid choice: 'tcsh' (choose from"),
         ("verbose=loud", "verbose=loud: should be true or false"),
-        ("compare --run tracking=none tracking=mlflow", "hold for both sides: give each one value"),
+        ("compare --run tracking=none tracking=mlflow", "tracking: holds for both sides: give it one value"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_flag_and_the_choices(words, told, capsys, project):

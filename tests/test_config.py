@@ -65,6 +65,7 @@ def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
         "out": "there",
         "retry": Retry.failed,
         "repeats": 1,
+        "verbose": False,
     }
     with pytest.raises(dataclasses.FrozenInstanceError):
         cell.batch_size = 1

@@ -68,6 +68,14 @@ def test_what_a_dying_process_said_is_kept(hosts, tmp_path):
     assert "raise ValueError" in hosts.run(make_cell("raise"), tmp_path).error
 
 
+def test_a_host_that_was_started_ahead_is_the_one_that_runs_the_cell(tmp_path):
+    with Hosts(faulty_host) as running:
+        running.start(make_cell())
+        (started,) = running._hosts.values()
+        assert running.run(make_cell(), tmp_path).status == Status.ok
+        assert list(running._hosts.values()) == [started]
+
+
 def test_who_listens_gets_what_was_printed(tmp_path):
     heard = []
     with Hosts(faulty_host) as running:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from accelbench.record import Record, Row
 from accelbench.report.numbers import significant
-from accelbench.summary import summarise
+from accelbench.summary import phases_ms, summarise
 from accelbench.vocab import Mode, Phase, Provenance, Status
 
 BAR_WIDTH = 48
@@ -40,34 +40,50 @@ def show(record: Record, places: Mapping[str, str], console: Console) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
+    table.add_row("cell", Text(f"{record.cell.label}: {record.status}{_conditions(record, row)}"))
     if record.status == Status.ok:
         for name, content in _figures(record, row):
             table.add_row(name, content)
     for warning in str(row["warnings"] or "").split("; "):
         if warning:
             table.add_row("doubt", Text(warning, "yellow"))
-    for name, place in places.items():
-        table.add_row(name, Text(place, overflow="fold"))
-    console.print(Padding(table, (1, 0, 1, 2)), soft_wrap=not console.is_terminal)
+    console.print()
+    console.print(Padding(table, (0, 0, 0, 2)))
+    for name, place in places.items():  # outside of the table, which would fold an address
+        console.print(Text.assemble("  ", (f"{name:<9}", "bold"), place), soft_wrap=True)
+    console.print()
+
+
+def _conditions(record: Record, row: Row) -> str:
+    """Where it ran, and on what data: a stand-in is never called what it stands in for."""
+    parts = []
+    if row["device_name"] is not None:
+        parts.append(f" on {row['device_name']}")
+    if record.data is not None:
+        parts.append(f", {record.data.name}" + " (a stand-in)" * record.data.stand_in)
+    return "".join(parts)
 
 
 def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
     cell = record.cell
-    settings = [cell.mode, cell.device, cell.precision, f"batch {cell.batch_size:,}", f"protocol {cell.protocol}"]
-    yield "cell", Text(f"{cell.model.name}: {', '.join(settings)}, on {row['device_name']}")
     if (speed := _number(row, "samples_per_s")) is not None:
         yield "speed", Text(f"{significant(speed, 4)} samples/s{_interval(row, 'samples_per_s', 4)}")
     tails = [(percent, _number(row, f"latency_p{percent}_ms")) for percent in (50, 90, 99)]
     if known := [f"p{percent} {significant(value)} ms" for percent, value in tails if value is not None]:
         yield "latency", Text(", ".join(known) + _interval(row, "latency_p50_ms", 3, "p50 "))
-    phases = {phase: _number(row, f"breakdown_{phase}_ms") or 0.0 for phase in Phase}
+    phases = phases_ms(row)
     if total := sum(phases.values()):
         yield "step", _bar(phases, total)
-        shares = [(phase, value / total) for phase, value in phases.items() if value > 0]
-        words = [f"{phase.replace('_', ' ')} {share:.0%}" for phase, share in shares]
+        words = [f"{phase.replace('_', ' ')} {ms / total:.0%}" for phase, ms in phases.items() if ms / total >= 0.005]
         yield "", Text(f"{significant(total)} ms: {', '.join(words)}")
-    if bound := _bound(row):
-        yield "bound", Text(bound)
+    if row["bound"] is not None:
+        yield "bound by", Text(str(row["bound"]))
+    if (share := _number(row, "mfu")) is not None and (ceiling := _number(row, "ceiling_flops_per_s")) is not None:
+        whose = "the device" if record.measurement is None or record.measurement.num_devices == 1 else "the devices"
+        yield (
+            "ceiling",
+            Text(f"{share:.1%} of the {significant(ceiling / GIGA)} GFLOP/s that {whose} can do, as probed"),
+        )
     peaks = {"the processes": _number(row, "peak_host_mb"), "the device": _number(row, "peak_device_mb")}
     if known := [f"{significant(peak)} MB of {whose}" for whose, peak in peaks.items() if peak is not None]:
         yield "memory", Text("at most " + ", ".join(known))
@@ -75,7 +91,7 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
         epochs = f"{cell.epochs} epoch{'s' * (cell.epochs > 1)}"
         whole = f"training for {epochs}" if cell.mode == Mode.train else "inference over the test set"
         estimated = row["time_provenance"] == Provenance.estimated
-        yield "time", Text(f"{whole} takes {significant(time_s)} s" + " (estimated from the window)" * estimated)
+        yield "time", Text(f"{whole} takes {significant(time_s)} s" + " (estimated from the speed)" * estimated)
     qualities = {
         "test accuracy": _number(row, "accuracy"),
         "training accuracy": _number(row, "train_accuracy"),
@@ -93,15 +109,6 @@ def _bar(phases: Mapping[Phase, float], total: float) -> Text:
         fill, colour = PHASES[phase]
         bar.append(fill * (round(BAR_WIDTH * done / total) - start), colour)
     return bar
-
-
-def _bound(row: Row) -> str:
-    """What a step waits for longest, and how near it comes to what its device can do."""
-    share, ceiling = _number(row, "mfu"), _number(row, "ceiling_flops_per_s")
-    words = [f"by {row['bound']}"] if row["bound"] is not None else []
-    if share is not None and ceiling is not None:
-        words.append(f"{share:.1%} of the {significant(ceiling / GIGA)} GFLOP/s that the device reached when probed")
-    return "; ".join(words)
 
 
 def _interval(row: Row, column: str, digits: int, what: str = "") -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 from rich.console import Console
 
-from accelbench import completion, params, sweep
+from accelbench import card, completion, params, sweep
 from accelbench.cell import canonical_json
 from accelbench.complaints import as_user_error
 from accelbench.composing import Parser, cells_of, compose, one_cell
@@ -138,6 +138,9 @@ def _run(words: list[str], console: Console, out: Path | None) -> int:
     def measure(configs: list[DictConfig]) -> None:
         cells, options = cells_of(configs)
         result = sweep.run(cells, options, console, out)
+        if len(cells) == 1:
+            (done,) = result.records
+            card.show(done, {"record": f"{sweep.shown(result.folder)}/{done.name}.json", **result.links}, console)
         if result.num_unexpected:
             raise sweep.UnexpectedOutcomeError
 

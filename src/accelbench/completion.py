@@ -50,7 +50,7 @@ ZSH = """\
 #compdef accelbench
 # accelbench's words in zsh: printed by `accelbench completion zsh`.
 _accelbench() {{
-    local name=${{PREFIX%%=*}} choices=
+    local name=${{PREFIX%%=*}} choices= found=1
     if [[ $PREFIX == *=* ]]; then
         case $name in
 {values}
@@ -60,17 +60,24 @@ _accelbench() {{
         return
     fi
     if ((CURRENT == 2)); then
-        compadd -- {commands}
+        compadd -- {commands} && found=0
     fi
     case $words[2] in
 {flags}
     esac
     local -a settings=(${{(M)${{=choices}}:#*=}}) flags=(${{${{=choices}}:#*=}})
-    compadd -S '' -- $settings
-    compadd -- $flags
-    [[ $words[2] == (report|best|compare) ]] && _files
+    compadd -S '' -- $settings && found=0
+    compadd -- $flags && found=0
+    if [[ $words[2] == (report|best|compare) ]]; then
+        _files && found=0
+    fi
+    return found
 }}
-[[ $zsh_eval_context[-1] == loadautofunc ]] && _accelbench "$@" || compdef _accelbench accelbench
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    _accelbench "$@"
+else
+    compdef _accelbench accelbench
+fi
 """
 TEMPLATES = {"bash": BASH, "zsh": ZSH}
 TAKE_SETTINGS = ("run", "plan", "best")  # beside a command line that names no command

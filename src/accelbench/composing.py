@@ -34,8 +34,9 @@ def cells_of(configs: list[DictConfig]) -> tuple[list[Cell], config.SweepOptions
     """
     pairs = [config.split(one) for one in configs]
     options = pairs[0][1]
-    if any(other != options for _, other in pairs):
-        raise UserError("suite, tracking, profile, out, retry and repeats hold for a whole sweep: give each one value")
+    for _, other in pairs:
+        if unlike := config.unlike(options, other):
+            raise UserError(f"{unlike}: holds for a whole sweep: give it one value")
     return repeated([cell for cell, _ in pairs], options.repeats), options
 
 

@@ -182,6 +182,12 @@ class SweepOptions:
     verbose: bool = False
 
 
+def unlike(one: SweepOptions, other: SweepOptions) -> str:
+    """The names of the options in which the two differ; empty where they are equal."""
+    pairs = zip(asdict(one).items(), asdict(other).values(), strict=True)
+    return ", ".join(name for (name, value), others in pairs if value != others and name not in ("title", "study"))
+
+
 def register() -> None:
     """Makes the schema known to Hydra, as `schema`, which conf/config.yaml starts from."""
     ConfigStore.instance().store(name="schema", node=RunConfig)

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from multiprocessing import connection
+from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(json.loads(sys.stdin.readline()))
+    forkserver.ensure_running()  # its imports begin now, and not with the first request
     for line in sys.stdin:
         answers.write(json.dumps(_run(context, json.loads(line))) + "\n")
         answers.flush()

@@ -45,7 +45,8 @@ class Hosts:
         spec_of: which host a cell needs.
 
     Attributes:
-        listener: gets what each process and its libraries printed, once it ended; None where nobody asked for that.
+        listener: gets what each cell's process and its libraries printed, once it ended, and what the last lines of
+            each host were; None where nobody asked for that.
     """
 
     def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec) -> None:
@@ -57,9 +58,14 @@ class Hosts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for host in self._hosts.values():
-            self._tell(host.end())
+        printed = [host.end() for host in self._hosts.values()]
         self._hosts.clear()
+        for each in printed:
+            self._tell(each)
+
+    def start(self, cell: Cell) -> None:
+        """Starts the host of `cell`, whose imports go on while the caller does something else."""
+        self._host(self._spec_of(cell))
 
     def run(self, cell: Cell, data_folder: Path) -> Outcome:
         """Runs `cell` in a process of its own; blocks until it ended, one way or another."""
@@ -98,16 +104,21 @@ class Hosts:
             raise ProbeFailedError(answer.get("reason") or answer["status"])
         return found
 
+    def _host(self, spec: HostSpec) -> "_Host":
+        if spec.key not in self._hosts:
+            self._hosts[spec.key] = _start(spec)
+        return self._hosts[spec.key]
+
     def _ask(self, spec: HostSpec, request: dict[str, Any]) -> dict[str, Any]:
-        host = self._hosts.get(spec.key)
-        if host is None:
-            host = self._hosts[spec.key] = _start(spec)
+        host = self._host(spec)
         with tempfile.NamedTemporaryFile(prefix="accelbench-", suffix=".log") as log:
             answer = host.ask({**request, "log": log.name})
-            self._tell(Path(log.name).read_text(errors="replace"))
+            if self.listener is not None:
+                self._tell(Path(log.name).read_text(errors="replace"))
         if answer is None:
             del self._hosts[spec.key]
             said = host.end()
+            self._tell(said)
             return {"status": Status.killed, "reason": "the process that starts cells died", "error": said or None}
         return answer
 

@@ -34,6 +34,10 @@ class Prober:
         self.known: dict[Device, Ceilings | None] = {}
         self.num_again: Counter[Device] = Counter()
 
+    def knows(self, cell: Cell) -> bool:
+        """Whether the cell's device was probed before, on this machine."""
+        return self._read(cell.device) is not None
+
     def ceilings(self, cell: Cell) -> Ceilings | None:
         """Those of the cell's device; None where it can't be probed."""
         if cell.device not in self.known:

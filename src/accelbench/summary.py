@@ -59,6 +59,15 @@ def ceilings_of(record: Record) -> Ceilings | None:
     return one.of_devices(record.measurement.num_devices)
 
 
+def phases_ms(row: Row) -> dict[Phase, float]:
+    """Milliseconds of each phase of a step, by its row; empty where they are unknown.
+
+    None is below 0, as the rest that is called `framework` may come out where the phases disturb each other.
+    """
+    known = {phase: row[f"breakdown_{phase}_ms"] for phase in Phase}
+    return {phase: max(0.0, float(value)) for phase, value in known.items() if value is not None}
+
+
 def is_disturbed(record: Record) -> bool:
     """Whether other processes used the machine's cores while the record's numbers were measured."""
     name = SERIES["other_cpu_utilization_percent"]

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
-from accelbench import card, energy, lock, record
+from accelbench import energy, lock, record
 from accelbench.cell import Cell
 from accelbench.config import Retry, SweepOptions
 from accelbench.data.arrays import how_to_prepare
@@ -34,10 +35,14 @@ CHANGED = "the data set was prepared anew while it was measured: run the sweep a
 
 @dataclass
 class SweepResult:
-    """How a sweep ended: its folder, and each planned cell's record, those of earlier runs included."""
+    """How a sweep ended: its folder, and each planned cell's record, those of earlier runs included.
+
+    `links` are of a sweep of one cell that was run: tracker -> where its run is, for people.
+    """
 
     folder: Path
     records: list[Record] = field(default_factory=list)
+    links: dict[str, str] = field(default_factory=dict)
 
     @property
     def num_unexpected(self) -> int:
@@ -113,7 +118,7 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
     """
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     folder = out or _own_folder(project_root(), options.out or f"runs/{sweep_id}")
-    result = SweepResult(folder)
+    result, printed = SweepResult(folder), list[str]()
     data_of(cells)  # a mistake is told at once, not after a wait
     with ExitStack() as stack:
         stack.enter_context(lock.hold(lock.measuring_lock(), "another measurement", console.print))
@@ -127,7 +132,7 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
         try:
             write_plan(ready.planned, options, folder)
         except OSError as error:
-            raise UserError(f"out={_shown(folder)}: not writable ({error.strerror})") from error
+            raise UserError(f"out={shown(folder)}: not writable ({error.strerror})") from error
         todo = []
         for item, estimate in zip(ready.planned, ready.estimates, strict=True):
             existing = _existing(folder, item, options.retry)
@@ -138,15 +143,18 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
         if result.records:
             console.print(f"{len(result.records)} of {len(ready.planned)} cells have their record already.")
         if todo:
-            sinks = [stack.enter_context(s) for s in make_sinks(options.tracking, ready.root)]
             on_gpus = [item.cell for item, _ in todo if item.cell.device == Device.gpu and item.skip_reason is None]
             num_gpus = max((cell.devices for cell in on_gpus), default=0)
             environment = {**ready.environment, "idle_w": energy.idle_w(energy.counters(num_gpus))}
             hosts = stack.enter_context(Hosts())
             if options.verbose:
-                hosts.listener = lambda printed: console.print(printed, style="dim", markup=False, highlight=False)
-            show = stack.enter_context(SweepProgress(console, *map(list, zip(*todo, strict=True))))
+                hosts.listener = printed.append
             prober = Prober(hosts, store_root(ready.root), environment, console.print)
+            first = next((item.cell for item, _ in todo if item.skip_reason is None), None)
+            if first is not None and prober.knows(first):
+                hosts.start(first)  # imports the framework while MLflow is; not beside the idle power or a probe
+            sinks = [stack.enter_context(s) for s in make_sinks(options.tracking, ready.root)]
+            show = stack.enter_context(SweepProgress(console, *map(list, zip(*todo, strict=True))))
             for item, _ in todo:
                 show.start(item)
                 if item.skip_reason is None:
@@ -157,20 +165,23 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
                 if read_manifest(ready.data_folder) != ready.data:
                     done = dataclasses.replace(done, status=Status.invalid, reason=CHANGED)
                 record.write(done, folder)
+                _show_printed(printed, console)
                 show.finish(done)
                 for sink in sinks:
                     sink.deliver(done)
                 result.records.append(done)
                 if len(ready.planned) == 1:
-                    _show_card(done, folder, sinks, console)
+                    links = {sink.name: sink.link(done) for sink in sinks}
+                    result.links = {name: link for name, link in links.items() if link is not None}
+    _show_printed(printed, console)
     conclude(result, sinks if todo else [], console)
     return result
 
 
-def _show_card(done: Record, folder: Path, sinks: Sequence[Sink], console: Console) -> None:
-    links = {sink.name: sink.link(done) for sink in sinks}
-    places = {"record": f"{_shown(folder)}/{done.name}.json"} | {name: link for name, link in links.items() if link}
-    card.show(done, places, console)
+def _show_printed(printed: list[str], console: Console) -> None:
+    """Shows what libraries printed, and forgets it: only now, since every record is written first."""
+    while printed:
+        console.print(Text.from_ansi(printed.pop(0), style="dim"), soft_wrap=True)
 
 
 def _own_folder(root: Path, out: str) -> Path:
@@ -212,9 +223,9 @@ def conclude(result: SweepResult, sinks: Sequence[Sink], console: Console) -> No
                 markup=False,
             )
     took = sum(record.wall_s for record in result.records)
-    console.print(f"Records: {_shown(result.folder)} ({duration(took)} of measuring)", highlight=False, soft_wrap=True)
+    console.print(f"Records: {shown(result.folder)} ({duration(took)} of measuring)", highlight=False, soft_wrap=True)
 
 
-def _shown(folder: Path) -> str:
+def shown(folder: Path) -> str:
     """`folder`, from the current one where it is below it."""
     return str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)

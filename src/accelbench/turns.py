@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from accelbench import config
 from accelbench.cell import Cell
 from accelbench.comparison import MIN_PROCESSES
 from accelbench.config import SweepOptions
@@ -50,8 +51,8 @@ def plan(
     """
     if rounds is not None and (not rounds.isdecimal() or int(rounds) < 1):
         raise UserError(f"--repeats {rounds}: should be a whole number, at least 1")
-    if first[1] != second[1]:
-        raise UserError("suite, tracking, profile, out and retry hold for both sides: give each one value")
+    if unlike := config.unlike(first[1], second[1]):
+        raise UserError(f"{unlike}: holds for both sides: give it one value")
     options = first[1]
     folder = options.out or f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-compare"
     if any((root / folder).glob(FILES)):

@@ -102,6 +102,24 @@ def test_a_run_holds_all_of_its_record(root):
     assert records.read(file) == of
 
 
+def test_asking_for_a_page_that_is_not_there_changes_nothing(root):
+    (sink,) = make_sinks("mlflow", root)
+    with sink:
+        assert sink.link(record(cell(suite="never_run"))) is None
+    assert (sink.problem, client_of(root).get_experiment_by_name("accelbench/never_run")) == (None, None)
+
+
+def test_a_run_is_whole_though_its_picture_fails(root, monkeypatch):
+    def broken(record):
+        raise ValueError("no picture")
+
+    monkeypatch.setattr("accelbench.report.run_picture.draw", broken)
+    assert deliver(root, record()).problem == "no picture"
+    (run,) = runs_of(root)
+    assert run.info.status == "FINISHED"
+    assert (root / "mlartifacts" / "mnist_networks" / run.info.run_id / "artifacts" / "record.json").exists()
+
+
 def test_a_run_of_one_second_has_system_series(root):
     deliver(root, record())
     (run,) = runs_of(root)

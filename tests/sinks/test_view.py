@@ -2,6 +2,8 @@ import base64
 import json
 import zlib
 
+import pytest
+
 from accelbench.sinks import translation, view
 
 
@@ -9,14 +11,15 @@ def saved(tags):
     return json.loads(tags[view.TAG])
 
 
-def decoded(tags):
-    kind, _, data = saved(tags)["state"].partition(";")
+def decoded(tags, key=view.KEY):
+    kind, _, data = json.loads(tags[view.PREFIX + key])["state"].partition(";")
     assert kind == "deflate"
     return json.loads(zlib.decompress(base64.b64decode(data)))
 
 
-def test_every_metric_of_the_view_exists():
-    state = decoded(view.view_tags(1, {}))
+@pytest.mark.parametrize("key", [view.KEY, view.QUALITY_KEY, view.SWEEPS_KEY])
+def test_every_metric_of_a_view_exists(key):
+    state = decoded(view.view_tags(1, {}), key)
     keys = {chart["metricKey"] for chart in state["compareRunCharts"] if chart["type"] == "BAR"}
     for chart in state["compareRunCharts"]:
         if chart["type"] == "SCATTER":
@@ -32,6 +35,12 @@ def test_every_chart_has_its_section():
     state = decoded(view.view_tags(1, {}))
     sections = {section["uuid"] for section in state["compareRunSections"]}
     assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == sections
+
+
+def test_there_are_three_views_by_name():
+    tags = view.view_tags(1, {})
+    names = {json.loads(value)["name"] for key, value in tags.items() if key.startswith(view.PREFIX)}
+    assert names == {"accelbench", "Speed and accuracy", "By sweep"}
 
 
 def test_the_view_that_is_there_is_left_alone():

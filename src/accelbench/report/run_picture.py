@@ -1,16 +1,18 @@
 """One cell's samples in a picture, which goes with its run wherever that is tracked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from accelbench import stats
+from accelbench.measurement import Measurement
 from accelbench.record import Record
 from accelbench.report.colours import PHASE_COLOURS
 from accelbench.report.numbers import significant
-from accelbench.summary import steady_rates, summarise
-from accelbench.vocab import Phase, Status
+from accelbench.summary import phases_ms, steady_epochs, steady_rates, summarise
+from accelbench.vocab import Mode, Phase, Status
 
 DPI = 80
 COLOUR = "#0072B2"
@@ -27,11 +29,22 @@ def draw(record: Record) -> Figure | None:
     measured = record.measurement
     if record.status != Status.ok or measured is None:
         return None
-    rates, latencies, row = steady_rates(measured), measured.latency_s, summarise(record)
-    phases = {phase: float(row[f"breakdown_{phase}_ms"] or 0.0) for phase in Phase}
+    rates, latencies, phases = steady_rates(measured), measured.latency_s, phases_ms(summarise(record))
     panels = [bool(rates), bool(latencies), any(phases.values())]
     if not any(panels):
         return None
+    with matplotlib.rc_context({"text.parse_math": False}):  # names come from users: a $ in them is a $
+        return _figure(record, measured, rates, latencies, phases, panels)
+
+
+def _figure(
+    record: Record,
+    measured: Measurement,
+    rates: Sequence[float],
+    latencies: Sequence[float],
+    phases: Mapping[Phase, float],
+    panels: Sequence[bool],
+) -> Figure:
     ratios = [height for height, there in zip((3.0, 2.6, 1.3), panels, strict=True) if there]
     height = sum(ratios) + 0.4
     figure = Figure(figsize=(8.0, height), dpi=DPI)
@@ -39,7 +52,9 @@ def draw(record: Record) -> Figure | None:
     # Set by hand: a layout engine would draw everything twice, and a sweep waits for it.
     figure.subplots_adjust(left=0.09, right=0.98, top=1 - 0.75 / height, bottom=0.65 / height, hspace=0.55)
     if rates:
-        _speed(next(axes), rates, "epoch" if measured.epochs else "block")
+        of = "block" if not measured.epochs else "epoch" if record.cell.mode == Mode.train else "pass"
+        num_left_out = len(measured.epochs) - len(steady_epochs(measured))
+        _speed(next(axes), rates, of, 1 + num_left_out)
     if latencies:
         _latency(next(axes), [MS * seconds for seconds in latencies])
     if any(phases.values()):
@@ -48,8 +63,8 @@ def draw(record: Record) -> Figure | None:
     return figure
 
 
-def _speed(axes: Axes, rates: Sequence[float], of: str) -> None:
-    axes.plot(range(1, len(rates) + 1), rates, ".-", color=COLOUR, linewidth=0.8, markersize=4)
+def _speed(axes: Axes, rates: Sequence[float], of: str, first: int) -> None:
+    axes.plot(range(first, first + len(rates)), rates, ".-", color=COLOUR, linewidth=0.8, markersize=4)
     axes.axhline(stats.median(rates), color="black", linewidth=0.8)
     told = f"median {significant(stats.median(rates), 4)}"
     if (interval := stats.median_interval(rates)) is not None:
@@ -69,13 +84,13 @@ def _latency(axes: Axes, milliseconds: Sequence[float]) -> None:
     _tidy(axes, "step")
 
 
-def _phases(axes: Axes, phases: dict[Phase, float]) -> None:
+def _phases(axes: Axes, phases: Mapping[Phase, float]) -> None:
     total, left = sum(phases.values()), 0.0
     for phase, length in phases.items():
         if length / total >= MIN_SHARE:
             label = f"{phase.replace('_', ' ')} {length / total:.0%}"
             axes.barh(0, length, 0.8, left, color=PHASE_COLOURS[phase], label=label)
-        left += max(length, 0.0)
+        left += length
     axes.set_title(f"a step by phase: {significant(total)} ms", loc="left", fontsize=8)
     axes.set_xlim(0, total)
     _tidy(axes, "ms")

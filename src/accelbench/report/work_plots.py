@@ -13,7 +13,7 @@ from accelbench.report.numbers import significant
 from accelbench.report.plots import COLOURS, DPI, MARKERS, Place, head, place_label, place_of, places, tidy
 from accelbench.report.study import one_of_each
 from accelbench.report.sweep import Planned
-from accelbench.summary import ceilings_of
+from accelbench.summary import ceilings_of, phases_ms
 from accelbench.vocab import Mode, Phase
 
 GIGA = 1e9
@@ -111,7 +111,7 @@ def breakdown(cells: Sequence[Planned], head_lines: tuple[str, str]) -> Figure |
     axes = figure.subplots()
     names = []
     for place, planned in enumerate(known):
-        phases = {phase: max(0.0, planned.number(f"breakdown_{phase}_ms") or 0.0) for phase in Phase}
+        phases = phases_ms(planned.row)
         total, left = sum(phases.values()), 0.0
         for phase, length in phases.items():
             axes.barh(place, 100 * length / total, 0.78, left, color=PHASE_COLOURS[phase])

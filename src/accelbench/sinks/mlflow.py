@@ -97,13 +97,15 @@ class Store:
 
     def link(self, record: Record) -> str | None:
         """The page of `record`'s run, with the command that serves it; None where there is no such run."""
-        experiment_id = self._experiment(record.cell.suite)
-        for run in self._runs(experiment_id, f"tags.record = '{record.name}'"):
+        experiment = self._client.get_experiment_by_name(PREFIX + record.cell.suite)
+        if experiment is None:
+            return None
+        uri = tracking_uri(self._root)
+        is_served = uri.startswith(("http://", "https://"))
+        for run in self._runs(experiment.experiment_id, f"tags.record = '{record.name}'"):
             if _key(run) == (record.name, record.started_at):
-                uri = tracking_uri(self._root)
-                if uri.startswith(("http://", "https://")):
-                    return run_url(uri, experiment_id, run.info.run_id)
-                return f"{run_url(LOCAL_SERVER, experiment_id, run.info.run_id)}  (`accelbench ui` serves it)"
+                page = run_url(uri if is_served else LOCAL_SERVER, experiment.experiment_id, run.info.run_id)
+                return page if is_served else f"{page}  (`accelbench ui` serves it)"
         return None
 
     def delivered(self, suite: str) -> set[Key]:
@@ -162,10 +164,11 @@ class Store:
             params = []
         if record.data is not None:
             self._client.log_inputs(run_id, [_dataset(record.data, record.cell.mode)])
-        if (picture := run_picture.draw(record)) is not None:
-            self._client.log_figure(run_id, picture, "samples.png")
         self._client.log_text(run_id, json.dumps(record.to_json(), indent=1), "record.json")
         self._client.set_terminated(run_id, run.status, run.end_ms)
+        # Last: the run is whole without it, should drawing fail.
+        if (picture := run_picture.draw(record)) is not None:
+            self._client.log_figure(run_id, picture, "samples.png")
 
 
 class MLflowSink(Sink):
