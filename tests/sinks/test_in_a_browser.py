@@ -123,4 +123,4 @@ def test_a_runs_page_has_its_verdict_its_data_and_its_files(show, served):
     show(served[1].replace("?", "/system-metrics?"))
     assert charts(browser, 1)
     show(served[1].replace("?", "/artifacts?"))
-    wait_for(browser, lambda browser: {"record.json", "samples.png"} <= set(text_of(browser).split()))
+    wait_for(browser, lambda browser: {"record.json", "samples.svg"} <= set(text_of(browser).split()))

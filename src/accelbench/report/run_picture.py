@@ -1,106 +1,137 @@
-"""One cell's samples in a picture, which goes with its run wherever that is tracked."""
+"""One cell's samples in a picture, which goes with its run wherever that is tracked.
+
+It is an SVG from a template: a plot library would take as long for it as all else that a cell costs beside its windows.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from jinja2 import Environment, PackageLoader, Template
 
 from accelbench import stats
-from accelbench.measurement import Measurement
 from accelbench.record import Record
 from accelbench.report.colours import PHASE_COLOURS
 from accelbench.report.numbers import significant
 from accelbench.summary import phases_ms, steady_epochs, steady_rates, summarise
 from accelbench.vocab import Mode, Phase, Status
 
-DPI = 80
-COLOUR = "#0072B2"
-MS = 1e3
+WIDTH, LEFT, RIGHT = 640, 60, 20  # pixels
+PLOT_HEIGHT, BAR_HEIGHT, GAP = 130, 26, 62
+MAX_POINTS = 500  # of a panel: more would only cover each other
 MIN_SHARE = 0.005  # of a step: a phase below it has no bar
+MS = 1e3
 
 
-def draw(record: Record) -> Figure | None:
+@dataclass(frozen=True)
+class Panel:
+    """Samples in their order, from left to right, above a line that is 0.
+
+    Attributes:
+        points: pixels from the panel's left and top.
+        band, median: pixels from the top; None where there is no interval.
+        top_word: what the upper end of its axis is.
+        ends: what the first and the last sample are, such as `block 1`.
+    """
+
+    title: str
+    points: list[tuple[float, float]]
+    band: tuple[float, float] | None
+    median: float
+    top_word: str
+    ends: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One phase of the bar: pixels from the left, and its words below."""
+
+    x: float
+    width: float
+    colour: str
+    words: str
+
+
+def draw(record: Record) -> str | None:
     """Speed over the blocks or epochs, how long steps took, and where a step's time goes; None where none is known.
 
     Args:
         record: of any status; a cell that is not ok has no picture, since its samples are not to be trusted.
+
+    Returns:
+        An SVG document.
     """
     measured = record.measurement
     if record.status != Status.ok or measured is None:
         return None
-    rates, latencies, phases = steady_rates(measured), measured.latency_s, phases_ms(summarise(record))
-    panels = [bool(rates), bool(latencies), any(phases.values())]
-    if not any(panels):
-        return None
-    with matplotlib.rc_context({"text.parse_math": False}):  # names come from users: a $ in them is a $
-        return _figure(record, measured, rates, latencies, phases, panels)
-
-
-def _figure(
-    record: Record,
-    measured: Measurement,
-    rates: Sequence[float],
-    latencies: Sequence[float],
-    phases: Mapping[Phase, float],
-    panels: Sequence[bool],
-) -> Figure:
-    ratios = [height for height, there in zip((3.0, 2.6, 1.3), panels, strict=True) if there]
-    height = sum(ratios) + 0.4
-    figure = Figure(figsize=(8.0, height), dpi=DPI)
-    axes = iter(figure.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0])
-    # Set by hand: a layout engine would draw everything twice, and a sweep waits for it.
-    figure.subplots_adjust(left=0.09, right=0.98, top=1 - 0.75 / height, bottom=0.65 / height, hspace=0.55)
-    if rates:
+    panels, phases = [], phases_ms(summarise(record))
+    if rates := steady_rates(measured):
         of = "block" if not measured.epochs else "epoch" if record.cell.mode == Mode.train else "pass"
         num_left_out = len(measured.epochs) - len(steady_epochs(measured))
-        _speed(next(axes), rates, of, 1 + num_left_out)
-    if latencies:
-        _latency(next(axes), [MS * seconds for seconds in latencies])
-    if any(phases.values()):
-        _phases(next(axes), phases)
-    figure.suptitle(f"{record.cell.label} on {measured.device_name}", fontsize=10)
-    return figure
+        panels.append(_speed(rates, of, 1 + num_left_out))
+    if measured.latency_s:
+        panels.append(_latency([MS * seconds for seconds in measured.latency_s]))
+    if not panels and not phases:
+        return None
+    return _template().render(
+        title=f"{record.cell.label} on {measured.device_name}",
+        panels=panels,
+        parts=_parts(phases),
+        step=f"a step by phase: {significant(sum(phases.values()))} ms",
+        width=WIDTH,
+        left=LEFT,
+        plot=(WIDTH - LEFT - RIGHT, PLOT_HEIGHT),
+        bar_height=BAR_HEIGHT,
+        gap=GAP,
+    )
 
 
-def _speed(axes: Axes, rates: Sequence[float], of: str, first: int) -> None:
-    axes.plot(range(first, first + len(rates)), rates, ".-", color=COLOUR, linewidth=0.8, markersize=4)
-    axes.axhline(stats.median(rates), color="black", linewidth=0.8)
-    told = f"median {significant(stats.median(rates), 4)}"
-    if (interval := stats.median_interval(rates)) is not None:
-        axes.axhspan(*interval, color=COLOUR, alpha=0.2, linewidth=0)
-        told += f", shaded: {significant(interval[0], 4)} to {significant(interval[1], 4)} with 95 % confidence"
-    axes.set_title(f"samples/s of each {of}: {told}", loc="left", fontsize=8)
-    axes.set_ylim(0, 1.1 * max(rates))
-    _tidy(axes, of)
+@cache
+def _template() -> Template:
+    return Environment(loader=PackageLoader("accelbench.report"), autoescape=True).get_template("run.svg")
 
 
-def _latency(axes: Axes, milliseconds: Sequence[float]) -> None:
-    axes.plot(range(1, len(milliseconds) + 1), milliseconds, ".", color=COLOUR, markersize=3)
+def _speed(rates: Sequence[float], of: str, first: int) -> Panel:
+    title, interval = (
+        f"samples/s of each {of}: median {significant(stats.median(rates), 4)}",
+        stats.median_interval(rates),
+    )
+    if interval is not None:
+        title += f", shaded: {significant(interval[0], 4)} to {significant(interval[1], 4)} with 95 % confidence"
+    return _panel(title, rates, of, first, interval)
+
+
+def _latency(milliseconds: Sequence[float]) -> Panel:
     known = {percent: stats.supported_percentile(milliseconds, percent) for percent in (50, 90, 99)}
     told = ", ".join(f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None)
-    axes.set_title(f"ms of each step that was waited for{': ' if told else ''}{told}", loc="left", fontsize=8)
-    axes.set_ylim(bottom=0)
-    _tidy(axes, "step")
+    return _panel(f"ms of each step that was waited for{': ' if told else ''}{told}", milliseconds, "step", 1, None)
 
 
-def _phases(axes: Axes, phases: Mapping[Phase, float]) -> None:
-    total, left = sum(phases.values()), 0.0
+def _panel(title: str, values: Sequence[float], of: str, first: int, interval: tuple[float, float] | None) -> Panel:
+    top, width = 1.1 * max(values), WIDTH - LEFT - RIGHT
+
+    def height(value: float) -> float:
+        return round(PLOT_HEIGHT * (1 - value / top), 1)
+
+    every = -(-len(values) // MAX_POINTS)
+    step = width / max(1, len(values) - 1)
+    return Panel(
+        title=title,
+        points=[(round(step * index, 1), height(values[index])) for index in range(0, len(values), every)],
+        band=None if interval is None else (height(interval[1]), height(interval[0])),
+        median=height(stats.median(values)),
+        top_word=significant(top),
+        ends=(f"{of} {first}", f"{of} {first + len(values) - 1}"),
+    )
+
+
+def _parts(phases: Mapping[Phase, float]) -> list[Part]:
+    total, width, left = sum(phases.values()), WIDTH - LEFT - RIGHT, 0.0
+    parts = []
     for phase, length in phases.items():
-        if length / total >= MIN_SHARE:
-            label = f"{phase.replace('_', ' ')} {length / total:.0%}"
-            axes.barh(0, length, 0.8, left, color=PHASE_COLOURS[phase], label=label)
-        left += length
-    axes.set_title(f"a step by phase: {significant(total)} ms", loc="left", fontsize=8)
-    axes.set_xlim(0, total)
-    _tidy(axes, "ms")
-    axes.set_yticks([])
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=5, fontsize=7, frameon=False)
-
-
-def _tidy(axes: Axes, along: str) -> None:
-    axes.locator_params(nbins=4)  # each number on an axis takes a millisecond
-    axes.tick_params(labelsize=7)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.margins(x=0.01)
-    axes.set_xlabel(along, fontsize=7, loc="right", labelpad=0)
+        share = length / total if total else 0.0
+        if share >= MIN_SHARE:
+            words = f"{phase.replace('_', ' ')} {share:.0%}"
+            parts.append(Part(round(width * left, 1), round(width * share, 1), PHASE_COLOURS[phase], words))
+        left += share
+    return parts

@@ -168,7 +168,7 @@ class Store:
         self._client.set_terminated(run_id, run.status, run.end_ms)
         # Last: the run is whole without it, should drawing fail.
         if (picture := run_picture.draw(record)) is not None:
-            self._client.log_figure(run_id, picture, "samples.png")
+            self._client.log_text(run_id, picture, "samples.svg")
 
 
 class MLflowSink(Sink):
