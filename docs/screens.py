@@ -6,6 +6,7 @@ params.yaml: use a clone.
 """
 
 import argparse
+import json
 import os
 import re
 import socket
@@ -16,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import ProxyHandler, build_opener
 
 from PIL import Image
 from rich.console import Console
@@ -28,6 +30,7 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 IMAGES = DOCS / "images"
 COLUMNS = 112
+SUITE = "mnist_networks"
 # name -> (a command, seconds until it is looked at; None for when it has ended)
 TERMINALS: dict[str, tuple[str, float | None]] = {
     "one-cell": ("accelbench model=cnn mode=infer precision=bf16 batch_size=256", None),
@@ -53,12 +56,11 @@ def report() -> None:
     with browser(1400, 1000) as page:
         page.get((ROOT / "report/index.html").as_uri())
         save(page, "report")
-    (picture,) = (ROOT / "report/plots").glob("*mnist_networks*times*.png")
-    keep(picture, "times")
+    keep(ROOT / f"report/plots/times_{SUITE}.png", "times")
 
 
 def mlflow() -> None:
-    """MLflow's saved view of the newest sweep."""
+    """MLflow's saved view of a suite."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -66,7 +68,11 @@ def mlflow() -> None:
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
-        address = server.stdout.readline().removeprefix("MLflow: ").strip()
+        newest = server.stdout.readline().removeprefix("MLflow: ").strip()
+        asked = f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/get-by-name?experiment_name=accelbench/{SUITE}"
+        with build_opener(ProxyHandler({})).open(asked) as answer:
+            number = json.load(answer)["experiment"]["experiment_id"]
+        address = re.sub(r"/experiments/\d+/", f"/experiments/{number}/", newest)
         with browser(1600, 1150) as page:
             page.get(address)
             WebDriverWait(page, 60).until(lambda page: page.find_elements("css selector", ".js-plotly-plot .main-svg"))

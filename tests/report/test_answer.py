@@ -22,7 +22,12 @@ def test_the_engine_is_chosen_too_and_named(read, maker) -> None:
     keras = dataclasses.replace(maker.cell(), engine=Engine.keras, keras=KerasSettings())
     (line,) = rows(answer.table(read([maker.ok(maker.cell(), 1000), maker.ok(keras, 2000)])))
     assert line["most samples/s with"] == "cpu fp32 b128, keras"
-    assert (line["next best"], line["behind by"]) == ("cpu fp32 b128", "50 %")
+    assert (line["next best"], line["its samples/s"], line["behind by"]) == (
+        "cpu fp32 b128, lightning",
+        "1,000",
+        "50 %",
+    )
+    assert line["best of each precision"] == "keras: fp32 2,000; lightning: fp32 1,000"
 
 
 def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:
@@ -36,6 +41,7 @@ def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:
     assert (train["most samples/s with"], train["samples/s"], train["± (%)"]) == ("cpu bf16 b128", "2,560", "3.0")
     assert (train["next best"], train["behind by"]) == ("cpu fp32 b128", "50 %")
     assert train["how sure"] == "likely, not proven"
+    assert train["best of each precision"] == "bf16 2,560, fp32 1,280"
     assert train["least latency with"] == "cpu bf16 b32"
     assert infer["next best"] == "no other was measured"
     assert (train["doubts"], infer["doubts"]) == ("1", "2")
@@ -68,4 +74,6 @@ def test_each_device_that_was_asked_for_says_whether_it_ran_and_why_not(read, ma
     ]
     cpu, gpu = rows(answer.devices(read([maker.ok(maker.cell(), 1), *skipped])))
     assert (cpu["device"], cpu["did it run"], cpu["what it is"], cpu["cells ok"]) == ("cpu", "yes", "Example CPU", "1")
-    assert (gpu["did it run"], gpu["others"], gpu["why: the most frequent reason"]) == ("no", "3", "no GPU")
+    told = answer.machine(read([maker.ok(maker.cell(), 1), *skipped]))
+    assert told == ["cpu: Example CPU", "gpu: not measured (no GPU)"]
+    assert (gpu["did it run"], gpu["cells not ok"], gpu["why: the most frequent reason"]) == ("no", "3", "no GPU")

@@ -44,4 +44,4 @@ def test_without_intervals_nothing_can_be_told(tmp_path: Path, maker) -> None:
     blocks = maker.measurement(maker.cell(), 1).blocks[:2]
     records = [maker.ok(maker.cell(precision=precision), 1, blocks=blocks) for precision in ("fp32", "bf16")]
     one, other = sweep.read(maker.suite(tmp_path, records)).cells
-    assert how_sure([one], [other]) == "can't tell: no interval"
+    assert how_sure([one], [other]) == "can't tell: too few blocks"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from accelbench.cell import canonical_json
 from accelbench.record import Row
 from accelbench.report import best, sure
-from accelbench.report.numbers import significant
+from accelbench.report.numbers import UNKNOWN, significant
 from accelbench.report.options import named
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Entry, Table, count, number, word
-from accelbench.vocab import Device
+from accelbench.vocab import Device, Engine
 
 # What is wanted beside throughput -> the heading of its number.
 OTHERS = {"latency": "p50 (ms)", "energy": "J/sample", "money": "cost of a million"}
@@ -20,13 +20,14 @@ def table(sweeps: Sequence[Sweep]) -> Table | None:
     """A line for each model and what is done with it: the best cell by each criterion; None where no cell is ok."""
     rows = [_line(cells) for cells in best.groups(sweeps)]
     headings = ["model, and what is done", "most samples/s with", "samples/s", "± (%)"]
-    headings += ["next best", "behind by", "how sure", "doubts"]
+    headings += ["next best", "its samples/s", "behind by", "how sure", "doubts", "best of each precision"]
     for wanted, heading in OTHERS.items():
         headings += [f"least {wanted} with", heading]
     notes = [
         "The best ok cell by each criterion that is known. ± is half of the 95 % interval within one process. Next "
-        "best: the fastest cell of another device, precision, engine or options. Doubts: how many warnings the fastest "
-        "has; the table of every cell tells them.",
+        "best: the fastest cell of another device, precision, engine or options, or several of them. Best "
+        "of each precision: samples/s, for each engine that was measured. Doubts: how many warnings the fastest has; "
+        "the table of every cell tells them.",
         sure.NOTE,
     ]
     return Table(title="What to use", headings=headings, rows=rows, notes=notes).known() if rows else None
@@ -38,25 +39,45 @@ def _line(cells: Sequence[Planned]) -> list[Entry]:
     rate, low, high = (fastest.number(f"samples_per_s{end}") for end in ("", "_low", "_high"))
     assert rate is not None, "only such cells are grouped"
     width = (high - low) / 2 / rate if rate and low is not None and high is not None else None
-    entries = [word(best.what(fastest)), word(_with(fastest.row)), number(rate)]
-    entries += [number(None if width is None else 100 * width, 2), *_next_best(by_speed)]
-    entries += [best.doubts(fastest.row)]
+    several = len({planned.cell.engine for planned in cells}) > 1
+    entries = [word(best.what(fastest)), word(_with(fastest.row, several)), number(rate)]
+    entries += [number(None if width is None else 100 * width, 2), *_next_best(by_speed, several)]
+    entries += [best.doubts(fastest.row), word(_by_precision(by_speed, several))]
     rows = [planned.row for planned in cells]
     for wanted in OTHERS:
         row = best.best_by(rows, wanted)
-        entries += [word(_with(row) if row else None), number(row[best.CRITERIA[wanted][0]] if row else None)]
+        entries += [word(_with(row, several) if row else None), number(row[best.CRITERIA[wanted][0]] if row else None)]
     return entries
 
 
-def _next_best(by_speed: Sequence[Planned]) -> list[Entry]:
+def _by_precision(by_speed: Sequence[Planned], several: bool) -> str:
+    """The best rate of each precision, such as `bf16 40.2, fp32 19.4`; of each engine where there are several."""
+    found: dict[str, dict[str, float]] = {}
+    for planned in by_speed:
+        rates = found.setdefault(planned.cell.engine, {})
+        rates.setdefault(planned.cell.precision, planned.number("samples_per_s") or 0.0)
+    words = {
+        engine: ", ".join(f"{precision} {significant(rate)}" for precision, rate in rates.items())
+        for engine, rates in found.items()
+    }
+    return "; ".join(f"{engine}: {told}" if several else told for engine, told in words.items())
+
+
+def _next_best(by_speed: Sequence[Planned], several: bool) -> list[Entry]:
     """The fastest cell of another device, precision, engine or options, how far it is behind, and how sure that is."""
     fastest = by_speed[0]
     other = next((planned for planned in by_speed if _place(planned) != _place(fastest)), None)
     if other is None:
-        return [word("no other was measured"), word(None), word(None)]
-    lead = 1 - (other.number("samples_per_s") or 0.0) / (fastest.number("samples_per_s") or 1.0)
+        return [word("no other was measured"), number(None), word(None), word(None)]
+    rate = other.number("samples_per_s") or 0.0
+    lead = 1 - rate / (fastest.number("samples_per_s") or 1.0)
     told = sure.how_sure(_repeats(other, by_speed), _repeats(fastest, by_speed))
-    return [word(_with(other.row)), Entry(f"{significant(100 * lead, 2)} %", 100 * lead), word(told)]
+    return [
+        word(_with(other.row, several)),
+        number(rate),
+        Entry(f"{significant(100 * lead, 2)} %", 100 * lead),
+        word(told),
+    ]
 
 
 def _place(planned: Planned) -> tuple[object, ...]:
@@ -70,9 +91,19 @@ def _repeats(of: Planned, cells: Sequence[Planned]) -> list[Planned]:
     return [of, *(each for each in cells if each is not of and canonical_json(each.all_but("repeat")) == same)]
 
 
-def _with(row: Row) -> str:
-    """The choice, such as `cpu bf16 b32, channels_last`."""
-    return ", ".join(filter(None, [f"{row['device']} {row['precision']} b{row['batch_size']}", named(row)]))
+def _with(row: Row, several: bool) -> str:
+    """The choice, such as `cpu bf16 b32, channels_last`; with its engine where there are several."""
+    first = Engine.lightning if several and row["engine"] == Engine.lightning else None  # `named` has the others
+    return ", ".join(filter(None, [f"{row['device']} {row['precision']} b{row['batch_size']}", first, named(row)]))
+
+
+def machine(sweeps: Sequence[Sweep]) -> list[str]:
+    """Each device in a few words, such as `cpu: AMD EPYC` or `gpu: not measured (no NVIDIA driver found)`."""
+    table = devices(sweeps)
+    told = []
+    for name, _, what, _, _, why in ([entry.text for entry in row] for row in table.rows):
+        told.append(f"{name}: {what}" if what != UNKNOWN else f"{name}: not measured ({why})")
+    return told
 
 
 def devices(sweeps: Sequence[Sweep]) -> Table:
@@ -87,7 +118,7 @@ def devices(sweeps: Sequence[Sweep]) -> Table:
             rows.append(
                 [word(device), word("yes" if ok else "no"), word("; ".join(names)), count(len(ok)), *_others(mine)]
             )
-    headings = ["device", "did it run", "what it is", "cells ok", "others", "why: the most frequent reason"]
+    headings = ["device", "did it run", "what it is", "cells ok", "cells not ok", "why: the most frequent reason"]
     return Table(title="What was measured on which device", headings=headings, rows=rows)
 
 

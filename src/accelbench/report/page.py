@@ -78,6 +78,7 @@ class Page:
     Attributes:
         notices: what must be read before any number.
         counts: number of cells by outcome, those of none left out.
+        machine: each device that was asked for: what it is, or why it was not measured.
         when: the first and the last start, UTC; None where nothing has run.
         first: what to use, which devices were there, and what is missing: as far as there is any.
         places: (what, description) of the machine, the versions and the code.
@@ -88,6 +89,7 @@ class Page:
 
     notices: list[str]
     counts: dict[str, int]
+    machine: list[str]
     when: tuple[str, str] | None
     first: list[Table]
     places: list[tuple[str, str]]
@@ -108,6 +110,7 @@ def compose(sweeps: Sequence[Sweep]) -> Page:
     starts = [record.started_at for sweep in sweeps for record in sweep.records]
     return Page(
         notices=list(stand_ins(sweeps)),
+        machine=answer.machine(sweeps),
         counts={outcome: outcomes[outcome] for outcome in [*Status, NOT_RUN] if outcomes[outcome]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=_known(answer.table(sweeps), answer.devices(sweeps), tables.troubles(sweeps)),

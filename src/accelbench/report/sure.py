@@ -8,9 +8,10 @@ from accelbench.report.sweep import Planned
 from accelbench.sides import Process
 
 NOTE = (
-    "How sure: from five fresh processes a side on, measured in turns, the 95 % interval of the difference tells. With "
-    "fewer it is not proven, even where both intervals are apart: each is of one process, and another may differ by "
-    "more. `accelbench compare --run` decides."
+    "How sure: `sure` takes five fresh processes a side or more, measured in turns, and tells by the 95 % interval of "
+    "their difference. `likely, not proven`: the two intervals are apart, but each is of one process, and another may "
+    "differ by more. `can't tell`: the intervals overlap, or one has too few blocks for an interval. "
+    "`accelbench compare --run` decides."
 )
 
 
@@ -35,7 +36,7 @@ def _of_intervals(one: Planned, other: Planned) -> str:
     bounds = [(planned.number("samples_per_s_low"), planned.number("samples_per_s_high")) for planned in (one, other)]
     (low, high), (other_low, other_high) = bounds
     if low is None or high is None or other_low is None or other_high is None:
-        return "can't tell: no interval"
+        return "can't tell: too few blocks"
     if low <= other_high and other_low <= high:
         return "can't tell: they overlap"
     return "likely, not proven"

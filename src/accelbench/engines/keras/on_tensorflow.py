@@ -64,7 +64,7 @@ class TensorFlow(Backend):
         if self.on_host and self.steps == self.num_devices == 1:
             # As `predict_function` compiles it, without its lists and replicas: they are 3 % of a step of 1 ms.
             function = tf.function(model.predict_step, reduce_retracing=True, jit_compile=model.jit_compile or None)
-            return self._timed(lambda batches: function(tf.nest.map_structure(tf.convert_to_tensor, batches[0])))
+            return self._timed(lambda batches: function(tf.convert_to_tensor(batches[0][0])))  # images alone
         model.make_predict_function(force=True)
         return self._timed(model.predict_function)
 
