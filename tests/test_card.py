@@ -87,12 +87,13 @@ def test_doubts_and_places_are_named():
         warnings=["the clock [drifted]", "others ran"], places={"record": "runs/x/y.json", "MLflow": link}, width=80
     )
     assert re.search(r"doubt +the clock \[drifted\] *\n +doubt +others ran", text)
-    assert f"  record   runs/x/y.json\n  MLflow   {link}\n" in text  # an address is never folded
+    assert f"  record    runs/x/y.json\n  MLflow    {link}\n" in text  # an address is never folded
 
 
 @pytest.mark.parametrize("status", [Status.invalid, Status.failed])
 def test_no_figure_of_a_cell_that_is_not_ok(status):
-    text = shown(status, reason="why", places={"record": "runs/x/y.json"})
+    text = shown(status, reason="for [a] reason", places={"record": "runs/x/y.json"})
+    assert lines(text)["reason"] == "for [a] reason"
     assert "samples/s" not in text
     assert "runs/x/y.json" in text
 

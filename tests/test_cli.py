@@ -111,6 +111,7 @@ def complaint(words, capsys, project):
         ("batch_size=[1", "batch_size=[1: "),
         ("bogus", f"bogus: unknown command. Choose from: {', '.join(COMMANDS)}; or give name=value."),
         ("run bogus", "bogus: unknown command."),
+        ("doctr", "doctr: unknown command. Did you mean doctor? Choose from: run, "),
         ("--bogus", "unrecognized arguments: --bogus; `accelbench --help`"),
         ("-m --cfg job", "--cfg shows the settings of one run"),
         ("doctor now", "unrecognized arguments: now"),

@@ -48,6 +48,11 @@ def test_what_was_measured_is_the_outcome():
     assert outcome(make_record(measurement=make_measurement(blocks=[], latency_s=[]))) == ""
 
 
+def test_doubts_are_counted():
+    assert outcome(make_record(measurement=make_measurement(warnings=["drift"]))).endswith("  1 doubt")
+    assert outcome(make_record(measurement=make_measurement(warnings=["drift", "load"]))).endswith("  2 doubts")
+
+
 def shown(statuses, **options):
     console = Console(file=io.StringIO(), **options)
     cells = [make_cell(batch_size=size) for size in range(1, len(statuses) + 1)]

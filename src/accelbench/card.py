@@ -13,6 +13,7 @@ from accelbench.summary import phases_ms, summarise
 from accelbench.vocab import Mode, Phase, Provenance, Status
 
 BAR_WIDTH = 48
+NAME_WIDTH = 8
 GIGA = 1e9
 # Neighbours differ in their fill as well, for terminals and eyes without colours.
 PHASES = {
@@ -38,9 +39,11 @@ def show(record: Record, places: Mapping[str, str], console: Console) -> None:
     """
     row = summarise(record)
     table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
+    table.add_column(style="bold", no_wrap=True, min_width=NAME_WIDTH)
     table.add_column(overflow="fold")
     table.add_row("cell", Text(f"{record.cell.label}: {record.status}{_conditions(record, row)}"))
+    if record.reason:
+        table.add_row("reason", Text(record.reason))
     if record.status == Status.ok:
         for name, content in _figures(record, row):
             table.add_row(name, content)
@@ -48,9 +51,9 @@ def show(record: Record, places: Mapping[str, str], console: Console) -> None:
         if warning:
             table.add_row("doubt", Text(warning, "yellow"))
     console.print()
-    console.print(Padding(table, (0, 0, 0, 2)))
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
     for name, place in places.items():  # outside of the table, which would fold an address
-        console.print(Text.assemble("  ", (f"{name:<9}", "bold"), place), soft_wrap=True)
+        console.print(Text.assemble("  ", (f"{name:<{NAME_WIDTH + 2}}", "bold"), place), soft_wrap=True)
     console.print()
 
 

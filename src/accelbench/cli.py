@@ -1,6 +1,7 @@
 """The command line: parse, plan, run, record; the one place that turns a user's mistake into exit code 2."""
 
 import argparse
+import difflib
 import shlex
 import sys
 from collections.abc import Sequence
@@ -115,7 +116,9 @@ def _dispatch(words: list[str], console: Console, out: Path | None) -> int:
         return 0
     command, rest = (words[0], words[1:]) if words and words[0] in COMMANDS else ("run", words)
     if command in ("run", "plan") and rest and "=" not in rest[0] and not rest[0].startswith("-"):
-        raise UserError(f"{rest[0]}: unknown command. Choose from: {', '.join(COMMANDS)}; or give name=value.")
+        near = difflib.get_close_matches(rest[0], COMMANDS, n=1)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        raise UserError(f"{rest[0]}: unknown command. {meant}Choose from: {', '.join(COMMANDS)}; or give name=value.")
     if "-h" in rest or "--help" in rest:
         print(_usage(command), end="")
         return 0

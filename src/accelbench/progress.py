@@ -83,6 +83,9 @@ def outcome(record: Record) -> str:
         words.append(f"{row['latency_p50_ms']:>9.3f} ms/step")
     if isinstance(row["accuracy"], float):
         words.append(f"accuracy {row['accuracy']:.4f}")
+    if row["warnings"]:
+        num = len(str(row["warnings"]).split("; "))
+        words.append(f"{num} doubt{'s' * (num > 1)}")
     return "  ".join(words)
 
 

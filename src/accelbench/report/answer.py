@@ -19,8 +19,8 @@ OTHERS = {"latency": "p50 (ms)", "energy": "J/sample", "money": "cost of a milli
 def table(sweeps: Sequence[Sweep]) -> Table | None:
     """A line for each model and what is done with it: the best cell by each criterion; None where no cell is ok."""
     rows = [_line(cells) for cells in best.groups(sweeps)]
-    headings = ["model, and what is done", "most samples/s with", "samples/s", "± (%)"]
-    headings += ["next best", "its samples/s", "behind by", "how sure", "doubts", "best of each precision"]
+    headings = ["model, and what is done", "most samples/s with", "samples/s", "± (%)", "best of each precision"]
+    headings += ["next best", "its samples/s", "behind by", "how sure", "doubts"]
     for wanted, heading in OTHERS.items():
         headings += [f"least {wanted} with", heading]
     notes = [
@@ -41,8 +41,8 @@ def _line(cells: Sequence[Planned]) -> list[Entry]:
     width = (high - low) / 2 / rate if rate and low is not None and high is not None else None
     several = len({planned.cell.engine for planned in cells}) > 1
     entries = [word(best.what(fastest)), word(_with(fastest.row, several)), number(rate)]
-    entries += [number(None if width is None else 100 * width, 2), *_next_best(by_speed, several)]
-    entries += [best.doubts(fastest.row), word(_by_precision(by_speed, several))]
+    entries += [number(None if width is None else 100 * width, 2), word(_by_precision(by_speed, several))]
+    entries += [*_next_best(by_speed, several), best.doubts(fastest.row)]
     rows = [planned.row for planned in cells]
     for wanted in OTHERS:
         row = best.best_by(rows, wanted)

@@ -8,10 +8,10 @@ from accelbench.report.sweep import Planned
 from accelbench.sides import Process
 
 NOTE = (
-    "How sure: `sure` takes five fresh processes a side or more, measured in turns, and tells by the 95 % interval of "
-    "their difference. `likely, not proven`: the two intervals are apart, but each is of one process, and another may "
-    "differ by more. `can't tell`: the intervals overlap, or one has too few blocks for an interval. "
-    "`accelbench compare --run` decides."
+    'How sure: "sure" takes five fresh processes a side or more, measured in turns, and tells by the 95 % interval of '
+    'their difference. "Likely, not proven": the two intervals are apart, but each is of one process, and another may '
+    'differ by more. "Can\'t tell": the intervals overlap, or one has too few blocks for an interval. '
+    "accelbench compare --run decides."
 )
 
 

@@ -46,6 +46,7 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
         _show(view_url(uri, _newest_experiment(root)), open_browser)
         return 0
     _check_free(port)
+    print("Starting MLflow (some 10 s) ...", file=sys.stderr, flush=True)
     experiment_id = _newest_experiment(root)
     with _until_interrupted(), _server(root, port) as server:
         _show(view_url(f"http://{HOST}:{port}", experiment_id), open_browser)
