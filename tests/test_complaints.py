@@ -55,7 +55,7 @@ def test_a_libraries_complaint_in_a_users_words(change, expected, wrap):
 def test_what_resembles_nothing_has_all_names():
     complaint = told(raised_by({"xyz": 3}))
     assert complaint.startswith("xyz: unknown setting. Choose from: engine, device, model,")
-    assert complaint.endswith("retry.")
+    assert complaint.endswith("verbose.")
 
 
 def test_a_missing_file_of_a_group_has_the_groups_choices():
