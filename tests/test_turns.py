@@ -60,7 +60,7 @@ def test_a_malformed_number_of_repeats_is_told(repeats, tmp_path):
 
 def test_sides_of_different_sweeps_are_told(tmp_path):
     other = dataclasses.replace(OPTIONS, tracking="mlflow")
-    with pytest.raises(UserError, match="hold for both sides"):
+    with pytest.raises(UserError, match="holds for both sides"):
         turns.plan((make_cell(), OPTIONS), (make_cell(), other), None, tmp_path)
 
 
