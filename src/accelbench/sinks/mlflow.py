@@ -86,9 +86,7 @@ class Store:
         """
         with locked(self._root):
             experiment_id = self._experiment(record.cell.suite)
-            for run in self._runs(experiment_id, f"tags.record = '{record.name}'"):
-                if _key(run) != (record.name, record.started_at):
-                    continue
+            for run in self._runs_of(experiment_id, record):
                 if RunStatus.is_terminated(RunStatus.from_string(run.info.status)):
                     return False
                 self._client.delete_run(run.info.run_id)
@@ -102,10 +100,9 @@ class Store:
             return None
         uri = tracking_uri(self._root)
         is_served = uri.startswith(("http://", "https://"))
-        for run in self._runs(experiment.experiment_id, f"tags.record = '{record.name}'"):
-            if _key(run) == (record.name, record.started_at):
-                page = run_url(uri if is_served else LOCAL_SERVER, experiment.experiment_id, run.info.run_id)
-                return page if is_served else f"{page}  (`accelbench ui` serves it)"
+        for run in self._runs_of(experiment.experiment_id, record):
+            page = run_url(uri if is_served else LOCAL_SERVER, experiment.experiment_id, run.info.run_id)
+            return page if is_served else f"{page}  (`accelbench ui` serves it)"
         return None
 
     def delivered(self, suite: str) -> set[Key]:
@@ -140,6 +137,11 @@ class Store:
     def _save_view(self, experiment: Experiment) -> None:
         for key, value in view_tags(round(time.time() * 1000), experiment.tags).items():
             self._client.set_experiment_tag(experiment.experiment_id, key, value)
+
+    def _runs_of(self, experiment_id: str, record: Record) -> Iterator[MLflowRun]:
+        """The runs of `record`: one, unless a delivery of it was broken off."""
+        runs = self._runs(experiment_id, f"tags.record = '{record.name}'")
+        return (run for run in runs if _key(run) == (record.name, record.started_at))
 
     def _runs(self, experiment_id: str, condition: str) -> Iterator[MLflowRun]:
         token = None

@@ -44,9 +44,9 @@ def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
     return tags
 
 
-def view_url(base: str, experiment_id: str, key: str = KEY) -> str:
-    """The page of an experiment's saved view on the server at `base`."""
-    query = f"workflowType=machine_learning&viewStateShareKey={key}&compareRunsMode=CHART"
+def view_url(base: str, experiment_id: str) -> str:
+    """The page of the experiment's first saved view on the server at `base`."""
+    query = f"workflowType=machine_learning&viewStateShareKey={KEY}&compareRunsMode=CHART"
     return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?{query}"
 
 
