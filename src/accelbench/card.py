@@ -9,7 +9,7 @@ from rich.text import Text
 
 from accelbench.record import Record, Row
 from accelbench.report.numbers import significant
-from accelbench.summary import phases_ms, summarise
+from accelbench.summary import phases_ms, summarise, warnings_of
 from accelbench.vocab import Mode, Phase, Provenance, Status
 
 BAR_WIDTH = 48
@@ -47,9 +47,8 @@ def show(record: Record, places: Mapping[str, str], console: Console) -> None:
     if record.status == Status.ok:
         for name, content in _figures(record, row):
             table.add_row(name, content)
-    for warning in str(row["warnings"] or "").split("; "):
-        if warning:
-            table.add_row("doubt", Text(warning, "yellow"))
+    for warning in warnings_of(row):
+        table.add_row("doubt", Text(warning, "yellow"))
     console.print()
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
     for name, place in places.items():  # outside of the table, which would fold an address

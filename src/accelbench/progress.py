@@ -10,7 +10,7 @@ from rich.text import Text
 
 from accelbench.plan import Planned
 from accelbench.record import Record, Row
-from accelbench.summary import summarise
+from accelbench.summary import summarise, warnings_of
 from accelbench.vocab import UNEXPECTED, Status
 
 STYLES = {Status.ok: "green", Status.skipped: "dim"}
@@ -83,8 +83,7 @@ def outcome(record: Record) -> str:
         words.append(f"{row['latency_p50_ms']:>9.3f} ms/step")
     if isinstance(row["accuracy"], float):
         words.append(f"accuracy {row['accuracy']:.4f}")
-    if row["warnings"]:
-        num = len(str(row["warnings"]).split("; "))
+    if num := len(warnings_of(row)):
         words.append(f"{num} doubt{'s' * (num > 1)}")
     return "  ".join(words)
 

@@ -59,6 +59,11 @@ def ceilings_of(record: Record) -> Ceilings | None:
     return one.of_devices(record.measurement.num_devices)
 
 
+def warnings_of(row: Row) -> list[str]:
+    """The warnings that a row joins, one by one."""
+    return str(row["warnings"]).split("; ") if row["warnings"] else []
+
+
 def phases_ms(row: Row) -> dict[Phase, float]:
     """Milliseconds of each phase of a step, by its row; empty where they are unknown.
 

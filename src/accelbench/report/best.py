@@ -8,6 +8,7 @@ from accelbench.record import Row
 from accelbench.report.options import named
 from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Entry, Table, count, number, word
+from accelbench.summary import warnings_of
 from accelbench.vocab import Augment, Library, Pipeline, Protocol
 
 # What is wanted -> the column that tells, and whether more or less of it is better.
@@ -139,7 +140,7 @@ def _line(what: str, wanted: str, row: Row) -> list[Entry]:
 
 def doubts(row: Row) -> Entry:
     """How many warnings a cell has; unknown where it has none."""
-    return count(len(str(row["warnings"]).split("; ")) if row["warnings"] else None)
+    return count(len(warnings_of(row)) or None)
 
 
 def _number(row: Row, column: str) -> float | None:

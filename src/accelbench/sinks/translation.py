@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from accelbench.measurement import Measurement
 from accelbench.record import Data, Record, Row, SystemSeries
-from accelbench.summary import summarise
+from accelbench.summary import summarise, warnings_of
 from accelbench.vocab import Phase, Status
 
 # Metric -> column of the row that the report shows as well. The charts' sections are the words before the slash.
@@ -202,8 +202,7 @@ def _note(record: Record, row: Row) -> str:
     parts = [" · ".join(verdict)]
     if record.data is not None and record.data.stand_in:
         parts.insert(0, f"**Not {record.data.name}**, only a stand-in for it: {record.data.source}")
-    if row["warnings"]:
-        parts += [f"- warning: {warning}" for warning in str(row["warnings"]).split("; ")]
+    parts += [f"- warning: {warning}" for warning in warnings_of(row)]
     if record.error:
         parts.append(f"```\n{record.error[-4000:]}\n```")
     return "\n\n".join(parts)
