@@ -97,9 +97,8 @@ def _with(row: Row, several: bool) -> str:
     return ", ".join(filter(None, [f"{row['device']} {row['precision']} b{row['batch_size']}", first, named(row)]))
 
 
-def machine(sweeps: Sequence[Sweep]) -> list[str]:
-    """Each device in a few words, such as `cpu: AMD EPYC` or `gpu: not measured (no NVIDIA driver found)`."""
-    table = devices(sweeps)
+def machine(table: Table) -> list[str]:
+    """Each line of `devices` in a few words: `cpu: AMD EPYC`, or `gpu: not measured (no NVIDIA driver found)`."""
     told = []
     for name, _, what, _, _, why in ([entry.text for entry in row] for row in table.rows):
         told.append(f"{name}: {what}" if what != UNKNOWN else f"{name}: not measured ({why})")

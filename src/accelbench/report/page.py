@@ -108,12 +108,13 @@ def compose(sweeps: Sequence[Sweep]) -> Page:
     """The page on `sweeps`."""
     outcomes = Counter(planned.outcome for sweep in sweeps for planned in sweep.cells)
     starts = [record.started_at for sweep in sweeps for record in sweep.records]
+    devices = answer.devices(sweeps)
     return Page(
         notices=list(stand_ins(sweeps)),
-        machine=answer.machine(sweeps),
+        machine=answer.machine(devices),
         counts={outcome: outcomes[outcome] for outcome in [*Status, NOT_RUN] if outcomes[outcome]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
-        first=_known(answer.table(sweeps), answer.devices(sweeps), tables.troubles(sweeps)),
+        first=_known(answer.table(sweeps), devices, tables.troubles(sweeps)),
         places=list(_places(sweeps)),
         sections=[_section(sweep) for sweep in sweeps],
         details=_known(best.table(sweeps), tables.failures(sweeps)),
