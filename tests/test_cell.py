@@ -80,6 +80,7 @@ CELLS = st.builds(
     warmup=NUMBER,
     steps=NUMBER,
     devices=NUMBER,
+    xla_processes=st.booleans(),
     scaling=st.sampled_from(Scaling),
     options=OPTIONS,
     keras=st.none() | KERAS,
@@ -104,6 +105,7 @@ OTHER = {
     "steps": 7,
     "breakdown_s": 0.0,
     "devices": 2,
+    "xla_processes": True,
     "scaling": Scaling.weak,
     "options": Options(compile=True),
     "keras": KerasSettings(),
@@ -208,6 +210,8 @@ def test_labels_name_what_differs():
     assert make_cell().label == "mlp-cpu-fp32-b32-infer"
     assert make_cell(repeat=3).label == "mlp-cpu-fp32-b32-infer-r3"
     assert make_cell(devices=2, scaling=Scaling.weak).label == "mlp-cpux2-fp32-b32-infer-weak"
+    apart = make_cell(device=Device.xla_cpu, devices=2, xla_processes=True)
+    assert apart.label == "mlp-xla_cpux2-fp32-b32-infer-processes"
     keras = KerasSettings(backend=KerasBackend.jax, jit_compile=True, steps_per_execution=4)
     label = make_cell(engine=Engine.keras, keras=keras).label
     assert label == "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution"

@@ -74,9 +74,9 @@ def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
 def test_every_setting_of_a_cell_is_one_of_the_schema():
     schema = {field.name for field in dataclasses.fields(RunConfig)}
     settings = {field.name for kind in (Cell, Options) for field in dataclasses.fields(kind)}
-    assert settings - {"options", "keras"} <= schema
+    assert settings - {"options", "keras", "xla_processes"} <= schema
     keras = {field.name for field in dataclasses.fields(KerasSettings)}
-    assert keras | {"name"} == {field.name for field in dataclasses.fields(EngineConfig)}
+    assert keras | {"name", "xla_processes"} == {field.name for field in dataclasses.fields(EngineConfig)}
     assert set(GROUPS) <= schema
     assert dataclasses.asdict(WindowConfig()) == dataclasses.asdict(Window())
 
@@ -100,6 +100,16 @@ def test_keras_settings_are_keras_alone():
     assert not plain.jit_compile
     with pytest.raises(UserError, match="^engine.jit_compile=true: goes with engine=keras, and not with engine=light"):
         split(merged("engine.jit_compile=true"))
+
+
+def test_processes_of_xla_devices_are_lightnings_and_of_several_devices():
+    several = ("device.name=xla_cpu", "devices=2")
+    assert split(merged(*several, "engine.xla_processes=true"))[0].xla_processes
+    assert not split(merged(*several))[0].xla_processes
+    for idle in (("device.name=xla_cpu",), ("device.name=cpu", "devices=2")):
+        assert not split(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
+    with pytest.raises(UserError, match="^engine.xla_processes=true: goes with engine=lightning, and not with engine"):
+        split(merged("engine.name=keras", "engine.xla_processes=true"))
 
 
 def test_a_tpus_name_is_for_tensorflow_on_a_tpu_alone():

@@ -1,7 +1,9 @@
 import json
 import os
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,20 @@ def test_two_ranks_run_under_torchrun_and_the_first_answers(run_alone):
     done, outcome = run_alone((*start, "-m", "accelbench.worker"), mode=Mode.train, devices=2)
     assert (done.returncode, outcome["status"]) == (0, "ok"), done.stderr[-2000:]
     assert outcome["measurement"]["num_devices"] == 2
+
+
+def test_two_hosts_run_under_torchrun(run_alone):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    start = (sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1")
+    start = (*start, "--master-addr=127.0.0.1", f"--master-port={port}")
+    with ThreadPoolExecutor() as pool:
+        starts = [(*start, f"--node-rank={rank}", "-m", "accelbench.worker") for rank in (0, 1)]
+        (first, outcome), (second, none) = pool.map(lambda each: run_alone(each, mode=Mode.train, devices=2), starts)
+    assert (first.returncode, outcome["status"]) == (0, "ok"), first.stderr[-2000:]
+    assert outcome["measurement"]["num_devices"] == 2
+    assert (second.returncode, none) == (0, None), second.stderr[-2000:]
 
 
 def test_what_is_no_cell_or_no_data_set_is_a_mistake(run_alone, tmp_path):

@@ -178,6 +178,7 @@ class Cell:
         suite: the sweep that asked for it; a label, no part of the id.
         devices: how many of the device compute, each its part of every batch.
         batch_size: samples per step over all devices.
+        xla_processes: whether several XLA devices have a process each, as on a TPU pod; else one drives them all.
         scaling: whether `batch_size` was asked for as it is, or grew with `devices`.
         epochs: passes over the training set; where none is run, those that the time is estimated for.
         warmup, steps: for the protocol `steps`: how many are left out, and how many are measured.
@@ -204,6 +205,7 @@ class Cell:
     steps: int = 50
     breakdown_s: float = 0.3
     devices: int = 1
+    xla_processes: bool = False
     scaling: Scaling = Scaling.strong
     options: Options = Options()
     keras: KerasSettings | None = None
@@ -241,6 +243,8 @@ class Cell:
         parts = [self.model.name, device, self.precision, f"b{self.batch_size}", self.mode, *self.options.on]
         if self.scaling == Scaling.weak:
             parts.append(self.scaling)
+        if self.xla_processes:
+            parts.append("processes")
         if self.keras is not None:
             parts += [self.engine, *self.keras.on]
         if self.data.pipeline != Pipeline.array:

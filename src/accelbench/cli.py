@@ -44,6 +44,7 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
   precision=fp16|bf16|fp32|tf32|fp64|fp16_mixed|bf16_mixed
   engine=lightning|keras                       engine.backend=tensorflow|jax, engine.jit_compile=true|false,
                                                engine.steps_per_execution=N, engine.tpu=local|NAME; docs/engines.md
+                                               engine.xla_processes=true|false (of Lightning); docs/devices.md
   batch_size=N (the study's by default)        threads=N (all cores by default)
   devices=N  scaling=strong|weak               N devices share the batch, or have one each; docs/devices.md
   protocol=window|steps|fit                    warmup=N steps=N (of steps), epochs=N (the study's by default)

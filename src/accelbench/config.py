@@ -12,6 +12,7 @@ from accelbench.errors import UserError
 from accelbench.limits import check
 from accelbench.vocab import (
     RANDOM,
+    XLA,
     Augment,
     Device,
     Engine,
@@ -42,9 +43,10 @@ class Retry(StrEnum):
 
 @dataclass
 class EngineConfig:
-    """conf/engine; all but the name are Keras', see `cell.KerasSettings`."""
+    """conf/engine: `xla_processes` is Lightning's (see `cell.Cell`), the others Keras' (see `cell.KerasSettings`)."""
 
     name: Engine = MISSING
+    xla_processes: bool | None = None
     backend: KerasBackend | None = None
     jit_compile: bool | None = None
     steps_per_execution: int | None = None
@@ -225,6 +227,7 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         precision=run.precision,
         batch_size=run.batch_size * (run.devices if grows else 1),
         devices=run.devices,
+        xla_processes=bool(run.engine.xla_processes),
         scaling=run.scaling,
         protocol=run.protocol,
         epochs=run.epochs,
@@ -259,22 +262,22 @@ def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
     """Keras' settings; those that were not given are as `cell.KerasSettings` has them, and XLA compiles for JAX.
 
     Raises:
-        UserError: they were given to another engine, or a TPU's name to JAX.
+        UserError: a setting of another engine was given, or a TPU's name to JAX.
     """
     given = {name: value for name, value in vars(engine).items() if name != "name" and value is not None}
-    if engine.name == Engine.keras:
-        if device != Device.tpu:
-            given.pop("tpu", None)  # it does nothing: the cell's id is without it
-        elif engine.backend == KerasBackend.jax and given.get("tpu", KerasSettings.tpu) != KerasSettings.tpu:
-            raise UserError(
-                f"engine.tpu={engine.tpu}: JAX drives the TPU of its own machine: use engine.tpu={KerasSettings.tpu}, "
-                "or engine.backend=tensorflow"
-            )
-        return KerasSettings(**{"jit_compile": engine.backend == KerasBackend.jax, **given})
     for name, value in given.items():
-        word = str(value).lower() if isinstance(value, bool) else value
-        raise UserError(f"engine.{name}={word}: goes with engine=keras, and not with engine={engine.name}")
-    return None
+        its = Engine.lightning if name == "xla_processes" else Engine.keras
+        if its != engine.name:
+            word = str(value).lower() if isinstance(value, bool) else value
+            raise UserError(f"engine.{name}={word}: goes with engine={its}, and not with engine={engine.name}")
+    if engine.name != Engine.keras:
+        return None
+    if device != Device.tpu:
+        given.pop("tpu", None)  # it does nothing: the cell's id is without it
+    elif engine.backend == KerasBackend.jax and given.get("tpu", KerasSettings.tpu) != KerasSettings.tpu:
+        told = f"engine.tpu={engine.tpu}: JAX drives the TPU of its own machine"
+        raise UserError(f"{told}: use engine.tpu={KerasSettings.tpu}, or engine.backend=tensorflow")
+    return KerasSettings(**{"jit_compile": engine.backend == KerasBackend.jax, **given})
 
 
 def _name_custom(run: RunConfig) -> None:
@@ -306,6 +309,8 @@ def _drop_idle(run: RunConfig) -> None:
         run.data.augment = Augment.none
     if run.devices == 1:
         run.scaling = Cell.scaling
+    if run.engine.name == Engine.lightning and (run.devices == 1 or run.device.name not in XLA):
+        run.engine.xla_processes = None
     if run.protocol == Protocol.fit:
         run.breakdown_s = Cell.breakdown_s
     if run.data.pipeline != Pipeline.jpeg:

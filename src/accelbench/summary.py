@@ -9,7 +9,7 @@ from accelbench.doubts import MAX_OTHERS_PERCENT, doubts
 from accelbench.energy import joules_per_sample
 from accelbench.measurement import Breakdown, Epoch, Measurement, Operator
 from accelbench.record import Record, Row, SystemSeries
-from accelbench.vocab import DIVIDED, RANDOM, Device, Mode, Phase, Pipeline, Protocol, Provenance
+from accelbench.vocab import DIVIDED, RANDOM, XLA, Device, Engine, Mode, Phase, Pipeline, Protocol, Provenance
 
 MB = 1e6  # bytes
 MAX_NAMED = 3  # of the operators that a step spends its time in
@@ -116,6 +116,7 @@ def _settings(record: Record) -> Row:
         "backend": cell.keras.backend.value if cell.keras else None,
         "jit_compile": cell.keras.jit_compile if cell.keras else None,
         "steps_per_execution": cell.keras.steps_per_execution if cell.keras else None,
+        "xla_processes": cell.xla_processes if cell.device in XLA and cell.engine == Engine.lightning else None,
         "model": cell.model.name,
         "library": cell.model.library.value,
         "weights": cell.model.weights.value,

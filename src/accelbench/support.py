@@ -10,9 +10,8 @@ from accelbench import keras_support
 from accelbench.cell import Cell, KerasSettings
 from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
-from accelbench.vocab import Device, Engine, KerasBackend, Mode, Precision
+from accelbench.vocab import XLA, Device, Engine, KerasBackend, Mode, Precision
 
-XLA = frozenset({Device.tpu, Device.xla_cpu})
 FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
 BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
 VOLTA = (7, 0)  # the first that Triton compiles for

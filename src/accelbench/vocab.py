@@ -12,6 +12,8 @@ class Device(StrEnum):
     xla_cpu = "xla_cpu"
 
 
+# What torch_xla drives.
+XLA = frozenset({Device.tpu, Device.xla_cpu})
 # There is one on a machine: several devices of it are parts of it.
 DIVIDED = frozenset({Device.cpu, Device.xla_cpu})
 

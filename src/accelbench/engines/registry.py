@@ -10,7 +10,7 @@ MODULES: Mapping[Engine, str] = {
     Engine.lightning: "accelbench.engines.lightning.engine",
     Engine.keras: "accelbench.engines.keras.engine",
 }
-# Whose several devices have a process each; the others' live in one.
+# Whose several devices have a process each; the others' live in one, unless the cell says otherwise.
 RANKED = frozenset({Device.cpu, Device.gpu})
 PROBERS: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.probe"}
 
@@ -71,7 +71,8 @@ def host_spec(cell: Cell) -> HostSpec:
 
 def num_processes(cell: Cell) -> int:
     """How many processes compute it: one for each device, or one for all of them."""
-    return cell.devices if cell.engine == Engine.lightning and cell.device in RANKED else 1
+    ranked = cell.engine == Engine.lightning and (cell.device in RANKED or cell.xla_processes)
+    return cell.devices if ranked else 1
 
 
 def _keras_spec(cell: Cell) -> HostSpec:
@@ -93,8 +94,9 @@ def _host_spec(cell: Cell) -> HostSpec:
     if cell.model.library == Library.timm:
         preload = (*preload, "timm")
     if cell.device == Device.xla_cpu:
+        num = cell.devices // num_processes(cell)  # of each process
         # torch_xla may be imported here since none of this host's cells uses plain torch.
-        return HostSpec(module, (*preload, "torch_xla"), {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(cell.devices)})
+        return HostSpec(module, (*preload, "torch_xla"), {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(num)})
     if cell.device == Device.gpu:
         # As NVML numbers them, so that what is sampled is what computes.
         return HostSpec(module, preload, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})

@@ -31,7 +31,8 @@ def named(row: Row) -> str | None:
     """
     on = [name for name in NAMES if row[name]]
     if row["scaling"] is not None:
-        on.append(f"{row['devices']} devices ({row['scaling']})")
+        each = ", a process each" if row["xla_processes"] else ""
+        on.append(f"{row['devices']} devices ({row['scaling']}{each})")
     if row["engine"] != Engine.lightning:
         on.append(" ".join(_engine(row)))
     return " + ".join(on) or None

@@ -62,7 +62,7 @@ MEASURED = {
 PARAMS = (
     *("model", "mode", "device", "precision", "batch_size", "engine", "protocol", "epochs", "seed", "repeat"),
     *("channels_last", "compile", "freeze", "cuda_graphs"),
-    *("backend", "jit_compile", "steps_per_execution", "devices", "scaling"),
+    *("backend", "jit_compile", "steps_per_execution", "devices", "scaling", "xla_processes"),
 )
 MAX_POINTS = 240  # of one series: a chart shows no more, and the record keeps them all
 

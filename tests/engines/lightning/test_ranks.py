@@ -131,10 +131,10 @@ def test_each_rank_takes_the_gpu_of_its_number_and_lightning_starts_no_process(m
     monkeypatch.setattr("lightning_fabric.accelerators.cuda._get_all_visible_cuda_devices", lambda: [0, 1])
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
-    for name, value in {"LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "NODE_RANK": "0"}.items():
+    for name, value in {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "NODE_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
     ranks = Ranks(2)
-    backend = backend_for(Device.gpu, ranks.rank)
+    backend = backend_for(Device.gpu, 2, ranks)
     backend.prepare(allow_tf32=False)
     strategy = trainer_for(make_cell(device=Device.gpu, devices=2), backend, ranks).strategy
     assert isinstance(strategy, NetworkDDP)

@@ -6,12 +6,15 @@ from typing import Any
 
 import torch
 from lightning_fabric.accelerators import XLAAccelerator
+from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor
+from torch.optim import Optimizer
 
 from accelbench.clock import Compiles, no_compiles
 from accelbench.devices import cpu
-from accelbench.engines.lightning import spmd, xla
-from accelbench.vocab import Device
+from accelbench.engines.lightning import spmd, xla, xla_ranks
+from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
+from accelbench.vocab import XLA, Device
 
 
 class Backend:
@@ -43,6 +46,13 @@ class Backend:
     def gather(self, output: Tensor) -> Tensor:
         """The output where it is read, once the step has run."""
         return output
+
+    def strategy(self) -> DDPStrategy:
+        """Lightning's for several ranks."""
+        return NetworkDDP()
+
+    def reduce_gradients(self, optimizer: Optimizer) -> None:
+        """Averages them over the ranks, where the network around them does not do it."""
 
     def num_devices(self) -> int:
         """Among how many devices the batches were really divided."""
@@ -207,8 +217,42 @@ class Xla(Backend):
         return Device.tpu if xla.device_name() else Device.xla_cpu
 
 
-def backend_for(device: Device, rank: int = 0, num_devices: int = 1) -> Backend:
-    """The backend of `device`; of several, that of this rank's, or of all that one process drives."""
+class XlaRank(Xla):
+    """One of several XLA devices that have a process each."""
+
+    def __init__(self, device: Device, ranks: Ranks) -> None:
+        super().__init__(device)
+        self.ranks = ranks
+
+    def prepare(self, allow_tf32: bool) -> None:
+        """Joins the others first: nothing may be on the device before."""
+        xla_ranks.join(self.ranks)
+        super().prepare(allow_tf32)
+
+    def strategy(self) -> DDPStrategy:
+        """Lightning's XLAStrategy, in a process that is there already."""
+        return xla_ranks.strategy()
+
+    def fallbacks(self) -> list[str]:
+        """Those of the steps: Lightning's loop tells the other processes something by the host, once a pass."""
+        return [name for name in super().fallbacks() if not name.startswith("c10d::")]
+
+    def reduce_gradients(self, optimizer: Optimizer) -> None:
+        """By XLA, within the step."""
+        xla_ranks.reduce_gradients(optimizer)
+
+
+def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None) -> Backend:
+    """The backend of this rank's device, or of all devices where one process drives them.
+
+    Args:
+        device: what computes.
+        num_devices: how many compute the cell.
+        ranks: this process among those of its cell; None where it is alone.
+    """
+    ranks = ranks or Ranks(1)
     if device == Device.gpu:
-        return Cuda(rank)
-    return Xla(device, num_devices) if device in (Device.tpu, Device.xla_cpu) else Backend()
+        return Cuda(ranks.local_rank)
+    if device not in XLA:
+        return Backend()
+    return XlaRank(device, ranks) if ranks.num > 1 else Xla(device, num_devices)

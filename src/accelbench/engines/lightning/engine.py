@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import platform
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,8 +54,8 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
     """
     hush_lightning()
     ranks = Ranks(num_processes(cell))
-    backend = backend_for(cell.device, ranks.rank, cell.devices)
-    set_threads(cell, backend, ranks.num)
+    backend = backend_for(cell.device, cell.devices, ranks)
+    set_threads(cell, backend, ranks.num_here)
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
     with options.empty_cache(cell.options):
         return _Run(cell, data_folder, backend, ranks).measure()
@@ -237,7 +238,7 @@ class _Run:
         place = self.observer.place()
         return Seen(
             device=self.backend.ran_on(place.type),
-            place=str(place) if place.type == "cuda" else f"{place}, rank {self.ranks.rank}",
+            place=f"{platform.node()} {place}" if place.type == "cuda" else f"{place}, rank {self.ranks.rank}",
             device_name=self.backend.device_name() or look(self.cell.device).name,
             precision=self.observer.precision(),
             num_devices=self.backend.num_devices(),

@@ -208,6 +208,7 @@ class TrainStep(InferStep):
         self.optimizer = module.optimizers(use_pl_optimizer=False)
         # A raw optimiser goes around Lightning's handling of the scaler: fp16_mixed needs it here.
         self.scaler = getattr(module.trainer.precision_plugin, "scaler", None)
+        self.reduce_gradients = module.backend.reduce_gradients
 
     def compute(self, batch: Batch) -> Tensor:
         """Updates the weights and returns the loss."""
@@ -221,6 +222,7 @@ class TrainStep(InferStep):
         self.mark(Phase.forward)
         if self.scaler is None:
             loss.backward()
+            self.reduce_gradients(self.optimizer)
             self.mark(Phase.backward)
             self.optimizer.step()
         else:
@@ -248,6 +250,7 @@ class EpochStep(TrainStep):
         super().__init__(module, batches)
         self.loss_sum = new_sum(self.device)
         self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.end_step()  # else the first step of each epoch would be one that makes its zeros, and compiled anew
 
     def note(self, output: Tensor, loss: Tensor, labels: Tensor) -> None:
         """Adds the loss, weighted by samples, and the right answers to the epoch's."""
@@ -266,6 +269,7 @@ class TestStep(InferStep):
         super().__init__(module, batches)
         self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
         self.loss_sum = new_sum(self.device)
+        self.end_step()  # as in `EpochStep`
 
     def compute(self, batch: Batch) -> Tensor:
         """Adds up one batch."""

@@ -19,15 +19,19 @@ from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor, nn
 
 from accelbench.clock import Step
-from accelbench.engines.lightning.sources import RANK_SEEDS
 from accelbench.errors import UnsupportedError
 from accelbench.team import Team
 
 Value = TypeVar("Value")
+# How far the seeds of several processes lie apart: beyond those that anyone asks for.
+RANK_SEEDS = 1_000_003
 
 
 class NetworkDDP(DDPStrategy):
     """Lightning's strategy, with the network wrapped in place of the module around it."""
+
+    def __init__(self) -> None:
+        super().__init__(cluster_environment=LightningEnvironment())
 
     def configure_ddp(self) -> None:
         """Wraps the network: each of its forward passes then has its gradients averaged."""
@@ -92,7 +96,12 @@ class Ranks(Team):
     """This process among those of its cell; of one alone, which has nobody to wait for.
 
     Args:
-        num: how many there are.
+        num: how many there are, on all hosts.
+
+    Attributes:
+        rank: this one's number among all.
+        local_rank: its number on this host.
+        num_here: how many there are on this host.
 
     Raises:
         UnsupportedError: another number was started.
@@ -104,16 +113,13 @@ class Ranks(Team):
             told = f"devices={num} takes {num} processes, not the {started} there are"
             raise UnsupportedError(f"{told}: use `torchrun --nproc-per-node {num}`")
         self.num = num
-        self.rank = int(os.environ["LOCAL_RANK"]) if num > 1 else 0
+        self.rank = int(os.environ["RANK"]) if num > 1 else 0
+        self.local_rank = int(os.environ["LOCAL_RANK"]) if num > 1 else 0
+        self.num_here = int(os.environ.get("LOCAL_WORLD_SIZE", num)) if num > 1 else 1
         self.leads = self.rank == 0
         self.part = self.rank, num
         # The first rank's words go by the host: a GPU has nothing to do with them.
         self.talk: dist.ProcessGroup | None = None
-
-    @property
-    def strategy(self) -> DDPStrategy | str:
-        """Lightning's, for its Trainer."""
-        return NetworkDDP(cluster_environment=LightningEnvironment()) if self.num > 1 else "auto"
 
     def join(self, seed: int) -> None:
         """To be called once Lightning has made the group: gives each rank random numbers of its own, for dropout."""
@@ -150,10 +156,11 @@ class Ranks(Team):
 
     def total(self, tensor: Tensor) -> float:
         """The sum of all ranks' numbers."""
+        number = tensor.cpu()
         if self.num > 1:
-            tensor = tensor.clone()
-            dist.all_reduce(tensor)
-        return tensor.item()
+            number = number.clone()
+            dist.all_reduce(number, group=self.talk)
+        return number.item()
 
     def gather(self, value: Value) -> list[Value]:
         """All ranks' values, in their order."""

@@ -11,11 +11,9 @@ from accelbench.data.order import Order
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import ArrayFeed, Feed, JpegFeed, RandomFeed
 from accelbench.engines.lightning.networks import Shape
+from accelbench.engines.lightning.ranks import RANK_SEEDS
 from accelbench.errors import UnsupportedError
 from accelbench.vocab import OF_RANDOM_IMAGES, Mode, Pipeline, Protocol
-
-# How far the seeds of several processes lie apart: beyond those that anyone asks for.
-RANK_SEEDS = 1_000_003
 
 
 def feed_of(

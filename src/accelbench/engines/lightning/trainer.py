@@ -44,8 +44,9 @@ def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
     """The Trainer that runs the cell; one for each rank."""
     return pl.Trainer(
         accelerator=backend.accelerator,
-        devices=ranks.num,
-        strategy=ranks.strategy,
+        devices=ranks.num_here,
+        num_nodes=ranks.num // ranks.num_here,
+        strategy=backend.strategy() if ranks.num > 1 else "auto",
         plugins=[plugin_for(cell.precision, backend.torch_type)],
         max_epochs=cell.epochs if cell.protocol == Protocol.fit else 1,
         logger=False,

@@ -1,0 +1,78 @@
+"""XLA devices with a process each: up to the edge of PJRT's CPU, which joins none (pytorch/xla#5342)."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import xla_world
+from accelbench.cell import ModelSpec
+from accelbench.isolate import Hosts
+from accelbench.vocab import Device, Mode, Protocol, Status
+from fakes import SHORT, make_cell
+
+MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
+
+
+def cell(**changes):
+    settings = {"model": MODEL, "device": Device.xla_cpu, "devices": 2, "xla_processes": True, "window": SHORT}
+    return make_cell(**{**settings, "timeout_s": 240, **changes})
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    with Hosts(xla_world.host) as running:
+        yield running
+
+
+def test_processes_that_pjrt_does_not_join_measure_nothing(digits):
+    with Hosts() as hosts:
+        outcome = hosts.run(cell(), digits)
+    assert outcome.status == Status.skipped
+    assert "PJRT joined 1 devices, 1 of them this process's" in outcome.reason
+    assert "use engine.xla_processes=false" in outcome.reason
+
+
+@pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
+def test_each_process_infers_its_share_of_the_batches(hosts, digits, protocol):
+    outcome = hosts.run(cell(mode=Mode.infer, protocol=protocol), digits)
+    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
+    measured = outcome.measurement
+    assert (measured.num_devices, measured.warnings, measured.fallbacks) == (2, [], [])
+    assert all(block.num_samples == 32 * block.num_steps for block in measured.blocks)
+    assert [epoch.num_samples for epoch in measured.epochs] == [90] * len(measured.epochs)
+
+
+@pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
+def test_weights_that_were_not_joined_are_found_out(hosts, digits, protocol):
+    outcome = hosts.run(cell(mode=Mode.train, protocol=protocol, epochs=2, batch_size=50), digits)
+    assert (outcome.status, outcome.reason) == (Status.invalid, "the devices' weights differ after training")
+    assert (outcome.measurement.warnings, outcome.measurement.fallbacks) == ([], [])
+
+
+# The device of a world of two, whose sum over all devices is of one alone: each gradient comes out halved.
+REDUCE = """
+import os
+import torch
+import torch_xla
+from torch_xla import runtime
+from accelbench.engines.lightning import xla_ranks
+from accelbench.engines.lightning.ranks import Ranks
+
+os.environ.update(WORLD_SIZE="1", RANK="0", LOCAL_RANK="0")
+xla_ranks.join(Ranks(1))
+runtime._WORLD_SIZE = 2
+weights = torch.ones(3, device=torch_xla.device(), requires_grad=True)
+optimizer = torch.optim.SGD([weights], lr=1.0)
+(4 * weights).sum().backward()
+xla_ranks.reduce_gradients(optimizer)
+print("all-reduce" in torch_xla._XLAC._get_xla_tensors_hlo([weights.grad]))
+print(weights.grad.cpu().tolist())
+"""
+
+
+def test_xla_averages_the_gradients_within_the_step():
+    variables = {**os.environ, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "1"}
+    done = subprocess.run([sys.executable, "-c", REDUCE], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True", "[2.0, 2.0, 2.0]"]

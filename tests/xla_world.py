@@ -1,0 +1,29 @@
+"""The Lightning engine where PJRT says that it has joined all processes, as on a TPU: on CPUs it joins none."""
+
+from pathlib import Path
+
+from accelbench.cell import Cell
+from accelbench.engines.lightning import engine
+from accelbench.engines.registry import HostSpec
+from accelbench.measurement import Measurement
+
+
+def host(cell: Cell) -> HostSpec:
+    """A host whose engine is this module."""
+    variables = {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "1"}
+    return HostSpec("xla_world", ("accelbench.host", "xla_world", "torch_xla"), variables, num_processes=cell.devices)
+
+
+def run(cell: Cell, data_folder: Path) -> Measurement | None:
+    """Runs the cell in its part of a world that only says that it is one."""
+    from torch_xla import runtime
+    from torch_xla._internal import pjrt
+
+    initialize = pjrt.initialize_multiprocess
+
+    def initialize_and_tell(local_rank: int, num_here: int) -> None:
+        initialize(local_rank, num_here)
+        runtime._WORLD_SIZE = cell.devices
+
+    pjrt.initialize_multiprocess = initialize_and_tell
+    return engine.run(cell, data_folder)
