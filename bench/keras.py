@@ -90,18 +90,24 @@ def network_of(cell: Cell) -> Any:
 
 
 class Stopwatch(keras.callbacks.Callback):
-    """Seconds from the second batch's start to the last one's end: what `fit` does once an epoch is no step's."""
+    """Seconds from the second batch's start to that of the last one, which is not counted.
+
+    What `fit` does once an epoch is no step's. At a batch's end it is not called: `fit` would wait for it in each step.
+
+    Args:
+        num_steps: how many batches it counts.
+    """
+
+    def __init__(self, num_steps: int) -> None:
+        super().__init__()
+        self.last = 1 + num_steps
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        """Starts at the second batch."""
+        """Starts at the second batch, stops at the last."""
         if batch == 1:
             self.start = time.perf_counter()
-
-    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        """Stops, unless another batch comes."""
-        if batch == 0:
-            return
-        self.seconds = time.perf_counter() - self.start
+        elif batch == self.last:
+            self.seconds = time.perf_counter() - self.start
 
 
 def plain_fit(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
@@ -112,7 +118,7 @@ def plain_fit(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
     images, labels = np.asarray(arrays.images), np.asarray(arrays.labels)
 
     def run(num_steps: int) -> float:
-        watch, num = Stopwatch(), (num_steps + 1) * cell.batch_size
+        watch, num = Stopwatch(num_steps), (num_steps + 2) * cell.batch_size
         assert num <= len(images), "fewer steps would be run than are counted"
         model.fit(images[:num], labels[:num], batch_size=cell.batch_size, verbose=0, callbacks=[watch])
         return watch.seconds / num_steps

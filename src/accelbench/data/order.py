@@ -89,6 +89,12 @@ class Order:
         while self.endless:
             yield from self.one_pass()
 
+    def passes(self) -> Iterator[Indices]:
+        """The same as a whole pass at a time, its batches one after another."""
+        yield np.concatenate(list(self.one_pass()))
+        while self.endless:
+            yield np.concatenate(list(self.one_pass()))
+
     def one_pass(self) -> Iterator[Indices]:
         """The batches of one pass."""
         order = np.arange(self.num) if self.generator is None else self.generator.permutation(self.num)
