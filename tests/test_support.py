@@ -14,10 +14,10 @@ from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
 MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
 
 
-def report(device, capability="8.0", instruction_sets=""):
+def report(device, capability="8.0", instruction_sets="", count=1):
     details = {"compute_capability": capability} if device == Device.gpu and capability else {}
     details |= {"instruction_sets": instruction_sets}
-    return DeviceReport(device=device, present=True, name="NVIDIA X", count=1, details=details)
+    return DeviceReport(device=device, present=True, name="NVIDIA X", count=count, details=details)
 
 
 def cell(device, precision, mode=Mode.train, model="mlp", optimizer="adam"):
@@ -96,6 +96,13 @@ def test_on_the_cpu():
 def test_on_a_cpu_with_avx512_fp16_an_lstm_infers_in_fp16_mixed():
     lstm = all_of("fp16_mixed", models=["lstm"], modes=["train"])
     assert set(refused(Device.cpu, instruction_sets="avx2 avx512_fp16")) == all_of("tf32") | FP16_ADAM | lstm
+
+
+def test_processes_are_joined_on_tpus_alone():
+    apart = {"devices": 2, "xla_processes": True}
+    on_cpus, on_tpus = (dataclasses.replace(cell(device, "fp32"), **apart) for device in ("xla_cpu", "tpu"))
+    assert "PJRT joins no processes on CPUs" in why_not(on_cpus, report(Device.xla_cpu, count=2))
+    assert why_not(on_tpus, report(Device.tpu, count=2)) is None
 
 
 @pytest.mark.parametrize("device", [Device.tpu, Device.xla_cpu])

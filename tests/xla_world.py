@@ -23,7 +23,7 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
 
     def initialize_and_tell(local_rank: int, num_here: int) -> None:
         initialize(local_rank, num_here)
-        runtime._WORLD_SIZE = cell.devices
+        runtime._WORLD_SIZE, runtime._ORDINAL = cell.devices, local_rank
 
     pjrt.initialize_multiprocess = initialize_and_tell
     return engine.run(cell, data_folder)

@@ -259,7 +259,7 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
 
 
 def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
-    """Keras' settings; those that were not given are as `cell.KerasSettings` has them, and XLA compiles for JAX.
+    """Keras' settings, None for Lightning; what was not given is as in `cell.KerasSettings`, and XLA compiles for JAX.
 
     Raises:
         UserError: a setting of another engine was given, or a TPU's name to JAX.

@@ -121,7 +121,8 @@ def _environments(num: int) -> list[dict[str, str]]:
     with socket.socket() as probe:
         probe.bind((LOCALHOST, 0))
         port = probe.getsockname()[1]
-    shared = {"MASTER_ADDR": LOCALHOST, "MASTER_PORT": str(port), "WORLD_SIZE": str(num), "NODE_RANK": "0"}
+    shared = {"MASTER_ADDR": LOCALHOST, "MASTER_PORT": str(port), "WORLD_SIZE": str(num)}
+    shared |= {"LOCAL_WORLD_SIZE": str(num), "GROUP_RANK": "0"}
     if Path("/sys/class/net/lo").exists():  # else gloo looks for the machine's own name, which not every network knows
         shared["GLOO_SOCKET_IFNAME"] = "lo"
     return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num)]

@@ -105,7 +105,7 @@ class Measurement:
         latency_s: steps of the steady state, each waited for. Keras' steps are executions, of as many batches as
             `engine.steps_per_execution` says.
         launch_s: of the same steps, until the call returned, before waiting.
-        data_s: of the same steps: getting the batch.
+        data_s: of the same steps: getting the batch; empty where the step itself fetches it.
         copy_in_s, copy_out_s: of the same steps: moving the batch to the device and the result back; empty
             where nothing is moved.
         num_steady_samples: samples computed in the steady state, those of blocks that were started again included;

@@ -82,6 +82,8 @@ def _on_xla(cell: Cell, report: DeviceReport) -> str | None:
         return None
     if cell.precision == Precision.tf32:
         return _no_tf32(cell.device)
+    if cell.xla_processes and cell.device == Device.xla_cpu:
+        return "engine.xla_processes=true: PJRT joins no processes on CPUs (pytorch/xla#5342): use false"
     if cell.precision in FP16:
         instead = "bf16" if cell.precision == Precision.fp16 else "bf16_mixed"
         return f"XLA gives wrong numbers in fp16 (seen in BatchNorm on the CPU): use {instead}"

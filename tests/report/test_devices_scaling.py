@@ -55,6 +55,14 @@ def test_devices_that_share_all_cores_have_no_efficiency(maker, tmp_path, record
     assert found(maker, tmp_path, made) == {}
 
 
+def test_xla_devices_with_a_process_each_are_held_against_one(maker, tmp_path, records):
+    apart = {"device": "tpu", "devices": 4, "xla_processes": True}
+    made = records((1000, {"device": "tpu"}, None), (3600, apart, None))
+    assert found(maker, tmp_path, made) == {(4, "strong"): (pytest.approx(3.6), pytest.approx(0.9))}
+    (row,) = devices_scaling.table(sweep.read(tmp_path / "nets")).rows
+    assert "a process each" in [entry.text for entry in row]
+
+
 @pytest.mark.parametrize("other", [{"batch_size": 32}, {"seed": 1}, {"precision": "bf16"}, {"mode": Mode.train}])
 def test_nothing_is_held_against_a_cell_that_differs_in_more(maker, tmp_path, records, other):
     made = records((1000, {"device": "gpu", **other}, 8), (1800, {"device": "gpu", "devices": 2}, 4))

@@ -62,7 +62,8 @@ def table(sweep: Sweep) -> Table | None:
     entries = []
     for each in scaled(sweep):
         cell, row = each.planned.cell, each.planned.row
-        words = (cell.model.name, cell.mode, cell.device, cell.precision, " + ".join(cell.options.on), cell.scaling)
+        on = [*cell.options.on, *(["a process each"] if cell.xla_processes else [])]
+        words = (cell.model.name, cell.mode, cell.device, cell.precision, " + ".join(on), cell.scaling)
         entries.append(
             [*map(word, words), count(cell.devices), count(cell.batch_size), count(row["threads"])]
             + [number(each.alone.row["samples_per_s"]), number(row["samples_per_s"])]
@@ -90,7 +91,7 @@ def _shares_threads(cell: Cell) -> bool:
 
 def _key(planned: Planned, batch_size: int) -> str:
     """What two cells share that are held against each other."""
-    settings = planned.all_but("devices", "scaling", "batch_size", "threads")
+    settings = planned.all_but("devices", "xla_processes", "scaling", "batch_size", "threads")
     threads = planned.row["threads"] if planned.cell.device == Device.cpu else planned.cell.threads
     return canonical_json([settings, batch_size, threads])
 

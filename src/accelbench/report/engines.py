@@ -12,11 +12,13 @@ from accelbench.report.sweep import Planned, Sweep
 from accelbench.report.table import Table, count, number, word
 from accelbench.vocab import Engine
 
-OF_ENGINE = ("engine", "keras")  # settings that are an engine's own
+OF_ENGINE = ("engine", "keras", "xla_processes")  # settings that are an engine's own
 NOTES = [
     "Each row: two cells that are equal in all settings, data and machine, and differ in nothing but the engine and "
     "its own settings. The ratio is the second's samples/s over the first's: above 1, the second is faster. Of several "
     "repeats the first is shown.",
+    "Lightning is measured as a plain loop runs; training on Keras as `fit(verbose=0)` does, with its "
+    "callbacks and tf.data (on TensorFlow): some 5 to 10 % of a step of a few milliseconds.",
     sure.NOTE,
 ]
 
@@ -36,7 +38,8 @@ class Ratio:
 
 def framework(cell: Cell) -> str:
     """The engine with what is its own, such as `keras jax jit_compile`."""
-    return " ".join([cell.engine.value, *(cell.keras.on if cell.keras else [])])
+    apart = ["xla_processes"] if cell.xla_processes else []
+    return " ".join([cell.engine.value, *(cell.keras.on if cell.keras else []), *apart])
 
 
 def table(sweep: Sweep) -> Table | None:

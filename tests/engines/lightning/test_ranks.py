@@ -122,6 +122,17 @@ def test_several_devices_need_as_many_processes(monkeypatch):
     assert Ranks(1).part == (0, 1)
 
 
+def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
+    for name, value in {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "3", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    ranks = Ranks(4)
+    assert (ranks.part, ranks.local_rank, ranks.num_here, ranks.leads) == ((3, 4), 1, 2, False)
+    assert backend_for(Device.gpu, 4, ranks).index == 1
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    with pytest.raises(UnsupportedError, match="devices=4: 3 of the processes are on this host"):
+        Ranks(4)
+
+
 @pytest.mark.filterwarnings("ignore:Please use the new API settings to control TF32")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_each_rank_takes_the_gpu_of_its_number_and_lightning_starts_no_process(monkeypatch, rank):
@@ -131,7 +142,7 @@ def test_each_rank_takes_the_gpu_of_its_number_and_lightning_starts_no_process(m
     monkeypatch.setattr("lightning_fabric.accelerators.cuda._get_all_visible_cuda_devices", lambda: [0, 1])
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
-    for name, value in {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "NODE_RANK": "0"}.items():
+    for name, value in {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
     ranks = Ranks(2)
     backend = backend_for(Device.gpu, 2, ranks)

@@ -79,6 +79,22 @@ def test_an_operator_that_runs_on_the_cpu_instead_is_named():
     assert after == "['aten::histc']"
 
 
+SEED = """
+import torch, torch_xla
+from accelbench.engines.lightning.backends import backend_for
+from accelbench.vocab import Device
+backend = backend_for(Device.xla_cpu)
+for number in (1, 2, 1):
+    backend.seed(number)
+    print(torch.rand(3, device=torch_xla.device()).tolist())
+"""
+
+
+def test_what_is_drawn_on_the_device_follows_from_the_seed():
+    first, other, again = printed(SEED)
+    assert first == again != other
+
+
 SPMD = """
 import torch
 from accelbench.engines.lightning import spmd

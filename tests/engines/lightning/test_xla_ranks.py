@@ -30,8 +30,7 @@ def test_processes_that_pjrt_does_not_join_measure_nothing(digits):
     with Hosts() as hosts:
         outcome = hosts.run(cell(), digits)
     assert outcome.status == Status.skipped
-    assert "PJRT joined 1 devices, 1 of them this process's" in outcome.reason
-    assert "use engine.xla_processes=false" in outcome.reason
+    assert outcome.reason.endswith("PJRT joined 1 devices, and this process has 1, where devices=2 have a process each")
 
 
 @pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
@@ -51,16 +50,43 @@ def test_weights_that_were_not_joined_are_found_out(hosts, digits, protocol):
     assert (outcome.measurement.warnings, outcome.measurement.fallbacks) == ([], [])
 
 
+# As in `test_xla`, in processes of their own.
+def printed(code, **variables):
+    """What a fresh interpreter prints, a value a line."""
+    environment = {**os.environ, "PJRT_DEVICE": "CPU", **variables}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+PART_OF_A_HOST = """
+from torch_xla._internal import tpu
+from accelbench.engines.lightning import xla_ranks
+from accelbench.engines.lightning.ranks import Ranks
+from accelbench.errors import UnsupportedError
+
+tpu.num_available_chips = lambda: 4
+try:
+    xla_ranks.join(Ranks(2))
+except UnsupportedError as error:
+    print(error)
+"""
+
+
+def test_a_part_of_a_tpus_chips_is_refused_before_libtpu_waits_for_the_others():
+    ranks = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
+    (told,) = printed(PART_OF_A_HOST, PJRT_DEVICE="TPU", **ranks)
+    assert "this host has 4 chips" in told
+    assert told.endswith("for 2 processes: use devices=4 for each host")
+
+
 # The device of a world of two, whose sum over all devices is of one alone: each gradient comes out halved.
 REDUCE = """
-import os
 import torch
 import torch_xla
 from torch_xla import runtime
 from accelbench.engines.lightning import xla_ranks
 from accelbench.engines.lightning.ranks import Ranks
 
-os.environ.update(WORLD_SIZE="1", RANK="0", LOCAL_RANK="0")
 xla_ranks.join(Ranks(1))
 runtime._WORLD_SIZE = 2
 weights = torch.ones(3, device=torch_xla.device(), requires_grad=True)
@@ -73,6 +99,4 @@ print(weights.grad.cpu().tolist())
 
 
 def test_xla_averages_the_gradients_within_the_step():
-    variables = {**os.environ, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "1"}
-    done = subprocess.run([sys.executable, "-c", REDUCE], env=variables, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["True", "[2.0, 2.0, 2.0]"]
+    assert printed(REDUCE) == ["True", "[2.0, 2.0, 2.0]"]

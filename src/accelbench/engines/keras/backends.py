@@ -34,6 +34,7 @@ class Backend(ABC):
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.last: Any = None  # what the last execution gave
+        self.callbacks: keras.callbacks.CallbackList | None = None  # around training steps
         self._num_traces = 0  # calls of a step: several in one compilation, of several steps or devices
         self._num_compiles, self._compile_s = 0, 0.0
 
@@ -67,7 +68,13 @@ class Backend(ABC):
 
     @abstractmethod
     def wait(self) -> None:
-        """Returns when everything launched is done."""
+        """Returns when everything launched is done, what callbacks do with the logs included."""
+        if self.callbacks is not None:
+            self.callbacks.on_epoch_end(0)
+
+    def fetches_inside(self, feed: Feed) -> bool:
+        """Whether training and testing steps fetch their batches themselves."""
+        return False
 
     @abstractmethod
     def ran_on(self, weights: keras.Variable) -> str:
@@ -111,6 +118,19 @@ class Backend(ABC):
             return step(*args, **kwargs)
 
         return counted
+
+    def _as_in_fit(self, model: keras.Model, execute: Execute) -> Execute:
+        """`execute` with what `fit(verbose=0)` has around each call: a tenth of a millisecond and more."""
+        callbacks = self.callbacks = keras.callbacks.CallbackList(model=model, add_history=True)
+        callbacks.on_train_begin()
+
+        def executed(batch: Any) -> Any:
+            callbacks.on_train_batch_begin(0)
+            logs = execute(batch)
+            callbacks.on_train_batch_end(0, logs)  # other threads read the logs, until `wait`
+            return logs
+
+        return executed
 
     def _timed(self, execute: Execute) -> Execute:
         """`execute`, whose result is kept, and whose seconds count where it traced something."""

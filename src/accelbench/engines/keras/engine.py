@@ -128,8 +128,8 @@ class _Run:
             self.timing = clock.measure_steps(step, backend.wait, cell.warmup, cell.steps, backend.compiles)
         else:
             self.timing = clock.measure(step, backend.wait, cell.window, backend.compiles)
-        # Several steps at once fetch their batches themselves; so do several devices, and copy them.
-        fetches_inside = self.trains and self.samples_per_execution > cell.batch_size
+        # What the step fetches itself, it copies too; so do several devices.
+        fetches_inside = self.trains and backend.fetches_inside(self.feed)
         if fetches_inside:
             self.timing.data_s = []
         if backend.on_host or backend.num_devices > 1 or fetches_inside or cell.data.pipeline == Pipeline.device:

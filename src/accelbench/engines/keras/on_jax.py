@@ -51,20 +51,21 @@ class Jax(Backend):
         model.train_step = self._counted(model.train_step)
         model.make_train_function(force=True)
         names = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
-        return self._stateful(model, model.train_function, names)
+        return self._timed(self._as_in_fit(model, self._stateful(model, model.train_function, names)))
 
     def tester(self, model: keras.Model) -> Execute:
         """Takes a batch."""
         model.test_step = self._counted(model.test_step)
         model.make_test_function(force=True)
         names = ("trainable_variables", "non_trainable_variables", "metrics_variables")
-        return self._stateful(model, model.test_function, names)
+        return self._timed(self._stateful(model, model.test_function, names))
 
     def predictor(self, model: keras.Model) -> Execute:
         """Takes a batch."""
         model.predict_step = self._counted(model.predict_step)
         model.make_predict_function(force=True)
-        return self._stateful(model, model.predict_function, ("trainable_variables", "non_trainable_variables"))
+        names = ("trainable_variables", "non_trainable_variables")
+        return self._timed(self._stateful(model, model.predict_function, names))
 
     def _stateful(self, model: keras.Model, function: Callable[..., Any], names: tuple[str, ...]) -> Execute:
         """`function` with the model's variables, which are taken from it before the first step, as `fit` does."""
@@ -76,7 +77,7 @@ class Jax(Backend):
             result, self.state = function(self.state, iter((batch,)))
             return result
 
-        return self._timed(execute)
+        return execute
 
     def settle(self, model: keras.Model) -> None:
         """Gives the model the variables that its steps made."""
@@ -96,6 +97,7 @@ class Jax(Backend):
 
     def wait(self) -> None:
         """Waits for the last step's result, and all that it made of the variables."""
+        super().wait()
         jax.block_until_ready((self.last, self.state))
 
     def ran_on(self, weights: keras.Variable) -> str:

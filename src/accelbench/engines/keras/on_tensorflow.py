@@ -16,6 +16,7 @@ from accelbench.engines.keras.backends import Backend, Execute
 from accelbench.engines.keras.feed import ArrayFeed, Feed
 from accelbench.vocab import Device, Precision
 
+ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 WORDS = {"CPU": Device.cpu, "GPU": Device.gpu, "TPU": Device.tpu}
 
 
@@ -37,6 +38,7 @@ class TensorFlow(Backend):
         # By default "fp32" is TF32 on a GPU, and bf16 on a TPU.
         tf.config.experimental.enable_tensor_float_32_execution(cell.precision == Precision.tf32)
         self.strategy = strategies.strategy_for(cell)
+        self.datasets: dict[Feed, Any] = {}
         self.on_host = cell.device == Device.cpu
 
     def scope(self) -> AbstractContextManager[Any]:
@@ -45,28 +47,16 @@ class TensorFlow(Backend):
         return scope
 
     def trainer(self, model: keras.Model) -> Execute:
-        """Takes a batch, or an iterator of TensorFlow's where several steps are run at once."""
+        """Takes a batch, or an iterator of TensorFlow's that the graph fetches from."""
         model.train_step = self._counted(model.train_step)
         model.make_train_function(force=True)
-        function = model.train_function
-        # What `fit` calls around each execution, where nobody gave it callbacks: a tenth of a millisecond and more.
-        callbacks = keras.callbacks.CallbackList(model=model, add_history=True)
-        callbacks.on_train_begin()
-
-        def execute(batch: Any) -> Any:
-            callbacks.on_train_batch_begin(0)
-            logs = function(batch if self.steps > 1 else (batch,))
-            callbacks.on_train_batch_end(0, logs)
-            return logs
-
-        return self._timed(execute)
+        return self._timed(self._as_in_fit(model, _of_batches(model.train_function)))
 
     def tester(self, model: keras.Model) -> Execute:
-        """Takes a batch, or an iterator of TensorFlow's where several steps are run at once."""
+        """Takes a batch, or an iterator of TensorFlow's that the graph fetches from."""
         model.test_step = self._counted(model.test_step)
         model.make_test_function(force=True)
-        function = model.test_function
-        return self._timed(function if self.steps > 1 else lambda batch: function((batch,)))
+        return self._timed(_of_batches(model.test_function))
 
     def predictor(self, model: keras.Model) -> Execute:
         """Takes a list of batches."""
@@ -82,38 +72,36 @@ class TensorFlow(Backend):
         """Nothing: the variables are the model's own."""
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Batches of arrays, or of TensorFlow's own iterator where `fit` would have it so.
-
-        That is where a data set's batches are trained on or tested, where the graph itself takes several, and where
-        several devices take their parts.
-        """
-        inside = labelled and self.steps > 1
-        if not (inside or self.num_devices > 1 or (labelled and isinstance(feed, ArrayFeed))):
+        """Batches of arrays, or TensorFlow's own iterator: where `fetches_inside`, or several devices take parts."""
+        inside = labelled and self.fetches_inside(feed)
+        if not inside and self.num_devices == 1:
             return iter(feed) if labelled else _lists(iter(feed), self.steps)
-        batches = _gathered(feed) if isinstance(feed, ArrayFeed) else _generated(feed)
-        batches = batches.prefetch(tf.data.AUTOTUNE)
-        if self.num_devices > 1:
-            batches = self.strategy.experimental_distribute_dataset(batches)
-        return self._executions_of(iter(batches), feed, labelled)
-
-    def _executions_of(self, batches: Iterator[Any], feed: Feed, labelled: bool) -> Iterator[Any]:
-        if not labelled:
-            return _lists(batches, self.steps)
-        if self.steps == 1:
-            each: Iterator[Any] = batches
-            return each
+        if feed not in self.datasets:  # whose arrays are copied, and whose functions are traced
+            batches = _gathered(feed) if isinstance(feed, ArrayFeed) else _generated(feed)
+            batches = batches.prefetch(tf.data.AUTOTUNE)
+            if self.num_devices > 1:
+                batches = self.strategy.experimental_distribute_dataset(batches)
+            self.datasets[feed] = batches
+        fetched = iter(self.datasets[feed])
+        if not inside:
+            return fetched if labelled else _lists(fetched, self.steps)
         num = None if feed.num_batches is None else -(-feed.num_batches // self.steps)
-        return _repeated(batches, num)
+        return _repeated(fetched, num)
+
+    def fetches_inside(self, feed: Feed) -> bool:
+        """Whether the graph fetches: where it runs several steps, and a data set's batches, as `fit` has it."""
+        return self.steps > 1 or isinstance(feed, ArrayFeed)
 
     def copy_in(self, batch: Any) -> Any:
         """Its arrays as tensors on the one accelerator; several get their parts from TensorFlow's iterator."""
-        if self.num_devices > 1 or isinstance(batch, tf.data.Iterator | tf.distribute.DistributedIterator):
+        if self.num_devices > 1 or isinstance(batch, ITERATORS):
             return batch
         with tf.device(self.strategy.extended.worker_devices[0]):
             return tf.nest.map_structure(lambda part: tf.identity(tf.convert_to_tensor(part)), batch)
 
     def wait(self) -> None:
         """Waits for every CPU and GPU; of a TPU, for the last result, which the host then has."""
+        super().wait()
         tf.test.experimental.sync_devices()
         if self.cell.device == Device.tpu and self.last is not None:
             for part in tf.nest.flatten(self.last):
@@ -167,10 +155,16 @@ class TensorFlow(Backend):
         return context
 
 
+def _of_batches(function: Execute) -> Execute:
+    """Keras' function, which takes an iterator, for a batch too."""
+    return lambda batch: function(batch if isinstance(batch, ITERATORS) else (batch,))
+
+
 def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
     """The feed's batches, gathered by TensorFlow's threads, as `fit` has it with arrays; the order is the feed's."""
     with tf.device("/CPU:0"):
-        arrays = [tf.convert_to_tensor(array) for array in feed.arrays]
+        tensors = {id(array): tf.convert_to_tensor(array) for array in feed.arrays}  # an autoencoder has one, twice
+    arrays = [tensors[id(array)] for array in feed.arrays]
     size = feed.order.batch_size
 
     def batches_of(chosen: tf.Tensor) -> tf.data.Dataset:

@@ -38,6 +38,13 @@ class Backend:
         """Where tensors are put."""
         return torch.device(self.torch_type)
 
+    def seed(self, number: int) -> None:
+        """Seeds the device's random numbers where `torch.manual_seed` does not."""
+
+    def place(self, device: torch.device, rank: int) -> str:
+        """What tells the device from those of the other ranks."""
+        return f"{device}, rank {rank}"
+
     def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The batch where it is computed; may return before it is there."""
         device = self.device()
@@ -123,6 +130,10 @@ class Cuda(Backend):
         torch.backends.cudnn.allow_tf32 = allow_tf32
         torch.cuda.reset_peak_memory_stats()
 
+    def place(self, device: torch.device, rank: int) -> str:
+        """The GPU's own number, on any host."""
+        return str(torch.cuda.get_device_properties(device).uuid)
+
     def wait(self) -> None:
         """Waits for every stream."""
         torch.cuda.synchronize()
@@ -168,6 +179,10 @@ class Xla(Backend):
         if self.num_asked > 1:
             spmd.start(self.num_asked)
         xla.multiply_precisely()
+
+    def seed(self, number: int) -> None:
+        """torch_xla starts from the same state in each process."""
+        xla.seed(number)
 
     def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The batch, divided where there are several devices."""
@@ -233,9 +248,13 @@ class XlaRank(Xla):
         """Lightning's XLAStrategy, in a process that is there already."""
         return xla_ranks.strategy()
 
+    def place(self, device: torch.device, rank: int) -> str:
+        """PJRT's number of the device, on any host."""
+        return xla_ranks.place()
+
     def fallbacks(self) -> list[str]:
-        """Those of the steps: Lightning's loop tells the other processes something by the host, once a pass."""
-        return [name for name in super().fallbacks() if not name.startswith("c10d::")]
+        """Those of the steps: before each pass, Lightning's loop tells the other processes whether to stop."""
+        return [name for name in super().fallbacks() if name != xla_ranks.TOLD]
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
         """By XLA, within the step."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import platform
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -149,7 +148,7 @@ class _Run:
     def _note_built(self, step: InferStep) -> None:
         if math.isnan(self.build_s):  # Lightning hands over the first pass: model and optimiser are on the device
             self.build_s = time.perf_counter() - self.build_started
-            self.ranks.join(self.cell.seed)
+            self.backend.seed(self.ranks.join(self.cell.seed))
             if self.compiler is not None:  # compiled code runs no hooks: they see what is compiled, before it is
                 options.run_plain(self.network, step, self._first_images())
 
@@ -238,7 +237,7 @@ class _Run:
         place = self.observer.place()
         return Seen(
             device=self.backend.ran_on(place.type),
-            place=f"{platform.node()} {place}" if place.type == "cuda" else f"{place}, rank {self.ranks.rank}",
+            place=self.backend.place(place, self.ranks.rank),
             device_name=self.backend.device_name() or look(self.cell.device).name,
             precision=self.observer.precision(),
             num_devices=self.backend.num_devices(),

@@ -1,8 +1,8 @@
 """Several devices: a process for each, its rank, that Lightning joins into one group.
 
-The first rank's clock leads and the others take the steps that it announces. Gradients are averaged by
+The first rank's clock leads and the others take the steps that it announces. On CPUs and GPUs gradients are averaged by
 DistributedDataParallel around the network alone: Lightning would wrap the whole module, whose one `training_step`
-drains all batches, and none of the forward passes in it would be DDP's.
+drains all batches, and none of the forward passes in it would be DDP's. `xla_ranks` has XLA's way.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from lightning_fabric.plugins.environments import LightningEnvironment
+from lightning_fabric.plugins.environments import TorchElasticEnvironment
 from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor, nn
 
@@ -31,7 +31,7 @@ class NetworkDDP(DDPStrategy):
     """Lightning's strategy, with the network wrapped in place of the module around it."""
 
     def __init__(self) -> None:
-        super().__init__(cluster_environment=LightningEnvironment())
+        super().__init__(cluster_environment=TorchElasticEnvironment())
 
     def configure_ddp(self) -> None:
         """Wraps the network: each of its forward passes then has its gradients averaged."""
@@ -104,28 +104,37 @@ class Ranks(Team):
         num_here: how many there are on this host.
 
     Raises:
-        UnsupportedError: another number was started.
+        UnsupportedError: another number was started, or other ones on some hosts than on others.
     """
 
     def __init__(self, num: int) -> None:
-        started = int(os.environ.get("WORLD_SIZE", 1))
-        if num > 1 and started != num:
+        # As torchrun names them, and accelbench's host.
+        given = os.environ if num > 1 else {}
+        started, self.num_here = (int(given.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+        self.rank, self.local_rank = (int(given.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
+        if started != num:
             told = f"devices={num} takes {num} processes, not the {started} there are"
-            raise UnsupportedError(f"{told}: use `torchrun --nproc-per-node {num}`")
+            raise UnsupportedError(f"{told}: use `torchrun --nproc-per-node {num}`, on several hosts with --nnodes")
+        if num % self.num_here:
+            raise UnsupportedError(
+                f"devices={num}: {self.num_here} of the processes are on this host, and each has to have as many"
+            )
         self.num = num
-        self.rank = int(os.environ["RANK"]) if num > 1 else 0
-        self.local_rank = int(os.environ["LOCAL_RANK"]) if num > 1 else 0
-        self.num_here = int(os.environ.get("LOCAL_WORLD_SIZE", num)) if num > 1 else 1
         self.leads = self.rank == 0
         self.part = self.rank, num
         # The first rank's words go by the host: a GPU has nothing to do with them.
         self.talk: dist.ProcessGroup | None = None
 
-    def join(self, seed: int) -> None:
-        """To be called once Lightning has made the group: gives each rank random numbers of its own, for dropout."""
+    def join(self, seed: int) -> int:
+        """To be called once Lightning has made the group.
+
+        Returns:
+            This rank's own seed, which the host's random numbers now follow: each drops out others.
+        """
         if self.num > 1:
             self.talk = dist.new_group(backend="gloo")
             torch.manual_seed(seed + RANK_SEEDS * self.rank)
+        return seed + RANK_SEEDS * self.rank
 
     def begin(self, num_steps: int) -> None:
         """See `Team`."""

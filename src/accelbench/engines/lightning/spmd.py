@@ -1,8 +1,7 @@
 """Several XLA devices from one process, by SPMD: batches are divided among them, weights are on each.
 
 XLA sums the gradients over the devices where it partitions the step (docs of torch_xla: "PyTorch/XLA SPMD user
-guide"). Processes of their own, Lightning's way, stall on PJRT's CPU devices (pytorch/xla#5342). torch_xla is imported
-inside the functions, as in `xla`.
+guide"). `xla_ranks` has the other way, a process for each. torch_xla is imported inside the functions, as in `xla`.
 """
 
 import re

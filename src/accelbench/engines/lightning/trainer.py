@@ -13,7 +13,7 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.precision import plugin_for
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import Protocol
+from accelbench.vocab import Device, Protocol
 
 
 def hush_lightning() -> None:
@@ -33,6 +33,8 @@ def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
     if backend.torch_type == "xla":
         if cell.threads is not None:
             raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
+        if cell.device == Device.xla_cpu:
+            torch.set_num_threads(1)  # torch gathers the batches alone: its threads would take the cores from XLA's
         return
     num = max(1, usable_cores() // num_ranks) if cell.threads is None else cell.threads
     if num_ranks > 1:

@@ -87,6 +87,13 @@ def launch() -> None:
     torch_xla.sync()
 
 
+def seed(number: int) -> None:
+    """Has random numbers on the device, such as dropout's, follow from `number`."""
+    import torch_xla.core.xla_model as xm
+
+    xm.set_rng_state(number)
+
+
 def wait() -> None:
     """Returns when all launched work is done."""
     import torch_xla.core.xla_model as xm

@@ -10,11 +10,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from pytorch_lightning.strategies import DDPStrategy, XLAStrategy
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor
 from torch.optim import Optimizer
 
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.errors import UnsupportedError
+
+# By which Lightning's loop tells the other processes, before each item, whether a signal came.
+TOLD = "c10d::broadcast_"
 
 
 class StartedXLA(XLAStrategy):
@@ -30,8 +34,11 @@ class StartedXLA(XLAStrategy):
         """None: the processes are there."""
 
     def setup_distributed(self) -> None:
-        """Joins the hosts too; PJRT has joined the devices."""
-        super().setup_distributed()
+        """Joins the processes by their hosts too; PJRT has joined the devices.
+
+        Lightning's own would refuse hosts of one device.
+        """
+        rank_zero_only.rank = self.global_rank
         if not dist.is_initialized():
             dist.init_process_group("gloo")
 
@@ -49,18 +56,27 @@ def join(ranks: Ranks) -> None:
     """Has PJRT join this process's device with the others'. To be called before anything is on a device.
 
     Raises:
-        UnsupportedError: it joins fewer or more, or has several devices for a process.
+        UnsupportedError: the host has more chips than processes, for which libtpu would wait; or PJRT joins fewer
+            devices or more, or has several for a process.
     """
     import torch_xla.runtime as xr
-    from torch_xla._internal import pjrt
+    from torch_xla._internal import pjrt, tpu
 
+    if xr.device_type() == "TPU" and (there := tpu.num_available_chips()) != ranks.num_here:
+        told = f"this host has {there} chips, which take part all or none, for {ranks.num_here} processes"
+        raise UnsupportedError(f"engine.xla_processes=true: {told}: use devices={there} for each host")
     pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
     joined, own = xr.world_size(), xr.addressable_device_count()
     if (joined, own) != (ranks.num, 1):
-        raise UnsupportedError(
-            f"engine.xla_processes=true: PJRT joined {joined} devices, {own} of them this process's, where "
-            f"devices={ranks.num} is one for each process: use engine.xla_processes=false"
-        )
+        told = f"PJRT joined {joined} devices, and this process has {own}"
+        raise UnsupportedError(f"engine.xla_processes=true: {told}, where devices={ranks.num} have a process each")
+
+
+def place() -> str:
+    """PJRT's number of this process's device."""
+    import torch_xla.runtime as xr
+
+    return f"XLA device {xr.global_ordinal()}"
 
 
 def strategy() -> XLAStrategy:
