@@ -143,7 +143,7 @@ def test_a_network_of_ones_own_is_measured_as_the_page_says(measured):
 
 
 def test_a_cell_is_planned_for_a_bare_machine_as_the_page_says(measured):
-    _, plan, _ = blocks("devices.md", "sh")
+    _, plan, *_ = blocks("devices.md", "sh")
     command = [sys.executable, "-m", "accelbench.cli", *shlex.split(plan.partition(">")[0])[1:]]
     done = subprocess.run(command, cwd=measured, capture_output=True, text=True, timeout=200)
     (cell,) = [Cell.from_json(json.loads(line)) for line in done.stdout.splitlines()]
