@@ -1,11 +1,24 @@
-"""The Lightning engine where PJRT says that it has joined all processes, as on a TPU: on CPUs it joins none."""
+"""The Lightning engine where PJRT says that it has joined all processes, as on a TPU: on CPUs it joins none.
 
+And code in a process of its own, since importing torch_xla replaces parts of torch.nn.
+"""
+
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from accelbench.cell import Cell
 from accelbench.engines.lightning import engine
 from accelbench.engines.registry import HostSpec
 from accelbench.measurement import Measurement
+
+
+def printed(code: str, **variables: str) -> list[str]:
+    """What a fresh interpreter prints, a value a line, on PJRT's CPU unless `variables` say otherwise."""
+    environment = {**os.environ, "PJRT_DEVICE": "CPU", **variables}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 def host(cell: Cell) -> HostSpec:

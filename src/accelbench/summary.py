@@ -9,7 +9,7 @@ from accelbench.doubts import MAX_OTHERS_PERCENT, doubts
 from accelbench.energy import joules_per_sample
 from accelbench.measurement import Breakdown, Epoch, Measurement, Operator
 from accelbench.record import Record, Row, SystemSeries
-from accelbench.vocab import DIVIDED, RANDOM, XLA, Device, Engine, Mode, Phase, Pipeline, Protocol, Provenance
+from accelbench.vocab import DIVIDED, RANDOM, XLA, Engine, Mode, Phase, Pipeline, Protocol, Provenance
 
 MB = 1e6  # bytes
 MAX_NAMED = 3  # of the operators that a step spends its time in
@@ -239,7 +239,7 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
     step_s = batch / speed if isinstance(speed, float) else None
     copy_s = sum(stats.median(part) for part in (measured.copy_in_s, measured.copy_out_s) if part) / num_batches
     options = record.cell.options
-    fused = options.compile or options.cuda_graphs or record.cell.device in (Device.tpu, Device.xla_cpu)
+    fused = options.compile or options.cuda_graphs or record.cell.device in XLA
     fused = fused or record.cell.keras is not None  # its backends compile whole steps
     found = step_s and bound(
         work, step_s, ceilings, precision, fused=fused, data_s=data_s, copy_s=copy_s if measured.copy_in_s else None

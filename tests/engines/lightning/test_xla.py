@@ -1,17 +1,6 @@
-import os
-import subprocess
-import sys
-
 import pytest
 
-
-# In processes of their own, since importing torch_xla replaces parts of torch.nn.
-def printed(code: str, **variables: str) -> list[str]:
-    """What a fresh interpreter prints, a value a line."""
-    environment = {**os.environ, "PJRT_DEVICE": "CPU", **variables}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
-
+from xla_world import printed
 
 MULTIPLY = """
 import torch, torch_xla

@@ -1,9 +1,5 @@
 """XLA devices with a process each: up to the edge of PJRT's CPU, which joins none (pytorch/xla#5342)."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 import xla_world
@@ -11,6 +7,7 @@ from accelbench.cell import ModelSpec
 from accelbench.isolate import Hosts
 from accelbench.vocab import Device, Mode, Protocol, Status
 from fakes import SHORT, make_cell
+from xla_world import printed
 
 MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
 
@@ -48,14 +45,6 @@ def test_weights_that_were_not_joined_are_found_out(hosts, digits, protocol):
     outcome = hosts.run(cell(mode=Mode.train, protocol=protocol, epochs=2, batch_size=50), digits)
     assert (outcome.status, outcome.reason) == (Status.invalid, "the devices' weights differ after training")
     assert (outcome.measurement.warnings, outcome.measurement.fallbacks) == ([], [])
-
-
-# As in `test_xla`, in processes of their own.
-def printed(code, **variables):
-    """What a fresh interpreter prints, a value a line."""
-    environment = {**os.environ, "PJRT_DEVICE": "CPU", **variables}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
 
 
 PART_OF_A_HOST = """
