@@ -54,6 +54,17 @@ def make_measurement(**changes) -> Measurement:
     return Measurement(**{**values, **changes})
 
 
+def assert_epochs_in_turn(measured: Measurement) -> None:
+    """Each epoch and its evaluation are over before the next one begins, all within the steady state."""
+    tested_s = [epoch.evaluation.seconds if epoch.evaluation else 0.0 for epoch in measured.epochs]
+    begins = [epoch.began_boot_s for epoch in measured.epochs]
+    ends = [epoch.began_boot_s + epoch.seconds for epoch in measured.epochs]
+    low, high = measured.steady_boot_s
+    assert begins[0] == low
+    assert 0 <= high - ends[-1] < 0.05
+    assert all(end + s <= begin for end, s, begin in zip(ends[:-1], tested_s[:-1], begins[1:], strict=True))
+
+
 def faulty_host(cell: Cell) -> HostSpec:
     """A host whose engine is this module."""
     return HostSpec("fakes", ("fakes",), num_processes=cell.devices)

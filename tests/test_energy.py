@@ -1,6 +1,7 @@
 import pytest
 
 from accelbench import energy
+from accelbench.measurement import Epoch
 from accelbench.record import SystemSeries
 from accelbench.vocab import Device
 from fakes import make_measurement
@@ -68,6 +69,29 @@ def test_energy_is_of_the_steady_state_above_idle():
     measured = make_measurement(steady_boot_s=(102.0, 105.0), num_steady_samples=600)
     found = energy.joules_per_sample(Device.cpu, measured, series(50.0), {"cpu_energy_j": 10.0})
     assert found == pytest.approx(40 * 3 / 600, rel=0.02)
+
+
+def epoch(began_boot_s, seconds):
+    return Epoch(seconds=seconds, num_samples=100, began_boot_s=began_boot_s)
+
+
+def test_energy_of_whole_epochs_leaves_out_the_first_and_what_comes_between_them():
+    # 50 W in the epochs, 500 W in the first one and in the tests after each.
+    times = [place / 10 for place in range(140)]
+    watts = [50 if 4 <= t < 7 or 9 <= t < 12 else 500 for t in times]
+    joules = [sum(watts[:place]) / 10 for place in range(140)]
+    system = SystemSeries(started_boot_s=100.0, t_s=times, values={"cpu_energy_j": joules})
+    epochs = [epoch(100.0, 3.0), epoch(104.0, 3.0), epoch(109.0, 3.0)]
+    measured = make_measurement(steady_boot_s=(100.0, 113.0), num_steady_samples=None, epochs=epochs)
+    found = energy.joules_per_sample(Device.cpu, measured, system, {"cpu_energy_j": 10.0})
+    assert found == pytest.approx(40 * 6 / 200, rel=0.02)
+
+
+@pytest.mark.parametrize("last", [epoch(None, 3.0), epoch(104.0, 0.6)], ids=["when is unknown", "one is too short"])
+def test_energy_of_epochs_is_none_where_one_of_them_tells_none(last):
+    epochs = [epoch(100.0, 1.0), epoch(102.0, 2.0), last]
+    measured = make_measurement(steady_boot_s=(100.0, 105.0), num_steady_samples=None, epochs=epochs)
+    assert energy.joules_per_sample(Device.cpu, measured, series(50.0), {"cpu_energy_j": 10.0}) is None
 
 
 @pytest.mark.parametrize(

@@ -105,24 +105,38 @@ def joules_per_sample(
 ) -> float | None:
     """Energy of the device for one sample in the steady state, what it uses idle subtracted.
 
+    Of whole epochs it is what all but the first used, without what came between them: as their samples/s.
+
     None where the device has no counter, its idle power is unknown or no less than what was used, or the steady state
-    was shorter than a second.
+    or one of its epochs was shorter than a second.
 
     Args:
         device: whose energy.
-        measured: says how long the steady state was and how many samples it computed.
+        measured: says when the steady state was and how many samples it computed.
         system: the counters' series.
         idle: watts when nothing runs, by series (`idle_w`).
     """
-    steady, num = measured.steady_boot_s, measured.num_steady_samples
-    if steady is None or not num or system.started_boot_s is None:
+    spans, num = _steady_spans(measured)
+    names = _series(device, measured.num_devices)
+    if system.started_boot_s is None or not (spans and num and names):
         return None
-    low, high = (moment - system.started_boot_s for moment in steady)
-    known = [_power_w(system, name, idle, low, high) for name in _series(device, measured.num_devices)]
-    powers_w = [power_w for power_w in known if power_w is not None]
-    if not known or len(powers_w) < len(known):
-        return None
-    return sum(powers_w) * (high - low) / num
+    total_j = 0.0
+    for low, high in spans:
+        for name in names:
+            power_w = _power_w(system, name, idle, low - system.started_boot_s, high - system.started_boot_s)
+            if power_w is None:
+                return None
+            total_j += power_w * (high - low)
+    return total_j / num
+
+
+def _steady_spans(measured: Measurement) -> tuple[list[tuple[float, float]], int]:
+    """When samples of the steady state were computed, in seconds since the machine started, and how many they were."""
+    if measured.steady_boot_s is not None and measured.num_steady_samples:
+        return [measured.steady_boot_s], measured.num_steady_samples
+    epochs = [(epoch.began_boot_s, epoch) for epoch in measured.steady_epochs]
+    spans = [(began, began + epoch.seconds) for began, epoch in epochs if began is not None]
+    return (spans if len(spans) == len(epochs) else []), sum(epoch.num_samples for _, epoch in epochs)
 
 
 def _series(device: Device, num: int) -> list[str]:

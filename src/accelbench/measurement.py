@@ -44,6 +44,7 @@ class Epoch:
     Attributes:
         seconds: wall time, data included, compilation included.
         num_samples: samples that were really computed.
+        began_boot_s: when it began, in seconds since the machine started; None in records of before this was kept.
         loss: mean over the epoch's steps; None where none is computed (inference).
         accuracy: share of right answers in training, as the weights were at each step; None where none are given.
         evaluation: on the test set, after the epoch and outside of its seconds; None in inference.
@@ -51,6 +52,7 @@ class Epoch:
 
     seconds: float
     num_samples: int
+    began_boot_s: float | None = None
     loss: float | None = None
     accuracy: float | None = None
     evaluation: Evaluation | None = None
@@ -170,6 +172,11 @@ class Measurement:
     cudnn_benchmark: bool | None = None
     warnings: list[str] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)
+
+    @property
+    def steady_epochs(self) -> list[Epoch]:
+        """All but the first epoch, which holds warm-up and compilation; that one where there is no other."""
+        return self.epochs[1:] or self.epochs
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Measurement":

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from accelbench.clock import Compiles, Now, Step, Timing, boot_s
 
@@ -22,8 +23,15 @@ def time_pass(step: Step, wait: Callable[[], None], now: Now = time.perf_counter
     return now() - start
 
 
-def measure_pass(timing: Timing, step: Step, wait: Callable[[], None], compiles: Callable[[], Compiles]) -> float:
-    """Seconds of one of several whole passes, which `timing` takes note of.
+class Pass(NamedTuple):
+    """When a whole pass began, in seconds since the machine started, and the seconds that it took."""
+
+    began_boot_s: float
+    seconds: float
+
+
+def measure_pass(timing: Timing, step: Step, wait: Callable[[], None], compiles: Callable[[], Compiles]) -> Pass:
+    """Times one of several whole passes, which `timing` takes note of.
 
     The first compiles what there is to compile; what a later one compiles is in the steady state.
 
@@ -35,8 +43,9 @@ def measure_pass(timing: Timing, step: Step, wait: Callable[[], None], compiles:
     """
     began_s, (compiled, _) = boot_s(), compiles()
     seconds = time_pass(step, wait)
-    if timing.steady_boot_s is not None:
-        began_s = timing.steady_boot_s[0]
+    if timing.steady_boot_s is None:
+        timing.steady_boot_s = began_s, boot_s()
+    else:
+        timing.steady_boot_s = timing.steady_boot_s[0], boot_s()
         timing.compiled_in_steady_state += compiles()[0] - compiled
-    timing.steady_boot_s = began_s, boot_s()
-    return seconds
+    return Pass(began_s, seconds)

@@ -7,7 +7,7 @@ from accelbench import stats
 from accelbench.ceilings import Ceilings, bound, share
 from accelbench.doubts import MAX_OTHERS_PERCENT, doubts
 from accelbench.energy import joules_per_sample
-from accelbench.measurement import Breakdown, Epoch, Measurement, Operator
+from accelbench.measurement import Breakdown, Measurement, Operator
 from accelbench.record import Record, Row, SystemSeries
 from accelbench.vocab import DIVIDED, RANDOM, XLA, Engine, Mode, Phase, Pipeline, Protocol, Provenance
 
@@ -147,14 +147,9 @@ def _settings(record: Record) -> Row:
     }
 
 
-def steady_epochs(measured: Measurement) -> list[Epoch]:
-    """All but the first epoch, which holds warm-up and compilation; that one where there is no other."""
-    return measured.epochs[1:] or measured.epochs
-
-
 def steady_rates(measured: Measurement) -> list[float]:
     """Samples/s of each epoch where whole ones were run, else of each block; empty where there is neither."""
-    return [part.num_samples / part.seconds for part in steady_epochs(measured) or measured.blocks]
+    return [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
 
 
 def _rates(record: Record, measured: Measurement) -> Row:
@@ -162,7 +157,7 @@ def _rates(record: Record, measured: Measurement) -> Row:
     if measured.epochs:
         # Training takes all its epochs; inference takes one pass, measured several times.
         trains = record.cell.mode == Mode.train
-        seconds = [epoch.seconds for epoch in (measured.epochs if trains else steady_epochs(measured))]
+        seconds = [epoch.seconds for epoch in (measured.epochs if trains else measured.steady_epochs)]
         time_s: float | None = sum(seconds) if trains else stats.median(seconds)
         provenance = Provenance.measured
     else:

@@ -13,7 +13,7 @@ from accelbench import stats
 from accelbench.record import Record
 from accelbench.report.colours import PHASE_COLOURS
 from accelbench.report.numbers import significant
-from accelbench.summary import phases_ms, steady_epochs, steady_rates, summarise
+from accelbench.summary import phases_ms, steady_rates, summarise
 from accelbench.vocab import Mode, Phase, Status
 
 WIDTH, LEFT, RIGHT = 640, 60, 20  # pixels
@@ -67,7 +67,7 @@ def draw(record: Record) -> str | None:
     panels, phases = [], phases_ms(summarise(record))
     if rates := steady_rates(measured):
         of = "block" if not measured.epochs else "epoch" if record.cell.mode == Mode.train else "pass"
-        num_left_out = len(measured.epochs) - len(steady_epochs(measured))
+        num_left_out = len(measured.epochs) - len(measured.steady_epochs)
         panels.append(_speed(rates, of, 1 + num_left_out))
     if measured.latency_s:
         panels.append(_latency([MS * seconds for seconds in measured.latency_s]))

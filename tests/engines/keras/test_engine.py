@@ -20,6 +20,7 @@ from accelbench.worker import judge
 from engines.keras.cells import CARRIED, keras_cell
 from engines.keras.exchange import give, weights
 from engines.keras.twins import RATES, trained_cell
+from fakes import assert_epochs_in_turn
 
 # Keras' Adam adds its epsilon before it corrects the bias, PyTorch's after.
 NEAR = {"sgd": 1e-4, "adam": 2e-3}
@@ -52,6 +53,7 @@ def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras
     assert [each.loss for each in tested] == pytest.approx(twins[f"{optimizer}/tested"].tolist(), rel=near)
     assert [each.accuracy for each in tested] == pytest.approx(twins[f"{optimizer}/accuracies"].tolist(), abs=0.012)
     assert {epoch.num_samples for epoch in measured.epochs} == {300}  # 9 batches of 32 and one of 12
+    assert_epochs_in_turn(measured)
     assert {each.num_samples for each in tested} == {90}
 
 
@@ -137,6 +139,7 @@ def test_whole_passes_of_inference_take_the_whole_test_set(digits):
     measured = engine.run(fit_cell(mode=Mode.infer), digits)
     assert [epoch.num_samples for epoch in measured.epochs] == [90] * engine.NUM_INFER_PASSES
     assert measured.evaluation is None
+    assert_epochs_in_turn(measured)
     assert measured.num_compiles == 2  # the last batch is short
 
 

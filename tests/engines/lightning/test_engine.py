@@ -18,7 +18,7 @@ from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
 from accelbench.isolate import Hosts
 from accelbench.vocab import Device, Mode, Precision, Protocol, Scaling, Status
 from accelbench.worker import judge
-from fakes import SHORT, make_cell
+from fakes import SHORT, assert_epochs_in_turn, make_cell
 
 pytestmark = pytest.mark.filterwarnings(
     # Lightning's own, on its use of torch.
@@ -102,12 +102,14 @@ def test_a_fit_is_tested_on_every_test_sample(digits):
     assert measured.evaluation.accuracy > 0.9
     assert len(measured.epochs) == 8
     assert {epoch.num_samples for epoch in measured.epochs} == {300}
+    assert_epochs_in_turn(measured)
 
 
 def test_inference_passes_take_the_whole_test_set(digits):
     measured = engine.run(fit_cell(mode=Mode.infer), digits)
     assert [epoch.num_samples for epoch in measured.epochs] == [90] * engine.NUM_INFER_PASSES
     assert measured.evaluation is None
+    assert_epochs_in_turn(measured)
 
 
 def test_a_loss_that_is_not_finite_makes_the_cell_invalid(digits):

@@ -103,8 +103,7 @@ class _Run:
             self._train_epochs(execute)
         else:
             for _ in range(NUM_INFER_PASSES):
-                seconds = self._whole_pass(self._step(execute))
-                self.epochs.append(Epoch(seconds=seconds, num_samples=self.feed.num_samples))
+                self.epochs.append(self._whole_pass(execute))
         # Before anything else is run.
         compiles = self.backend.compiles()
         self.resources = Resources(compiles, self.backend.peak_memory_bytes(), high_water_bytes())
@@ -147,21 +146,21 @@ class _Run:
         self.backend.settle(self.model)
         return self._finite(float(self.model.get_metrics_result()["loss"]))
 
-    def _whole_pass(self, step: ExecutionStep) -> float:
-        """Seconds of one pass."""
-        return measure_pass(self.timing, step, self.backend.wait, self.backend.compiles)
+    def _whole_pass(self, execute: Execute) -> Epoch:
+        """One pass over the feed."""
+        step = self._step(execute)
+        began_boot_s, seconds = measure_pass(self.timing, step, self.backend.wait, self.backend.compiles)
+        return Epoch(seconds=seconds, num_samples=self.feed.num_samples, began_boot_s=began_boot_s)
 
     def _train_epochs(self, execute: Execute) -> None:
         tested = feed_of(self.cell, "test", self.data_folder, "float32")
         test = self.backend.tester(self.model)
         for _ in range(self.cell.epochs):
             self.model.reset_metrics()
-            seconds = self._whole_pass(self._step(execute))
-            num = self.feed.num_samples
-            loss, accuracy = self._metrics(num)
+            epoch = self._whole_pass(execute)
+            loss, accuracy = self._metrics(epoch.num_samples)
             evaluation = self._evaluate(test, tested)
-            epoch = Epoch(seconds=seconds, num_samples=num, loss=loss, accuracy=accuracy, evaluation=evaluation)
-            self.epochs.append(epoch)
+            self.epochs.append(dataclasses.replace(epoch, loss=loss, accuracy=accuracy, evaluation=evaluation))
 
     def _evaluate(self, test: Execute, feed: Feed) -> Evaluation:
         """The test set, after an epoch."""

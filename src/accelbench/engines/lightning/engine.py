@@ -178,13 +178,15 @@ class _Run:
     def _whole_pass(self, step: InferStep) -> None:
         self._note_built(step)
         self.ranks.end()  # so that all begin together
-        seconds = measure_pass(self.timing, step, self._wait, self.backend.compiles)
+        began_boot_s, seconds = measure_pass(self.timing, step, self._wait, self.backend.compiles)
         num_samples = self.feed.num_samples
         loss = accuracy = None
         if isinstance(step, EpochStep):
             loss = _finite(self.ranks.total(step.loss_sum) / num_samples)
             accuracy = None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
-        self.epochs.append(Epoch(seconds=seconds, num_samples=num_samples, loss=loss, accuracy=accuracy))
+        self.epochs.append(
+            Epoch(seconds=seconds, num_samples=num_samples, began_boot_s=began_boot_s, loss=loss, accuracy=accuracy)
+        )
         self.last_result = step.result
         if len(self.epochs) == NUM_INFER_PASSES:
             self._keep_output(step)
