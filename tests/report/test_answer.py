@@ -56,6 +56,18 @@ def test_the_next_best_is_of_another_device_precision_or_options(read, maker) ->
     assert row["next best"] == "cpu fp32 b1, channels_last"
 
 
+def test_of_several_repeats_the_middle_one_is_told_and_all_decide_how_sure_it_is(read, maker) -> None:
+    records = []
+    for repeat, luck in enumerate([1.0, 1.02, 1.3, 1.01, 1.03]):
+        for side, (precision, rate) in enumerate((("fp32", 1000), ("bf16", 2000))):
+            done = maker.ok(maker.cell(precision=precision, repeat=repeat), rate * luck)
+            started_at = f"2026-11-20T18:{2 * repeat + side:02}:00+00:00"
+            records.append(dataclasses.replace(done, started_at=started_at))
+    (row,) = rows(answer.table(read(records)))
+    assert (row["samples/s"], row["its samples/s"]) == ("2,040", "1,020")
+    assert row["how sure"].startswith("sure: faster")
+
+
 def test_money_is_there_where_it_is_known(read, maker) -> None:
     records = [maker.ok(maker.cell(batch_size=size), 100 * size) for size in (1, 2)]
     (row,) = rows(answer.table(read(records, {Device.cpu: Cost(price_per_hour=3.6)})))

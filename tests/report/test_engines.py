@@ -5,7 +5,7 @@ import pytest
 
 from accelbench.cell import KerasSettings
 from accelbench.measurement import Epoch
-from accelbench.report import engines, scaling, study, sweep, tables
+from accelbench.report import best, engines, scaling, study, sweep
 from accelbench.vocab import Engine, KerasBackend, Protocol, Status
 
 PLAIN = KerasSettings()
@@ -56,8 +56,8 @@ def test_two_engines_are_never_mixed_in_what_is_said_of_batches(read, maker) -> 
     batches = {key: [each.cell.batch_size for each in cells] for key, cells in scaling.groups(found).items()}
     assert batches == {("mlp", "cpu", "fp32", None): [1, 8]}
     assert {each.cell.keras for each in study.one_of_each(found.cells)} == {None, PLAIN}
-    best = tables.best(found)
-    assert dict(zip(best.headings, (entry.text for entry in best.rows[0]), strict=True))["options"] == "keras"
+    fastest = best.table([found])
+    assert dict(zip(fastest.headings, (entry.text for entry in fastest.rows[0]), strict=True))["options"] == "keras"
 
 
 @pytest.mark.parametrize(

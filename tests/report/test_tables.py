@@ -66,18 +66,6 @@ def test_accuracy_is_of_a_cell_that_ran_whole_epochs(read, maker) -> None:
     assert (theirs["whose"], theirs["test accuracy (%)"], theirs["device"]) == ("published", "97.6", "not stated")
 
 
-def test_the_fastest_cell_per_model_and_mode(read, maker) -> None:
-    rates = {32: 100, 64: 300, 128: 200}
-    records = [maker.ok(maker.cell(batch_size=size), rate) for size, rate in rates.items()]
-    records.append(maker.ok(maker.cell("cnn", mode=Mode.infer), 5))
-    table = tables.best(read(records))
-    assert [(row["network"], row["mode"], row["batch"], row["samples/s"]) for row in texts(table)] == [
-        ("mlp", "train", "64", "300"),
-        ("cnn", "infer", "128", "5.00"),
-    ]
-    assert tables.best(read([maker.record(maker.cell(), Status.skipped, reason="no")])) is None
-
-
 def test_troubles_are_grouped_by_reason_and_failures_listed_with_their_last_line(read, maker) -> None:
     skipped = [maker.record(maker.cell(batch_size=2**i), Status.skipped, reason="no GPU") for i in range(6)]
     error = "Traceback\n  File ...\nValueError: shapes\n\n"

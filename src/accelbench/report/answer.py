@@ -24,17 +24,18 @@ def table(sweeps: Sequence[Sweep]) -> Table | None:
     for wanted, heading in OTHERS.items():
         headings += [f"least {wanted} with", heading]
     notes = [
-        "The best ok cell by each criterion that is known. ± is half of the 95 % interval within one process. Next "
-        "best: the fastest cell of another device, precision, engine or options, or several of them. Best "
-        "of each precision: samples/s, for each engine that was measured. Doubts: how many warnings the fastest has; "
-        "the table of every cell tells them.",
+        "The best ok cell by each criterion that is known; of several repeats and seeds, the one of the middle "
+        "throughput stands for all. ± is half of the 95 % interval within one process. Next best: the fastest cell of "
+        "another device, precision, engine or options, or several of them. Best of each precision: samples/s, for each "
+        "engine that was measured. Doubts: how many warnings the fastest has; the table of every cell tells them.",
         sure.NOTE,
     ]
     return Table(title="What to use", headings=headings, rows=rows, notes=notes).known() if rows else None
 
 
 def _line(cells: Sequence[Planned]) -> list[Entry]:
-    by_speed = sorted(cells, key=lambda planned: -(planned.number("samples_per_s") or 0.0))
+    chosen = best.typical(cells)
+    by_speed = sorted(chosen, key=lambda planned: -(planned.number("samples_per_s") or 0.0))
     fastest = by_speed[0]
     rate, low, high = (fastest.number(f"samples_per_s{end}") for end in ("", "_low", "_high"))
     assert rate is not None, "only such cells are grouped"
@@ -42,8 +43,8 @@ def _line(cells: Sequence[Planned]) -> list[Entry]:
     several = len({planned.cell.engine for planned in cells}) > 1
     entries = [word(best.what(fastest)), word(_with(fastest.row, several)), number(rate)]
     entries += [number(None if width is None else 100 * width, 2), word(_by_precision(by_speed, several))]
-    entries += [*_next_best(by_speed, several), best.doubts(fastest.row)]
-    rows = [planned.row for planned in cells]
+    entries += [*_next_best(by_speed, cells, several), best.doubts(fastest.row)]
+    rows = [planned.row for planned in chosen]
     for wanted in OTHERS:
         row = best.best_by(rows, wanted)
         entries += [word(_with(row, several) if row else None), number(row[best.CRITERIA[wanted][0]] if row else None)]
@@ -63,15 +64,21 @@ def _by_precision(by_speed: Sequence[Planned], several: bool) -> str:
     return "; ".join(f"{engine}: {told}" if several else told for engine, told in words.items())
 
 
-def _next_best(by_speed: Sequence[Planned], several: bool) -> list[Entry]:
-    """The fastest cell of another device, precision, engine or options, how far it is behind, and how sure that is."""
+def _next_best(by_speed: Sequence[Planned], cells: Sequence[Planned], several: bool) -> list[Entry]:
+    """The fastest cell of another device, precision, engine or options, how far it is behind, and how sure that is.
+
+    Args:
+        by_speed: one process of each cell, the fastest first.
+        cells: all processes.
+        several: whether engines are chosen between.
+    """
     fastest = by_speed[0]
     other = next((planned for planned in by_speed if _place(planned) != _place(fastest)), None)
     if other is None:
         return [word("no other was measured"), number(None), word(None), word(None)]
     rate = other.number("samples_per_s") or 0.0
     lead = 1 - rate / (fastest.number("samples_per_s") or 1.0)
-    told = sure.how_sure(_repeats(other, by_speed), _repeats(fastest, by_speed))
+    told = sure.how_sure(_repeats(other, cells), _repeats(fastest, cells))
     return [
         word(_with(other.row, several)),
         number(rate),

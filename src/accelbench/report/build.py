@@ -13,7 +13,7 @@ from PIL import Image
 
 from accelbench.costs import Cost
 from accelbench.record import write_json
-from accelbench.report import devices_scaling, plots, render
+from accelbench.report import best, devices_scaling, plots, render
 from accelbench.report.page import Picture, compose
 from accelbench.report.sweep import Sweep, read_all
 from accelbench.vocab import UNEXPECTED, Device, Mode, Status
@@ -74,9 +74,9 @@ def headline(sweeps: Sequence[Sweep]) -> dict[str, float]:
         "num_cells_unexpected": sum(status in UNEXPECTED for status in statuses),
         "num_cells_not_run": statuses.count(None),
     }
+    chosen = [planned for group in best.groups(sweeps) for planned in best.typical(group)]
     for mode in Mode:
-        rows = [planned.row for planned in cells if planned.is_ok and planned.cell.mode == mode]
-        rates = [float(row["samples_per_s"]) for row in rows if row["samples_per_s"] is not None]
+        rates = [float(cell.row["samples_per_s"] or 0) for cell in chosen if cell.cell.mode == mode]
         if rates:
             figures[f"best_{mode}_samples_per_s"] = max(rates)
     return figures

@@ -147,7 +147,6 @@ def _section(sweep: Sweep) -> Section:
         parity.table(sweep),
         tables.preparation(sweep),
         scaling.best_batch(sweep),
-        tables.best(sweep),
         devices_scaling.table(sweep),
         scaling.devices(sweep),
     )

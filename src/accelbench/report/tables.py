@@ -3,8 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-import pandas as pd
-
 from accelbench.report import published
 from accelbench.report.numbers import exact, seconds
 from accelbench.report.options import named
@@ -143,35 +141,6 @@ def preparation(sweep: Sweep) -> Table | None:
         "a dash: nothing is. Training accuracy is of the last epoch, as the weights were at each step."
     ]
     return Table(title="Build, compile and fit", headings=headings, rows=rows, notes=notes).known() if rows else None
-
-
-def best(sweep: Sweep) -> Table | None:
-    """The cell of the highest throughput per network and mode; None where no cell is ok."""
-    known = [row | {"options": named(row)} for row in sweep.ok_rows if row["samples_per_s"] is not None]
-    frame = pd.DataFrame(known, dtype=object)
-    if frame.empty:
-        return None
-    order = dict.fromkeys(zip(frame["model"], frame["mode"], strict=True))
-    fastest = frame.sort_values("samples_per_s", ascending=False, kind="stable").drop_duplicates(["model", "mode"])
-    rows = fastest.set_index(["model", "mode"], drop=False).loc[list(order)].to_dict("records")
-    return Table(
-        title="Highest throughput",
-        headings=[
-            *["network", "mode", "device", "precision", "options", "protocol", "batch", "samples/s", "low", "high"],
-            *["latency p50 (ms)", "latency p99 (ms)", "peak host (MB)", "peak device (MB)"],
-        ],
-        rows=[
-            [word(row["model"]), word(row["mode"]), word(row["device"]), word(row["precision"])]
-            + [word(row["options"]), word(row["protocol"]), count(row["batch_size"])]
-            + [number(row[f"samples_per_s{end}"]) for end in ("", "_low", "_high")]
-            + [number(row[column]) for column in ("latency_p50_ms", "latency_p99_ms", "peak_host_mb", "peak_device_mb")]
-            for row in rows
-        ],
-        notes=[
-            "Low and high bound the median of this one process's blocks or epochs with 95 % confidence; "
-            "another process may differ by more."
-        ],
-    ).known()
 
 
 def troubles(sweeps: Sequence[Sweep]) -> Table | None:
