@@ -113,6 +113,9 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
     if fault == "allocate":
         block = bytearray(256_000_000)
         block[::4096] = b"x" * len(block[::4096])
+        Path(data_folder, f"{os.environ.get('LOCAL_RANK', '0')}.of{cell.devices}").touch()
+        while len([*Path(data_folder).glob(f"*.of{cell.devices}")]) < cell.devices:  # so that all have it at once
+            time.sleep(0.01)
         time.sleep(0.3)
     return make_measurement(num_devices=cell.devices)
 

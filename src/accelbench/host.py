@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerProcess
@@ -31,6 +31,9 @@ SAMPLE_S = 0.1
 END_S = 10.0
 # How long further processes of a failed cell are listened to.
 LATE_S = 1.0
+# How long a hung process may take to begin to tell where it hangs, and to go on; the calls that are kept of it.
+STACK_S = 0.5
+STACK_CALLS = 12
 LOCALHOST = "127.0.0.1"
 ERROR_BYTES = 4000
 
@@ -50,10 +53,11 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class _Rank:
-    """One process of a cell, and the pipe that its answer comes by."""
+    """One process of a cell, the pipe that its answer comes by, and that of where it hangs."""
 
     process: ForkServerProcess
     receive: "connection.Connection[Any, Any]"
+    stack: "connection.Connection[Any, Any]"
 
     @property
     def pid(self) -> int:
@@ -68,6 +72,16 @@ class _Rank:
         except (EOFError, OSError):
             return None
         return answer
+
+    def where(self) -> str:
+        """The calls that it is in, innermost last; empty where it does not tell. It dies where it has only begun."""
+        told = b""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, worker.WHERE)
+        while connection.wait([self.stack], STACK_S) and (part := os.read(self.stack.fileno(), 1 << 16)):
+            told += part
+        calls = [line for line in told.decode(errors="replace").splitlines() if line.startswith("  File ")]
+        return "\n".join(reversed(calls[:STACK_CALLS]))
 
     def kill(self) -> None:
         """Ends it with its data workers."""
@@ -89,7 +103,8 @@ def _run(context: Any, request: dict[str, Any]) -> dict[str, Any]:
     answers = _await(ranks, sampler, request["timeout_s"])
     if answers is None:
         reason = f"no result within {request['timeout_s']:g} s (timeout_s)"
-        outcome: dict[str, Any] = {"status": Status.timeout, "reason": reason}
+        error = "\n".join([_log_end(request["log"]).rstrip(), *_hung(ranks)]).strip()
+        outcome: dict[str, Any] = {"status": Status.timeout, "reason": reason, "error": error or None}
     elif (answer := answers.get(0)) is not None and _is_good(answer) and all(map(_is_good, answers.values())):
         outcome = answer
         deadline = time.monotonic() + END_S
@@ -102,16 +117,19 @@ def _run(context: Any, request: dict[str, Any]) -> dict[str, Any]:
     for rank in ranks:
         rank.process.join(END_S)  # gone, and its memory and device free, before the next cell starts
         rank.receive.close()
+        rank.stack.close()
     series = sampler.series(outcome.pop("peak_host_bytes", None), outcome.pop("until_boot_s", None))
     return {**outcome, "system": asdict(series)}
 
 
 def _start(context: Any, request: dict[str, Any]) -> _Rank:
-    receive, send = context.Pipe(duplex=False)
-    process: ForkServerProcess = context.Process(target=worker.main, args=(request, send), daemon=False)
+    receive, answer = context.Pipe(duplex=False)
+    stack, its_stack = context.Pipe(duplex=False)
+    process: ForkServerProcess = context.Process(target=worker.main, args=(request, answer, its_stack), daemon=False)
     process.start()
-    send.close()
-    return _Rank(process, receive)
+    answer.close()
+    its_stack.close()
+    return _Rank(process, receive, stack)
 
 
 def _environments(num: int) -> list[dict[str, str]]:
@@ -176,6 +194,14 @@ def _failure(ranks: Sequence[_Rank], answers: Answers, oom_kills: int, log: str)
     if len(ranks) > 1 and outcome["status"] != Status.skipped:
         outcome = {**outcome, "reason": f"rank {index} of {len(ranks)}: {outcome['reason']}"}
     return outcome
+
+
+def _hung(ranks: Sequence[_Rank]) -> Iterator[str]:
+    """Where each process is that tells it."""
+    for index, rank in enumerate(ranks):
+        if calls := rank.where():
+            yield f"rank {index} of {len(ranks)} was here:" if len(ranks) > 1 else "It was here:"
+            yield calls
 
 
 def _death(exitcode: int | None, num_oom_kills: int, log: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 
 import argparse
 import dataclasses
+import faulthandler
 import importlib
 import json
 import os
@@ -40,7 +41,13 @@ NOT_IMPLEMENTED = re.compile(
 )
 
 
-def main(request: dict[str, Any], answer: "connection.Connection[Any, Any]") -> None:
+# The signal that has a cell's process tell where it is; Lightning takes SIGUSR1 for itself on a cluster.
+WHERE = signal.SIGUSR2
+
+
+def main(
+    request: dict[str, Any], answer: "connection.Connection[Any, Any]", stack: "connection.Connection[Any, Any]"
+) -> None:
     """The cell process's entry.
 
     Args:
@@ -49,12 +56,14 @@ def main(request: dict[str, Any], answer: "connection.Connection[Any, Any]") -> 
         answer: gets one JSON text: `status`, `reason`, `error`, `measurement`, `peak_host_bytes`, `until_boot_s`, when
             measuring ended, and `ended_s`, when the process did; or `ceilings`. A process that followed another one
             has no measurement.
+        stack: gets the calls that the process is in, whenever it gets the signal `WHERE`: even in a library's code.
     """
     os.setsid()  # a group of its own, so that one signal ends it with its data workers
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
     with open(request["log"], "ab") as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
+    faulthandler.register(WHERE, file=stack.fileno(), all_threads=False)
     os.environ.update(request["environment"])
     outcome = _outcome(request)
     answered = {"peak_host_bytes": high_water_bytes(), "ended_s": time.monotonic(), **outcome}
