@@ -24,9 +24,9 @@ from bench.rounds import BOUNDS, run_both
 
 SHAPE, NUM_CLASSES, BATCH = (3, 224, 224), 1000, 16
 WARMUP = 10
-NUM_RUNS = 2
-# Twenty rounds a run, of one step where a step is long; however much they vary.
-WINDOW = Window(warmup_steps=WARMUP, measure_s=6.0, width=1e9, latency_s=0.0, latency_steps=1)
+NUM_RUNS = 4
+# Sixteen rounds a run or more, of one step where a step is long; however much they vary.
+WINDOW = Window(warmup_steps=WARMUP, measure_s=12.0, width=1e9, latency_s=0.0, latency_steps=1)
 MODELS = ("resnet18", "mobilenetv2_100")
 
 

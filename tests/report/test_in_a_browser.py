@@ -38,10 +38,20 @@ def show(browser: WebDriver, report: Path) -> Callable[..., WebDriver]:
         browser.get("about:blank")  # else another fragment alone loads nothing
         for kind in ("browser", "performance"):
             browser.get_log(kind)
-        browser.get((folder / "index.html").as_uri() + fragment)
+        read(browser, (folder / "index.html").as_uri() + fragment)
         return browser
 
     return show
+
+
+def read(browser: WebDriver, address: str) -> None:
+    """Opens a page on disk, and waits for all of it: on a busy machine `get` may come back before."""
+    browser.get(address)
+    WebDriverWait(browser, 30).until(
+        lambda opened: opened.execute_script(
+            "return location.protocol === 'file:' && document.readyState === 'complete'"
+        )
+    )
 
 
 def column(browser: WebDriver, heading: str) -> list[str]:

@@ -8,6 +8,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 
 from accelbench.report import build
 from report import many
+from report.test_in_a_browser import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 MAX_BYTES = 8_000_000
@@ -25,7 +26,7 @@ def test_it_is_one_file_of_a_size_that_can_be_sent(page: Path) -> None:
 
 
 def test_all_cells_are_charted_and_the_table_grows_as_it_is_asked(page: Path, browser: WebDriver) -> None:
-    browser.get(page.as_uri())
+    read(browser, page.as_uri())
     assert browser.find_element(By.ID, "shown").text == "2,000 of 2,000 cells"
     charted = browser.execute_script(
         "return new Set([...document.querySelectorAll('.mark')].map(m => m.cell.name)).size"
