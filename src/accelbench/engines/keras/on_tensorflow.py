@@ -168,14 +168,19 @@ def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
     size = feed.order.batch_size
 
     def batches_of(chosen: tf.Tensor) -> tf.data.Dataset:
-        num = -(-tf.size(chosen, tf.int64) // size)
-        return tf.data.Dataset.range(num).map(lambda index: chosen[index * size : (index + 1) * size])
+        # As `fit` cuts its indices: a function that slices one batch after another takes 4 % of a step of 8 ms.
+        whole = tf.size(chosen) // size * size
+        rest = tf.data.Dataset.from_tensors(chosen[whole:]).take(tf.size(chosen, tf.int64) % size)
+        return tf.data.Dataset.from_tensor_slices(tf.reshape(chosen[:whole], (-1, size))).concatenate(rest)
 
     def gather(chosen: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return tuple(tf.gather(array, chosen) for array in arrays)
 
     passes = tf.data.Dataset.from_generator(feed.order.passes, output_signature=tf.TensorSpec((None,), tf.int64))
-    return passes.flat_map(batches_of).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
+    batches = passes.flat_map(batches_of).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False  # they copy the arrays
+    return batches.with_options(options)
 
 
 def _generated(feed: Feed) -> tf.data.Dataset:
