@@ -87,6 +87,11 @@ def test_energy_of_whole_epochs_leaves_out_the_first_and_what_comes_between_them
     assert found == pytest.approx(40 * 6 / 200, rel=0.02)
 
 
+def test_energy_of_one_epoch_is_none_since_warm_up_is_in_it():
+    measured = make_measurement(steady_boot_s=(100.0, 103.0), num_steady_samples=None, epochs=[epoch(100.0, 3.0)])
+    assert energy.joules_per_sample(Device.cpu, measured, series(50.0), {"cpu_energy_j": 10.0}) is None
+
+
 @pytest.mark.parametrize("last", [epoch(None, 3.0), epoch(104.0, 0.6)], ids=["when is unknown", "one is too short"])
 def test_energy_of_epochs_is_none_where_one_of_them_tells_none(last):
     epochs = [epoch(100.0, 1.0), epoch(102.0, 2.0), last]

@@ -105,10 +105,10 @@ def joules_per_sample(
 ) -> float | None:
     """Energy of the device for one sample in the steady state, what it uses idle subtracted.
 
-    Of whole epochs it is what all but the first used, without what came between them: as their samples/s.
+    Of whole epochs it is what all but the first used, without what came between them.
 
-    None where the device has no counter, its idle power is unknown or no less than what was used, or the steady state
-    or one of its epochs was shorter than a second.
+    None where the device has no counter, its idle power is unknown or no less than what was used, or the counter was
+    read within less than a second of the steady state, or of one of its epochs.
 
     Args:
         device: whose energy.
@@ -134,9 +134,10 @@ def _steady_spans(measured: Measurement) -> tuple[list[tuple[float, float]], int
     """When samples of the steady state were computed, in seconds since the machine started, and how many they were."""
     if measured.steady_boot_s is not None and measured.num_steady_samples:
         return [measured.steady_boot_s], measured.num_steady_samples
-    epochs = [(epoch.began_boot_s, epoch) for epoch in measured.steady_epochs]
-    spans = [(began, began + epoch.seconds) for began, epoch in epochs if began is not None]
-    return (spans if len(spans) == len(epochs) else []), sum(epoch.num_samples for _, epoch in epochs)
+    later = measured.epochs[1:]
+    begins = [(epoch.began_boot_s, epoch.seconds) for epoch in later]
+    spans = [(began, began + seconds) for began, seconds in begins if began is not None]
+    return (spans if len(spans) == len(later) else []), sum(epoch.num_samples for epoch in later)
 
 
 def _series(device: Device, num: int) -> list[str]:
