@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from accelbench.cell import DataSpec
-from accelbench.report import best, sweep
+from accelbench.report import best, build, sweep
 from accelbench.vocab import Mode, Pipeline
 
 
@@ -77,8 +77,19 @@ def test_of_several_processes_of_one_cell_the_middle_one_is_told(tmp_path, maker
     rates = {(64, 0): 300.0, (64, 1): 900.0, (64, 2): 310.0, (64, 3): 320.0, (32, 0): 400.0}
     made = [maker.ok(maker.cell(batch_size=size, repeat=repeat), rate) for (size, repeat), rate in rates.items()]
     made.append(maker.ok(maker.cell(batch_size=32, seed=1), 500.0))
-    (cells,) = best.groups([sweep.read(maker.suite(tmp_path, made))])
+    found = [sweep.read(maker.suite(tmp_path, made))]
+    (cells,) = best.groups(found)
     assert [planned.number("samples_per_s") for planned in best.typical(cells)] == [310.0, 400.0]
+    shown = best.table(found)
+    assert shown.rows[0][shown.headings.index("samples/s")].text == "400"
+    assert build.headline(found)["best_train_samples_per_s"] == pytest.approx(400.0)
+
+
+def test_processes_on_different_machines_do_not_stand_for_each_other(tmp_path, maker):
+    one, other = (maker.ok(maker.cell(repeat=repeat), 100.0 + repeat) for repeat in range(2))
+    other = dataclasses.replace(other, environment={**other.environment, "machine": {"cpu": "another"}})
+    (cells,) = best.groups([sweep.read(maker.suite(tmp_path, [one, other]))])
+    assert len(best.typical(cells)) == 2
 
 
 @pytest.mark.parametrize("wanted", best.CRITERIA)

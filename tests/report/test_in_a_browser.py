@@ -47,9 +47,10 @@ def show(browser: WebDriver, report: Path) -> Callable[..., WebDriver]:
 def read(browser: WebDriver, address: str) -> None:
     """Opens a page on disk, and waits for all of it: on a busy machine `get` may come back before."""
     browser.get(address)
+    page = address.partition("#")[0]  # the page may write another fragment
     WebDriverWait(browser, 30).until(
         lambda opened: opened.execute_script(
-            "return location.protocol === 'file:' && document.readyState === 'complete'"
+            "return location.href.split('#')[0] === arguments[0] && document.readyState === 'complete'", page
         )
     )
 

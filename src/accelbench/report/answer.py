@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from accelbench.cell import canonical_json
 from accelbench.record import Row
 from accelbench.report import best, sure
 from accelbench.report.numbers import UNKNOWN, significant
@@ -25,9 +24,10 @@ def table(sweeps: Sequence[Sweep]) -> Table | None:
         headings += [f"least {wanted} with", heading]
     notes = [
         "The best ok cell by each criterion that is known; of several repeats and seeds, the one of the middle "
-        "throughput stands for all. ± is half of the 95 % interval within one process. Next best: the fastest cell of "
-        "another device, precision, engine or options, or several of them. Best of each precision: samples/s, for each "
-        "engine that was measured. Doubts: how many warnings the fastest has; the table of every cell tells them.",
+        "throughput (the slower of two) stands for all. ± is half of the 95 % interval within one process. Next best: "
+        "the fastest cell of another device, precision, engine or options, or several of them. Best of each precision: "
+        "samples/s, for each engine that was measured. Doubts: how many warnings the fastest has; the table of every "
+        "cell tells them.",
         sure.NOTE,
     ]
     return Table(title="What to use", headings=headings, rows=rows, notes=notes).known() if rows else None
@@ -93,9 +93,8 @@ def _place(planned: Planned) -> tuple[object, ...]:
 
 
 def _repeats(of: Planned, cells: Sequence[Planned]) -> list[Planned]:
-    """The processes that measured the same settings, this one first."""
-    same = canonical_json(of.all_but("repeat"))
-    return [of, *(each for each in cells if each is not of and canonical_json(each.all_but("repeat")) == same)]
+    """The processes that measured the same, this one first."""
+    return [of, *(each for each in cells if each is not of and each.measured_key == of.measured_key)]
 
 
 def _with(row: Row, several: bool) -> str:

@@ -79,9 +79,9 @@ def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | N
     headings += ["J/sample", "cost of a million", "bound by", "doubts"]
     notes = [
         "The best ok cell by each criterion that is known. Unbeaten: no other cell is at least as good in all that is "
-        "known of every cell. Of several repeats and seeds, the one of the middle throughput stands for all. ± is half "
-        "of the 95 % interval within one process: where cells are that near, `accelbench compare` decides. Doubts: how "
-        "many warnings the cell has; the table of every cell tells them."
+        "known of every cell. Of several repeats and seeds, the one of the middle throughput (the slower of two) "
+        "stands for all. ± is half of the 95 % interval within one process: where cells are that near, `accelbench "
+        "compare` decides. Doubts: how many warnings the cell has; the table of every cell tells them."
     ]
     if latency_ms is not None:
         notes.append(f"Of cells whose median latency is at most {latency_ms:g} ms.")
@@ -102,7 +102,7 @@ def groups(sweeps: Sequence[Sweep]) -> list[list[Planned]]:
 
 
 def typical(cells: Sequence[Planned]) -> list[Planned]:
-    """One of the processes that measured the same: that of the middle throughput, of an even number the lower one.
+    """One of the processes that measured the same: that of the middle throughput, the slower of two.
 
     The fastest would be told for its luck.
 
@@ -111,8 +111,7 @@ def typical(cells: Sequence[Planned]) -> list[Planned]:
     """
     same: dict[str, list[Planned]] = {}
     for planned in cells:
-        machine = planned.record.environment.get("machine") if planned.record else None
-        same.setdefault(canonical_json([planned.all_but("repeat", "seed"), machine]), []).append(planned)
+        same.setdefault(planned.measured_key, []).append(planned)
     return [sorted(each, key=_rate)[(len(each) - 1) // 2] for each in same.values()]
 
 

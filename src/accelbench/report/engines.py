@@ -18,7 +18,7 @@ NOTES = [
     "its own settings. The ratio is the second's samples/s over the first's: above 1, the second is faster. Of several "
     "repeats the first is shown.",
     "Lightning is measured as a plain loop runs; training on Keras as `fit(verbose=0)` does, with its "
-    "callbacks and tf.data (on TensorFlow): some 5 to 10 % of a step of a few milliseconds.",
+    "callbacks and tf.data (on TensorFlow): some per cent of a step of a few milliseconds.",
     sure.NOTE,
 ]
 

@@ -64,6 +64,11 @@ class Planned:
         return self.cell.settings() | dict.fromkeys(settings) | {"data_digest": digest}
 
     @cached_property
+    def measured_key(self) -> str:
+        """What the processes share that measured the same: repeats and seeds, in one place."""
+        return canonical_json([self.all_but("repeat", "seed"), _place(self.record) if self.record else None])
+
+    @cached_property
     def row(self) -> Row:
         """The row of `cells.csv`: of a cell that has not run, its settings alone; of an invalid one, no numbers."""
         if self.record is not None:
@@ -139,8 +144,12 @@ def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
 
 def _device(found: Record) -> str:
     """The device of one machine, as its cells saw it."""
-    same = {name: found.environment.get(name) for name in ("machine", "versions", "variables", "code")}
-    return canonical_json([found.cell.device, same])
+    return canonical_json([found.cell.device, _place(found)])
+
+
+def _place(found: Record) -> dict[str, object]:
+    """Where a cell was measured: the machine, its software and the measuring code."""
+    return {name: found.environment.get(name) for name in ("machine", "versions", "variables", "code")}
 
 
 def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Sweep:
