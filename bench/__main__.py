@@ -5,6 +5,8 @@ Nothing else should run on the machine meanwhile.
 
 import argparse
 import importlib
+import subprocess
+import sys
 
 PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "keras", "xla", "accuracy", "peer"]
 # Accuracy takes an hour, peer installs another tool, and TensorFlow shares no process with the others' torch.
@@ -15,10 +17,15 @@ def main() -> None:
     """Runs the parts named on the command line."""
     # Here, since processes that a part starts import this module, and need none of that.
     from accelbench.lock import hold, measuring_lock
+    from accelbench.params import project_root
 
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", choices=[*PARTS, []], help=", ".join(PARTS))
-    for part in parser.parse_args().parts or DEFAULT:
+    parts = parser.parse_args().parts or DEFAULT
+    for name in ("mnist", "random"):
+        if not (project_root() / "data" / name).exists():
+            subprocess.run([sys.executable, "pipelines/prepare_data.py", name], cwd=project_root(), check=True)
+    for part in parts:
         run = importlib.import_module(f"bench.{part}").main
         print(f"\n== {part}: bench/{part}.py", flush=True)
         if part not in ("overhead", "keras", "accuracy"):  # these run sweeps, which take the lock themselves

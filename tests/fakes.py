@@ -61,7 +61,7 @@ def assert_epochs_in_turn(measured: Measurement) -> None:
     ends = [epoch.began_boot_s + epoch.seconds for epoch in measured.epochs]
     low, high = measured.steady_boot_s
     assert begins[0] == low
-    assert 0 <= high - ends[-1] < 0.05
+    assert ends[-1] <= high
     assert all(end + s <= begin for end, s, begin in zip(ends[:-1], tested_s[:-1], begins[1:], strict=True))
 
 
@@ -79,7 +79,7 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         # As a rank does that waits for another one: it fails a moment after it, or hangs with it.
         time.sleep(600 if fault == "hang" else 0.3)
         raise ConnectionError("connection closed by peer")
-    if fault == "none" and os.environ.get("LOCAL_RANK", "0") != "0":
+    if fault in ("none", "hang behind") and os.environ.get("LOCAL_RANK", "0") != "0":
         return None
     if fault == "raise":
         raise ValueError("a bad layer\nwith a second line")
@@ -99,6 +99,8 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         os.kill(os.getpid(), signal.SIGSEGV)
     if fault == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "hang behind":
+        time.sleep(600)
     if fault == "hang":
         # With a child, as a data worker would be: it must go too.
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -114,7 +116,9 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         block = bytearray(256_000_000)
         block[::4096] = b"x" * len(block[::4096])
         Path(data_folder, f"{os.environ.get('LOCAL_RANK', '0')}.of{cell.devices}").touch()
+        deadline = time.monotonic() + 20
         while len([*Path(data_folder).glob(f"*.of{cell.devices}")]) < cell.devices:  # so that all have it at once
+            assert time.monotonic() < deadline, "a rank is missing"
             time.sleep(0.01)
         time.sleep(0.3)
     return make_measurement(num_devices=cell.devices)

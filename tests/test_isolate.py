@@ -194,6 +194,12 @@ def test_a_rank_that_hangs_ends_with_all_others(hosts, tmp_path):
     assert all(is_gone(int((tmp_path / f"{rank}.pid").read_text())) for rank in range(2))
 
 
+def test_a_rank_that_ended_before_another_hung_is_said_to_have(hosts, tmp_path):
+    outcome = hosts.run(make_cell("hang behind", devices=2, timeout_s=3.0), tmp_path)
+    assert outcome.status == Status.timeout
+    assert outcome.error.endswith("rank 1 of 2 had ended")
+
+
 def test_the_memory_of_all_ranks_is_sampled(hosts, tmp_path):
     one = hosts.run(make_cell("allocate"), tmp_path).system
     two = hosts.run(make_cell("allocate", devices=2), tmp_path).system

@@ -35,7 +35,9 @@ LATE_S = 1.0
 STACK_S = 0.5
 STACK_CALLS = 12
 LOCALHOST = "127.0.0.1"
+# The end of what a cell printed that is kept, where it died, and where it hung and tells more itself.
 ERROR_BYTES = 4000
+HUNG_BYTES = 1000
 
 
 def main() -> None:
@@ -74,10 +76,8 @@ class _Rank:
         return answer
 
     def where(self) -> str:
-        """The calls that it is in, innermost last; empty where it does not tell. It dies where it has only begun."""
+        """The calls that it was in when it got `worker.WHERE`, innermost last; empty where it does not tell."""
         told = b""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, worker.WHERE)
         while connection.wait([self.stack], STACK_S) and (part := os.read(self.stack.fileno(), 1 << 16)):
             told += part
         calls = [line for line in told.decode(errors="replace").splitlines() if line.startswith("  File ")]
@@ -103,8 +103,8 @@ def _run(context: Any, request: dict[str, Any]) -> dict[str, Any]:
     answers = _await(ranks, sampler, request["timeout_s"])
     if answers is None:
         reason = f"no result within {request['timeout_s']:g} s (timeout_s)"
-        error = "\n".join([_log_end(request["log"]).rstrip(), *_hung(ranks)]).strip()
-        outcome: dict[str, Any] = {"status": Status.timeout, "reason": reason, "error": error or None}
+        error = "\n".join([_log_end(request["log"], HUNG_BYTES).strip(), *_hung(ranks)]).strip()
+        outcome: dict[str, Any] = {"status": Status.timeout, "reason": reason, "error": error}
     elif (answer := answers.get(0)) is not None and _is_good(answer) and all(map(_is_good, answers.values())):
         outcome = answer
         deadline = time.monotonic() + END_S
@@ -197,11 +197,18 @@ def _failure(ranks: Sequence[_Rank], answers: Answers, oom_kills: int, log: str)
 
 
 def _hung(ranks: Sequence[_Rank]) -> Iterator[str]:
-    """Where each process is that tells it."""
+    """Where each process is. One that has only begun dies of being asked."""
+    for rank in ranks:
+        if rank.process.is_alive():  # of one that has ended, the number may be another process's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rank.pid, worker.WHERE)
     for index, rank in enumerate(ranks):
+        who = f"rank {index} of {len(ranks)}" if len(ranks) > 1 else "It"
         if calls := rank.where():
-            yield f"rank {index} of {len(ranks)} was here:" if len(ranks) > 1 else "It was here:"
+            yield f"{who} was here:"
             yield calls
+        else:
+            yield f"{who} did not tell where it was" if rank.process.is_alive() else f"{who} had ended"
 
 
 def _death(exitcode: int | None, num_oom_kills: int, log: str) -> dict[str, Any]:
@@ -224,8 +231,8 @@ def _oom_kills() -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
-def _log_end(path: str) -> str:
+def _log_end(path: str, num_bytes: int = ERROR_BYTES) -> str:
     with contextlib.suppress(OSError), open(path, "rb") as log:
-        log.seek(max(0, os.path.getsize(path) - ERROR_BYTES))
+        log.seek(max(0, os.path.getsize(path) - num_bytes))
         return log.read().decode(errors="replace")
     return ""

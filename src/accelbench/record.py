@@ -69,7 +69,7 @@ class Record:
         identity: digest of the settings, the data, the machine, the versions and the measuring code: a
             record answers for a cell only where these are equal.
         reason: why it is not `ok`, in one line; None where it is.
-        error: the traceback's end or the last words of the process; None where it is ok.
+        error: the traceback's end, the last words of the process, or where it hung; None where it is ok.
         started_at: UTC, ISO 8601.
         wall_s: seconds from asking for the cell to its outcome, process start included.
         environment: the fingerprint of machine, versions, measuring code and git.
