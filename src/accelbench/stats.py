@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
+from operator import mul
 from statistics import NormalDist, fmean
 from statistics import median as median
 
@@ -62,11 +64,15 @@ def correlation(values: Sequence[float]) -> float:
     bounded = [max(-WINSORISED_AT, min(WINSORISED_AT, score)) for score in scores(values)]
     mean, num = fmean(bounded), len(bounded)
     centred = [value - mean for value in bounded]
-    total = sum(value * value for value in centred)
+    total: float = sum(map(mul, centred, centred))
     if total == 0:
         return 0.0
-    raw = sum(one * other for one, other in zip(centred, centred[1:], strict=False)) / total
+    raw: float = sum(map(mul, centred, centred[1:])) / total
     return max(0.0, min(MAX_CORRELATION, raw + (1 + 3 * raw) / num))
+
+
+# Several percentiles are taken of the same steps.
+_correlation = lru_cache(maxsize=2)(correlation)
 
 
 def percentile_interval(
@@ -91,7 +97,7 @@ def percentile_interval(
     num, share = len(values), percent / 100
     if 1 - share**num - (1 - share) ** num < confidence:
         return None
-    related = correlation(values)
+    related = _correlation(tuple(values))
     spread = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(
         num * share * (1 - share) * (1 + related) / (1 - related)
     )

@@ -205,7 +205,7 @@ def _compute_s(measured: Measurement) -> list[float]:
     """Of each step that was waited for one by one, what is left of it: launched and done."""
     parts = (measured.data_s, measured.copy_in_s, measured.copy_out_s)
     known = [part for part in parts if len(part) == len(measured.latency_s)]  # empty where nothing is moved
-    return [whole - sum(part[step] for part in known) for step, whole in enumerate(measured.latency_s)]
+    return [whole - sum(parts) for whole, *parts in zip(measured.latency_s, *known, strict=True)]
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
