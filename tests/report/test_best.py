@@ -4,7 +4,7 @@ import pytest
 
 from accelbench.cell import DataSpec
 from accelbench.report import best, build, sweep
-from accelbench.vocab import Mode, Pipeline
+from accelbench.vocab import Mode, Pipeline, Status
 
 
 def row(**changes):
@@ -90,6 +90,11 @@ def test_processes_on_different_machines_do_not_stand_for_each_other(tmp_path, m
     other = dataclasses.replace(other, environment={**other.environment, "machine": {"cpu": "another"}})
     (cells,) = best.groups([sweep.read(maker.suite(tmp_path, [one, other]))])
     assert len(best.typical(cells)) == 2
+
+
+def test_where_no_cell_is_ok_there_is_no_table(tmp_path, maker):
+    skipped = maker.record(maker.cell(), Status.skipped, reason="no")
+    assert best.table([sweep.read(maker.suite(tmp_path, [skipped]))]) is None
 
 
 @pytest.mark.parametrize("wanted", best.CRITERIA)

@@ -76,7 +76,7 @@ def headline(sweeps: Sequence[Sweep]) -> dict[str, float]:
     }
     chosen = [planned for group in best.groups(sweeps) for planned in best.typical(group)]
     for mode in Mode:
-        rates = [float(cell.row["samples_per_s"] or 0) for cell in chosen if cell.cell.mode == mode]
+        rates = [planned.number("samples_per_s") or 0.0 for planned in chosen if planned.cell.mode == mode]
         if rates:
             figures[f"best_{mode}_samples_per_s"] = max(rates)
     return figures
