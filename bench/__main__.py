@@ -17,7 +17,7 @@ def main() -> None:
     """Runs the parts named on the command line."""
     # Here, since processes that a part starts import this module, and need none of that.
     from accelbench.lock import hold, measuring_lock
-    from accelbench.params import project_root
+    from accelbench.project import project_root
 
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", choices=[*PARTS, []], help=", ".join(PARTS))

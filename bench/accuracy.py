@@ -10,9 +10,9 @@ from statistics import mean, stdev
 from scipy.stats import t
 
 from accelbench.data.manifest import read_manifest
-from accelbench.params import project_root
-from accelbench.record import FILES, Record, read
-from accelbench.vocab import Engine
+from accelbench.project import RECORDS, project_root
+from accelbench.schema.record import Record, read
+from accelbench.schema.vocab import Engine
 from bench.overhead import runs_folder
 
 NUM_SEEDS = 5
@@ -28,7 +28,7 @@ def main() -> None:
         axes = [f"engine={','.join(Engine)}", f"model={','.join(TARGETS)}", f"seed={seeds}"]
         command = [sys.executable, "-m", "accelbench.cli", "-m", *axes, "protocol=fit"]
         subprocess.run([*command, "timeout_s=7200", f"out={folder}", "tracking=none"], check=True)
-        records = [read(path) for path in Path(folder).glob(FILES)]
+        records = [read(path) for path in Path(folder).glob(RECORDS)]
     for model, target in TARGETS.items():
         found = {engine: accuracies(records, model, engine) for engine in Engine}
         for engine, values in found.items():

@@ -12,11 +12,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from accelbench.cell import Cell, DataSpec, ModelSpec
-from accelbench.measurement import Block, Measurement
-from accelbench.record import FILES, Record, read
-from accelbench.summary import summarise
-from accelbench.vocab import Device, Engine, Mode, Precision, Protocol, Status
+from accelbench.judging.row import summarise
+from accelbench.project import RECORDS
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.measurement import Block, Measurement
+from accelbench.schema.record import Record, read
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
 
 NUM_CELLS = 1000
 NUM_PROCESSES = 5
@@ -30,14 +31,14 @@ def main() -> None:
         sides = [Path(scratch, name) for name in ("a", "b")]
         for minute, side in zip((0, 30), sides, strict=True):
             fill(side, minute)
-        num = sum(1 for side in sides for _ in side.glob(FILES))
+        num = sum(1 for side in sides for _ in side.glob(RECORDS))
         start = time.perf_counter()
         command = [sys.executable, "-m", "accelbench.cli", "compare", *map(str, sides)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         compared_s = time.perf_counter() - start
         start = time.perf_counter()
         for side in sides:
-            for path in side.glob(FILES):
+            for path in side.glob(RECORDS):
                 summarise(read(path))
         summarised_s = time.perf_counter() - start
     print(f"`accelbench compare` of {num:,} records: {compared_s:.1f} s (target: at most {TARGET_S:g} s)")

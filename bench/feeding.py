@@ -19,17 +19,17 @@ from torch.utils.data import DataLoader
 from torchvision import transforms
 from torchvision.datasets import MNIST, ImageFolder
 
-from accelbench.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.data.arrays import Arrays, load_encoded, load_split
 from accelbench.data.decode import decode
 from accelbench.data.order import Order
 from accelbench.data.pictures import Folder, convert
 from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.module import Task
-from accelbench.isolate import Hosts
-from accelbench.params import project_root
-from accelbench.stats import median
-from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import project_root
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.stats.robust import median
 
 NUM_ROUNDS = 5
 NUM_PREPARED = 10

@@ -20,14 +20,36 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from accelbench import clock  # noqa: E402
-from accelbench.cell import Cell, DataSpec, KerasSettings, ModelSpec, Window  # noqa: E402
-from accelbench.data.arrays import Arrays, load_split  # noqa: E402
+from accelbench.data.arrays import (
+    Arrays,
+    load_split,  # noqa: E402
+)
 from accelbench.devices.cpu import usable_cores  # noqa: E402
-from accelbench.engines.keras import engine, networks, task  # noqa: E402
-from accelbench.lock import hold, measuring_lock  # noqa: E402
-from accelbench.params import project_root  # noqa: E402
-from accelbench.vocab import Device, Engine, Mode, Precision, Protocol  # noqa: E402
+from accelbench.engines.keras import (
+    engine,
+    networks,
+    task,  # noqa: E402
+)
+from accelbench.lock import (
+    hold,
+    measuring_lock,  # noqa: E402
+)
+from accelbench.measuring import clock  # noqa: E402
+from accelbench.project import project_root  # noqa: E402
+from accelbench.schema.cell import (
+    Cell,
+    DataSpec,
+    KerasSettings,
+    ModelSpec,
+    Window,  # noqa: E402
+)
+from accelbench.schema.vocab import (
+    Device,
+    Engine,
+    Mode,
+    Precision,
+    Protocol,  # noqa: E402
+)
 from bench import overhead  # noqa: E402
 from bench.rounds import print_heading, print_row, run_both  # noqa: E402
 

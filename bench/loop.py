@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from accelbench import clock
-from accelbench.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.engines.lightning import engine, zoo
-from accelbench.params import project_root
-from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.measuring import clock
+from accelbench.project import project_root
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from bench.rounds import print_heading, print_row, run_both
 
 NUM_RUNS = 6

@@ -11,9 +11,9 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from accelbench.params import project_root
-from accelbench.record import FILES, Record, read
-from accelbench.stats import median
+from accelbench.project import RECORDS, project_root
+from accelbench.schema.record import Record, read
+from accelbench.stats.robust import median
 
 NUM_CELLS = 24
 TARGET_S = 0.5
@@ -41,7 +41,7 @@ def measure(engine: str, target_s: float) -> None:
         start = time.time()
         subprocess.run([*command, f"out={folder}", "tracking=mlflow"], check=True, stdout=subprocess.DEVNULL)
         end = time.time()
-        records = sorted(map(read, Path(folder).glob(FILES)), key=lambda record: record.started_at)
+        records = sorted(map(read, Path(folder).glob(RECORDS)), key=lambda record: record.started_at)
     assert len(records) == NUM_CELLS + 1, "a cell has no record"
     began = [datetime.fromisoformat(record.started_at).timestamp() for record in records]
     windows = [windows_s(record) for record in records[1:]]

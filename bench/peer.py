@@ -12,11 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from accelbench.cell import Cell, DataSpec, ModelSpec
-from accelbench.isolate import Hosts
-from accelbench.params import project_root
-from accelbench.stats import median
-from accelbench.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import project_root
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.stats.robust import median
 from bench.peer_side import BATCH, STEPS, WARMUP
 
 ROUNDS = 7

@@ -14,12 +14,12 @@ import torch
 from torch.nn import functional
 from torch.utils.benchmark import Timer
 
-from accelbench import clock
-from accelbench.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.engines.lightning import engine, zoo
-from accelbench.params import project_root
-from accelbench.stats import median, median_interval
-from accelbench.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.measuring import clock
+from accelbench.project import project_root
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.stats.robust import median, median_interval
 from bench.rounds import BOUNDS, run_both
 
 SHAPE, NUM_CLASSES, BATCH = (3, 224, 224), 1000, 16

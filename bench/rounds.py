@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from accelbench import clock
-from accelbench.measurement import Block
-from accelbench.stats import median, median_interval
-from accelbench.vocab import Mode
+from accelbench.measuring import clock
+from accelbench.schema.measurement import Block
+from accelbench.schema.vocab import Mode
+from accelbench.stats.robust import median, median_interval
 
 # Within which the interval of the ratio should be.
 BOUNDS = (0.95, 1.05)

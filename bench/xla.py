@@ -16,10 +16,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from accelbench.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.data.arrays import load_split
-from accelbench.params import project_root
-from accelbench.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.project import project_root
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from bench.rounds import print_heading, print_row, run_both
 
 NUM_RUNS = 4
@@ -46,8 +46,8 @@ def compare_all() -> None:
 
 def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]]:
     """Seconds of a step in each round, ours and the plain loop's."""
-    from accelbench import clock
     from accelbench.engines.lightning import engine
+    from accelbench.measuring import clock
 
     cell = Cell(
         suite="bench",

@@ -5,16 +5,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from accelbench import params
+from accelbench import project
 from accelbench.errors import UserError
 from accelbench.report import dvc_plots
 from accelbench.report.build import build
+from accelbench.settings import params
 
 
 def main() -> int:
     """Builds the report and says where it is; returns the exit status."""
     try:
-        root = params.project_root()
+        root = project.project_root()
         page = build(root / "results", root / "report", params.costs(root))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from accelbench.data.source import main
+from accelbench.settings.params import data_settings
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(data_settings))

@@ -9,5 +9,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 if __name__ == "__main__":
     # Here, since the processes that decode import this file, and need none of that.
     from accelbench.data.prepare import main
+    from accelbench.settings.params import data_settings
 
-    sys.exit(main())
+    sys.exit(main(data_settings))

@@ -15,12 +15,13 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from hydra import compose, initialize_config_dir
 
-from accelbench import axes, config, params, record
-from accelbench.complaints import as_user_error
 from accelbench.errors import UnknownChoiceError
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
-from accelbench.vocab import RETRIED, UNEXPECTED
+from accelbench.schema import plan_file
+from accelbench.schema.vocab import RETRIED, UNEXPECTED
+from accelbench.settings import config, params, suites, to_cell
+from accelbench.settings.hydra_errors import as_user_error
 
 
 def main() -> int:
@@ -56,17 +57,17 @@ def check_params() -> None:
     retry = settings.get("retry") or config.Retry.none
     if retry not in list(config.Retry):
         raise UnknownChoiceError("retry", retry, config.Retry)
-    profile = axes.chosen_profile(None, settings.get("profile"))
+    profile = suites.chosen_profile(None, settings.get("profile"))
     config.register()
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         for suite in settings.get("suites") or {}:
-            section = axes.suite_axes(settings, suite)
-            axes.rules(suite, section, profile)
-            lines = [line.partition("=") for line in axes.overrides(suite, section, profile, given=(), sweep=True)]
+            section = suites.suite_axes(settings, suite)
+            suites.rules(suite, section, profile)
+            lines = [line.partition("=") for line in suites.overrides(suite, section, profile, given=(), sweep=True)]
             values = {name: words.split(",") for name, _, words in lines}
             for number in range(max(map(len, values.values()))):
                 one = [f"{name}={words[number % len(words)]}" for name, words in values.items()]
-                config.split(compose("config", [f"suite={suite}", *one]))
+                to_cell.split(compose("config", [f"suite={suite}", *one]))
 
 
 def dvc(*words: str) -> bool:
@@ -84,14 +85,14 @@ def suites_to_retry() -> list[str]:
     return [
         folder.name
         for folder in folders
-        if (folder / "plan.json").exists() and any(r.status in RETRIED for r in record.read_planned(folder))
+        if (folder / "plan.json").exists() and any(r.status in RETRIED for r in plan_file.read_planned(folder))
     ]
 
 
 def conclude() -> int:
     """Says where the results are; 1 if a cell ended as nobody asked for."""
     folders = [ROOT / "results" / str(suite) for suite in params.load(ROOT).suites]
-    bad = [found for folder in folders for found in record.read_planned(folder) if found.status in UNEXPECTED]
+    bad = [found for folder in folders for found in plan_file.read_planned(folder) if found.status in UNEXPECTED]
     for found in bad:
         print(f"{found.cell.suite}: {found.cell.label}: {found.status}: {found.reason}", file=sys.stderr)
     print(f"\nReport:  {ROOT / 'report' / 'index.html'}\nMLflow:  make ui")

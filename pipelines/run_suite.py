@@ -9,9 +9,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from accelbench import cli, params
+from accelbench import cli, project
 from accelbench.errors import UserError
 from accelbench.lifeline import end_with_parent
+from accelbench.settings import params
 
 
 def main() -> int:
@@ -19,7 +20,7 @@ def main() -> int:
     end_with_parent()
     suite, *overrides = sys.argv[1:]
     try:
-        root = params.project_root()
+        root = project.project_root()
         retry = params.load(root).get("retry") or "none"
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

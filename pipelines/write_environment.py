@@ -8,19 +8,21 @@ ROOT = Path(__file__).resolve().parents[1]
 # A DVC experiment runs in a checkout of its own: it must run that checkout's code.
 sys.path.insert(0, str(ROOT / "src"))
 
-from accelbench import environment, record
+from accelbench.grid import fingerprint
+from accelbench.project import ENVIRONMENT
+from accelbench.schema import serialize
 
 
 def main() -> None:
     """Writes the fingerprint of this machine and of this checkout's code, unless it stands there already."""
-    path = ROOT / environment.FILE
-    found = environment.fingerprint()
+    path = ROOT / ENVIRONMENT
+    found = fingerprint.fingerprint()
     try:
         written = json.loads(path.read_text())
     except (OSError, ValueError):
         written = None
     if written != found:
-        record.write_json(path, found)
+        serialize.write_json(path, found)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from accelbench.cell import Cell
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
 from accelbench.engines.registry import HostSpec
-from accelbench.measurement import Measurement
-from accelbench.vocab import Precision
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.vocab import Precision
 
 
 def host(cell: Cell) -> HostSpec:

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from accelbench import lock, plan, record, sweep
+from accelbench import lock
 from accelbench.cli import COMMANDS, main
 from accelbench.engines.registry import HostSpec
-from accelbench.isolate import Hosts
-from accelbench.vocab import Status
+from accelbench.grid import plan
+from accelbench.isolation.hosts import Hosts
+from accelbench.schema import plan_file
+from accelbench.schema.vocab import Status
+from accelbench.sweep import run
 from fakes import faulty_host, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -283,7 +286,7 @@ def test_all_settings_are_printed(capsys, project):
 @pytest.fixture
 def failing(own, monkeypatch):
     """A project whose cells all fail: there is no such engine."""
-    monkeypatch.setattr(sweep, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
+    monkeypatch.setattr(run, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
     return own
 
 
@@ -293,7 +296,7 @@ def test_a_cell_that_fails_is_told_at_once_and_by_the_exit_status(failing, capsy
     assert captured.err == ""
     assert "[1/1] mlp-cpu-fp32-b128-train" in captured.out
     assert "ModuleNotFoundError: No module named 'no_such_engine'" in captured.out
-    (found,) = record.read_planned(failing / "runs/a")
+    (found,) = plan_file.read_planned(failing / "runs/a")
     assert found.status == Status.failed
 
 
@@ -307,7 +310,7 @@ def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatc
     words = ["tracking=none", "model=mlp", "engine=lightning", "mode=infer", "device=cpu", "batch_size=1,2"]
     monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks", *words])
     assert stage.main() == 0
-    statuses = [found.status for found in record.read_planned(failing / "results/mnist_networks")]
+    statuses = [found.status for found in plan_file.read_planned(failing / "results/mnist_networks")]
     assert statuses == [Status.failed] * 4
     monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks", "model=resnet"])
     assert stage.main() == 2
@@ -317,7 +320,7 @@ def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatc
 @pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys):
-    monkeypatch.setattr(sweep, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(run, "Hosts", lambda: Hosts(faulty_host))
     assert main(["mode=infer", "out=runs/one", "batch_size=8"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"speed +3,200 samples/s", text)
@@ -332,7 +335,7 @@ def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys
 
 
 def test_what_libraries_print_is_shown_when_asked_for(own, monkeypatch, capsys):
-    monkeypatch.setattr(sweep, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(run, "Hosts", lambda: Hosts(faulty_host))
     words = ["+model.args.fault=exit", "mode=infer", "tracking=none"]
     assert main([*words, "out=runs/quiet"]) == 1
     assert "last words" not in capsys.readouterr().out
@@ -348,13 +351,13 @@ def test_the_terms_of_a_comparison_have_their_own_help(capsys, project):
 
 
 def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(own, monkeypatch, capsys):
-    monkeypatch.setattr(sweep, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(run, "Hosts", lambda: Hosts(faulty_host))
     words = "tracking=none mode=infer out=runs/c batch_size="
     assert main(["compare", "--run", f"{words}8", f"{words}64", "--fail-if", "slower:5%"]) == 0
     text = capsys.readouterr().out
     assert "Compared: batch_size: 8 | 64" in text
     assert re.search(r"mlp-cpu-fp32-b8-infer +same +\+0.0 % \(.*%\), 5 and 5 processes", text)
-    records = list(record.read_planned(own / "runs/c"))
+    records = list(plan_file.read_planned(own / "runs/c"))
     assert [one.cell.repeat for one in records] == list(range(10))
     assert [one.started_at for one in records] == sorted(one.started_at for one in records)
     assert all({a.cell.batch_size, b.cell.batch_size} == {8, 64} for a, b in zip(*[iter(records)] * 2, strict=True))
@@ -381,7 +384,7 @@ def test_an_interruption_is_no_traceback(capsys, project, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("accelbench.sweep.prepare", interrupted)
+    monkeypatch.setattr("accelbench.sweep.run.prepare", interrupted)
     assert main(["tracking=none"]) == 130
     assert capsys.readouterr().err == "\nInterrupted; every finished cell has its record.\n"
 
@@ -390,7 +393,7 @@ def test_what_is_no_users_mistake_keeps_its_traceback(project, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr("accelbench.sweep.prepare", broken)
+    monkeypatch.setattr("accelbench.sweep.run.prepare", broken)
     with pytest.raises(ZeroDivisionError, match="a defect"):
         main(["tracking=none"])
 

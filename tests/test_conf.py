@@ -5,12 +5,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from accelbench import config, params
 from accelbench.data import registry
 from accelbench.engines.lightning.module import OPTIMIZERS
 from accelbench.engines.lightning.networks import NETWORKS
+from accelbench.schema.vocab import RANDOM, Device, Engine, Library
+from accelbench.settings import config, params, to_cell
 from accelbench.sinks.registry import TRACKING
-from accelbench.vocab import RANDOM, Device, Engine, Library
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = set(Library) - {Library.accelbench}  # a file each, for any network of theirs
@@ -29,7 +29,7 @@ def hydra():
 
 
 def composed(*overrides):
-    return config.split(compose("config", list(overrides)))
+    return to_cell.split(compose("config", list(overrides)))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}={path.stem}")

@@ -14,12 +14,12 @@ from dvc.cli import parse_args
 from omegaconf import OmegaConf
 
 from accelbench import lock
-from accelbench.cell import Cell
 from accelbench.cli import main
 from accelbench.data.manifest import read_counts
 from accelbench.data.obtain import Target
 from accelbench.data.prepare import describe
 from accelbench.data.registry import find
+from accelbench.schema.cell import Cell
 from fakes import make_project
 
 # MLflow's own models.

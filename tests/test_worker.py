@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.vocab import Device, Mode, Precision
-from accelbench.worker import judge
+from accelbench.judging.asked import judge
+from accelbench.schema.vocab import Device, Mode, Precision
 from fakes import make_cell, make_measurement, make_project
 
 # What a machine that only measures need not have.

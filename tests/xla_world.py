@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from accelbench.cell import Cell
 from accelbench.engines.lightning import engine
 from accelbench.engines.registry import HostSpec
-from accelbench.measurement import Measurement
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement
 
 
 def printed(code: str, **variables: str) -> list[str]:
@@ -24,7 +24,8 @@ def printed(code: str, **variables: str) -> list[str]:
 def host(cell: Cell) -> HostSpec:
     """A host whose engine is this module."""
     variables = {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": "1"}
-    return HostSpec("xla_world", ("accelbench.host", "xla_world", "torch_xla"), variables, num_processes=cell.devices)
+    preload = ("accelbench.isolation.host", "xla_world", "torch_xla")
+    return HostSpec("xla_world", preload, variables, num_processes=cell.devices)
 
 
 def run(cell: Cell, data_folder: Path) -> Measurement | None:

@@ -10,14 +10,18 @@ from pathlib import Path
 from omegaconf import DictConfig
 from rich.console import Console
 
-from accelbench import card, completion, params, sweep
-from accelbench.cell import canonical_json
-from accelbench.complaints import as_user_error
-from accelbench.composing import Parser, cells_of, compose, one_cell
+from accelbench import project
+from accelbench.commands import completion
 from accelbench.errors import UserError
-from accelbench.plan import Planned
-from accelbench.progress import duration
+from accelbench.grid import prepare
+from accelbench.grid.plan import Planned
+from accelbench.presentation import duration
+from accelbench.schema.serialize import canonical_json
+from accelbench.settings import params
+from accelbench.settings.compose import Parser, cells_of, compose, one_cell
+from accelbench.settings.hydra_errors import as_user_error
 from accelbench.sinks.location import PORT
+from accelbench.sweep import card, run
 
 USAGE = """\
 accelbench measures how fast a model trains and infers on each device, precision and batch size.
@@ -98,7 +102,7 @@ def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int
     console = Console(highlight=False)
     try:
         return _dispatch(words, console, out)
-    except sweep.UnexpectedOutcomeError:
+    except run.UnexpectedOutcomeError:
         return 1
     except KeyboardInterrupt:
         print("\nInterrupted; every finished cell has its record.", file=sys.stderr)
@@ -141,12 +145,12 @@ def _dispatch(words: list[str], console: Console, out: Path | None) -> int:
 def _run(words: list[str], console: Console, out: Path | None) -> int:
     def measure(configs: list[DictConfig]) -> None:
         cells, options = cells_of(configs)
-        result = sweep.run(cells, options, console, out)
+        result = run.run(cells, options, console, out)
         if len(cells) == 1:
             (done,) = result.records
-            card.show(done, {"record": f"{sweep.shown(result.folder)}/{done.name}.json", **result.links}, console)
+            card.show(done, {"record": f"{run.shown(result.folder)}/{done.name}.json", **result.links}, console)
         if result.num_unexpected:
-            raise sweep.UnexpectedOutcomeError
+            raise run.UnexpectedOutcomeError
 
     compose(words, measure)
     return 0
@@ -160,7 +164,7 @@ def _plan(words: list[str], console: Console) -> int:
 
     def show(configs: list[DictConfig]) -> None:
         cells, _ = cells_of(configs)
-        ready = sweep.prepare(cells)
+        ready = prepare.prepare(cells)
         for item, seconds in zip(ready.planned, ready.estimates, strict=True):
             console.print(f"{item.cell.label:<42}", _expectation(item, seconds), markup=False, soft_wrap=True)
         known = [seconds for seconds in ready.estimates if seconds is not None]
@@ -191,13 +195,14 @@ def _expectation(item: Planned, seconds: float | None) -> str:
 def _usage(command: str) -> str:
     if command != "compare":
         return USAGE
-    from accelbench import compare
+    from accelbench.compare import answer
 
-    return compare.USAGE
+    return answer.USAGE
 
 
 def _compare(words: list[str], console: Console) -> int:
-    from accelbench import compare, sides, turns  # numpy and scipy take their time
+    from accelbench.compare import answer, record_sets
+    from accelbench.sweep import interleaved  # numpy and scipy take their time
 
     parser = _parser("compare")
     parser.add_argument("sides", nargs="+")
@@ -207,8 +212,8 @@ def _compare(words: list[str], console: Console) -> int:
     for flag in ("--repeats", "--margin", "--fail-if"):
         parser.add_argument(flag)
     chosen = parser.parse_intermixed_args(words)
-    terms = compare.terms(chosen.margin, chosen.fail_if, anyway=chosen.anyway or chosen.run or len(chosen.sides) == 1)
-    root, names = params.project_root(), chosen.sides
+    terms = answer.terms(chosen.margin, chosen.fail_if, anyway=chosen.anyway or chosen.run or len(chosen.sides) == 1)
+    root, names = project.project_root(), chosen.sides
     if len(names) not in ((2,) if chosen.run else (1, 2)):
         raise UserError(f"compare: takes two sides, {len(names)} given; words with spaces go in quotes")
     if chosen.verbose and not chosen.run:
@@ -216,13 +221,15 @@ def _compare(words: list[str], console: Console) -> int:
     if chosen.repeats is not None and not chosen.run:
         raise UserError("--repeats: goes with --run; what lies in records was measured as often as it was")
     if not chosen.run:
-        first, second = turns.load(Path(names[0])) if len(names) == 1 else (sides.find(name, root) for name in names)
-        return compare.answer(first, second, terms, console)
+        first, second = (
+            interleaved.load(Path(names[0])) if len(names) == 1 else (record_sets.find(name, root) for name in names)
+        )
+        return answer.answer(first, second, terms, console)
     shown = f" {VERBOSE}" if chosen.verbose else ""
-    order, options = turns.plan(one_cell(names[0] + shown), one_cell(names[1] + shown), chosen.repeats, root)
-    result = sweep.run(order.cells, options, console)
-    turns.save(order, (names[0], names[1]), result.records, result.folder)
-    status = compare.answer(*turns.load(result.folder), terms, console)
+    order, options = interleaved.plan(one_cell(names[0] + shown), one_cell(names[1] + shown), chosen.repeats, root)
+    result = run.run(order.cells, options, console)
+    interleaved.save(order, (names[0], names[1]), result.records, result.folder)
+    status = answer.answer(*interleaved.load(result.folder), terms, console)
     return 1 if result.num_unexpected else status
 
 
@@ -234,7 +241,7 @@ def _best(words: list[str], console: Console) -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="show what the cells' libraries print")
     chosen = parser.parse_intermixed_args(words)
     if chosen.largest_batch:
-        from accelbench import largest_batch
+        from accelbench.sweep import largest_batch
 
         if chosen.latency_ms is not None:
             raise UserError("--latency-ms: goes with records, and not with --largest-batch")
@@ -244,15 +251,15 @@ def _best(words: list[str], console: Console) -> int:
         raise UserError("-v: goes with --largest-batch; what lies in records is not run again")
     if len(chosen.words) > 1 or any("=" in word for word in chosen.words):
         raise UserError("best: takes one folder of records; name=value goes with --largest-batch")
-    from accelbench.report import best
-    from accelbench.report import sweep as sweeps
+    from accelbench.report import read as sweeps
+    from accelbench.report.tables import best
     from accelbench.report.terminal import rendered
 
     try:
         limit = None if chosen.latency_ms is None else float(chosen.latency_ms)
     except ValueError as error:
         raise UserError(f"--latency-ms={chosen.latency_ms}: should be a number of milliseconds") from error
-    root = params.project_root()
+    root = project.project_root()
     found = best.table(sweeps.read_all(root / (*chosen.words, "results")[0], params.costs(root)), limit)
     if found is None:
         raise UserError("best: no ok cell" + ("" if limit is None else f" is within {limit:g} ms"))
@@ -266,9 +273,9 @@ def _doctor(words: list[str], console: Console) -> int:
     parser = _parser("doctor")
     parser.add_argument("--probe", action="store_true", help="measure what each device can do at most")
     chosen = parser.parse_args(words)
-    from accelbench.doctor import show
+    from accelbench.commands.doctor import show
 
-    show(params.project_root(), console, probe=chosen.probe)
+    show(project.project_root(), console, probe=chosen.probe)
     return 0
 
 
@@ -278,7 +285,7 @@ def _report(words: list[str], console: Console) -> int:
     folder = Path(parser.parse_args(words).folder)
     from accelbench.report.build import build  # pandas and the plot library take a second
 
-    root = params.project_root()
+    root = project.project_root()
     out = root / "report" if folder == Path("results") else folder / "report"
     console.print(f"Report: {build(root / folder, out, params.costs(root))}", soft_wrap=True)
     return 0
@@ -288,7 +295,7 @@ def _sync(words: list[str], console: Console) -> int:
     _parser("sync").parse_args(words)
     from accelbench.sinks.sync import sync
 
-    root = params.project_root()
+    root = project.project_root()
     console.print(str(sync(root, [root / "results", root / "runs"])))
     return 0
 
@@ -300,14 +307,14 @@ def _ui(words: list[str], console: Console) -> int:
     chosen = parser.parse_args(words)
     from accelbench.sinks.ui import serve
 
-    return serve(params.project_root(), chosen.port, open_browser=not chosen.no_browser)
+    return serve(project.project_root(), chosen.port, open_browser=not chosen.no_browser)
 
 
 def _completion(words: list[str], console: Console) -> int:
     parser = _parser("completion")
     parser.add_argument("shell", choices=completion.SHELLS)
     shell = parser.parse_args(words).shell
-    print(completion.script(shell, COMMANDS, params.project_root()), end="")
+    print(completion.script(shell, COMMANDS, project.project_root()), end="")
     return 0
 
 

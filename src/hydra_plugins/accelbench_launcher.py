@@ -16,7 +16,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from accelbench.config import GROUPS
+from accelbench.settings.config import GROUPS
 
 
 class SweepLauncher(Launcher):

@@ -7,11 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accelbench.data.arrays import SPLITS, Arrays, array_path, save_split
-from accelbench.data.manifest import FILE, read_manifest
+from accelbench.data.manifest import read_manifest
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.errors import DataError
-from accelbench.record import Data
+from accelbench.project import MANIFEST
+from accelbench.schema.conditions import Data
 
 
 def make(folder, *, change=None, **values):
@@ -50,7 +51,7 @@ def test_the_digest_is_of_the_data_however_it_came(tmp_path):
 
 def test_what_was_refused_is_listed(tmp_path):
     make(tmp_path / "a", refused=("cat.7.jpg: empty",))
-    assert json.loads((tmp_path / "a" / FILE).read_text())["refused"] == ["cat.7.jpg: empty"]
+    assert json.loads((tmp_path / "a" / MANIFEST).read_text())["refused"] == ["cat.7.jpg: empty"]
 
 
 def test_a_set_that_is_not_prepared_says_how_to(tmp_path):
@@ -60,14 +61,14 @@ def test_a_set_that_is_not_prepared_says_how_to(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "[]", '"name"', "{}", "\x00"])
 def test_an_unreadable_manifest_is_named(tmp_path, text):
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(DataError, match="manifest.json: not readable"):
         read_manifest(tmp_path)
 
 
 def test_an_altered_manifest_is_refused(tmp_path):
     make(tmp_path / "a", stand_in_reason="no network")
-    path = tmp_path / "a" / FILE
+    path = tmp_path / "a" / MANIFEST
     path.write_text(path.read_text().replace('"stand_in": true', '"stand_in": false'))
     with pytest.raises(DataError, match="altered"):
         read_manifest(tmp_path / "a")
@@ -75,7 +76,7 @@ def test_an_altered_manifest_is_refused(tmp_path):
 
 def test_the_checksums_are_those_of_the_files(tmp_path):
     make(tmp_path / "a")
-    files = json.loads((tmp_path / "a" / FILE).read_text())["files"]
+    files = json.loads((tmp_path / "a" / MANIFEST).read_text())["files"]
     assert len(files) == 4
     for name, described in files.items():
         assert described["sha256"] == hashlib.sha256((tmp_path / "a" / name).read_bytes()).hexdigest()

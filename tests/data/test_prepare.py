@@ -8,6 +8,7 @@ import pytest
 from accelbench.data.arrays import load_split
 from accelbench.data.manifest import read_manifest
 from accelbench.data.prepare import main, normalisation
+from accelbench.settings.params import data_settings
 
 
 def run(pytestconfig, project, *args):
@@ -16,7 +17,7 @@ def run(pytestconfig, project, *args):
 
 
 def refused(capsys, name="mnist"):
-    assert main([name]) == 2
+    assert main(data_settings, [name]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("error: ")
@@ -41,7 +42,7 @@ def test_without_a_network_the_stand_in_is_written_with_one_warning(pytestconfig
     assert load_split(folder, "test").labels.shape == (2_000,)
 
     before = contents(folder)
-    assert main(["mnist"]) == 0
+    assert main(data_settings, ["mnist"]) == 0
     assert contents(folder) == before, "another process makes other bytes"
 
 
@@ -66,7 +67,9 @@ def test_the_script_runs_the_code_of_its_own_checkout(pytestconfig, project):
     package.mkdir(parents=True)
     for folder in (package, package.parent):
         (folder / "__init__.py").touch()
-    (package / "prepare.py").write_text("def main():\n    print('own code')\n")
+    (package / "prepare.py").write_text("def main(settings_of):\n    print('own code')\n")
+    (package.parent / "settings").mkdir()
+    (package.parent / "settings" / "params.py").write_text("data_settings = None\n")
     script = project / "pipelines" / "prepare_data.py"
     script.parent.mkdir()
     script.write_text((pytestconfig.rootpath / "pipelines" / "prepare_data.py").read_text())
@@ -76,7 +79,7 @@ def test_the_script_runs_the_code_of_its_own_checkout(pytestconfig, project):
 
 def test_real_mnist(project, mnist_raw, capsys, ask_for):
     ask_for(str(mnist_raw))
-    assert main(["mnist"]) == 0
+    assert main(data_settings, ["mnist"]) == 0
     folder = project / "data" / "mnist"
     manifest = json.loads((folder / "manifest.json").read_text())
     assert list(manifest["counts"]["train"].values()) == [
@@ -95,7 +98,7 @@ def test_real_mnist(project, mnist_raw, capsys, ask_for):
 
 
 def test_a_failing_source_leaves_the_earlier_data_whole(project, capsys, ask_for):
-    assert main(["mnist"]) == 0
+    assert main(data_settings, ["mnist"]) == 0
     before = contents(project / "data" / "mnist")
     capsys.readouterr()
     ask_for("conf")

@@ -5,13 +5,13 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from accelbench.cell import DataSpec, ModelSpec
 from accelbench.data.arrays import load_split
 from accelbench.data.obtain import Obtained, Target
 from accelbench.data.prepare import describe
 from accelbench.data.registry import find
-from accelbench.isolate import Hosts
-from accelbench.vocab import Mode, Protocol, Status
+from accelbench.isolation.hosts import Hosts
+from accelbench.schema.cell import DataSpec, ModelSpec
+from accelbench.schema.vocab import Mode, Protocol, Status
 from fakes import make_cell
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

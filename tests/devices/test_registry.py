@@ -5,7 +5,7 @@ import pytest
 
 from accelbench.devices import xla_cpu
 from accelbench.devices.registry import look
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 
 
 @pytest.mark.parametrize("device", Device)
@@ -32,7 +32,7 @@ def test_xla_on_the_cpu_needs_torch_xla():
 
 def test_looking_imports_no_framework():
     code = (
-        "import sys; from accelbench.devices.registry import look; from accelbench.vocab import Device; "
+        "import sys; from accelbench.devices.registry import look; from accelbench.schema.vocab import Device; "
         "[look(device) for device in Device]; "
         "print([name for name in ('torch', 'torch_xla', 'tensorflow', 'pytorch_lightning') if name in sys.modules])"
     )

@@ -1,6 +1,6 @@
-from accelbench.cell import KerasSettings
 from accelbench.engines.registry import host_spec
-from accelbench.vocab import Device, Engine, KerasBackend
+from accelbench.schema.cell import KerasSettings
+from accelbench.schema.vocab import Device, Engine, KerasBackend
 from fakes import make_cell
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from accelbench import record
-from accelbench.vocab import Status
+from accelbench.schema import record
+from accelbench.schema.vocab import Status
 from fakes import make_project
 from sinks import samples
 

@@ -1,16 +1,17 @@
-"""Sweeps written through `accelbench.record`, as a runner would leave them."""
+"""Sweeps written through `accelbench.schema.record`, as a runner would leave them."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from accelbench import record
-from accelbench.cell import Cell, DataSpec, ModelSpec
-from accelbench.measurement import Block, Epoch, Evaluation, Measurement
-from accelbench.record import Data, Record, SystemSeries
 from accelbench.report import build
-from accelbench.vocab import Device, Engine, Mode, Precision, Protocol, Status
+from accelbench.schema import record, serialize
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.conditions import Data, SystemSeries
+from accelbench.schema.measurement import Block, Epoch, Evaluation, Measurement
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
 STAND_IN = Data(name="mnist", digest="e" * 64, source="scikit-learn's digits, enlarged", stand_in=True)
@@ -98,7 +99,7 @@ class Maker:
                 for cell, path in entries
             ],
         }
-        record.write_json(results / name / "plan.json", plan)
+        serialize.write_json(results / name / "plan.json", plan)
         return results / name
 
     def everything(self) -> tuple[list[Record], list[Cell]]:

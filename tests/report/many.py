@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from accelbench.ceilings import Ceilings
-from accelbench.cell import DataSpec, KerasSettings, ModelSpec
-from accelbench.measurement import Breakdown
-from accelbench.vocab import Engine, KerasBackend, Library, Mode, Pipeline, Precision, Status
-from accelbench.work import Work
+from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.cell import DataSpec, KerasSettings, ModelSpec
+from accelbench.schema.measurement import Breakdown
+from accelbench.schema.vocab import Engine, KerasBackend, Library, Mode, Pipeline, Precision, Status
+from accelbench.schema.work import Work
 from report.conftest import ENVIRONMENT, Maker
 
 NETWORKS = [

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.report import build, devices_scaling
-from accelbench.summary import summarise
-from accelbench.vocab import Status
+from accelbench.judging.row import summarise
+from accelbench.report import build
+from accelbench.report.tables import device_scaling
+from accelbench.schema.vocab import Status
 
 SCRIPT = Path(__file__).parents[2] / "pipelines" / "build_report.py"
 # What design.md promises to users and scripts.
@@ -33,7 +34,7 @@ def cells(report: Path) -> pd.DataFrame:
 def test_cells_csv_has_a_row_per_planned_cell_and_the_summary_s_columns(cells: pd.DataFrame, maker) -> None:
     records, waiting = maker.everything()
     assert list(cells["cell_id"]) == [record.cell.id for record in records] + [cell.id for cell in waiting]
-    assert list(cells.columns) == [*summarise(records[0]), devices_scaling.COLUMN]
+    assert list(cells.columns) == [*summarise(records[0]), device_scaling.COLUMN]
     assert set(PROMISED) <= set(cells.columns)
 
 

@@ -15,10 +15,10 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
-from accelbench.cell import KerasSettings
 from accelbench.report import build
-from accelbench.vocab import Engine, Status
-from report.test_engines import keras
+from accelbench.schema.cell import KerasSettings
+from accelbench.schema.vocab import Engine, Status
+from report.tables.test_engine_pairs import keras
 
 pytestmark = pytest.mark.browser
 NUM_CELLS = 44

@@ -1,12 +1,12 @@
 from pathlib import Path
 
-from accelbench.report import page, sweep
+from accelbench.report import page, read
 from accelbench.report.page import Page
-from accelbench.vocab import Status
+from accelbench.schema.vocab import Status
 
 
 def compose(folder: Path) -> Page:
-    return page.compose(sweep.read_all(folder))
+    return page.compose(read.read_all(folder))
 
 
 def test_a_stand_in_is_announced_before_any_number(results: Path) -> None:

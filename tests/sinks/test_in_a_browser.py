@@ -9,9 +9,9 @@ from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
+from accelbench.schema.vocab import Mode, Precision, Protocol, Status
 from accelbench.sinks import view
 from accelbench.sinks.registry import make_sinks
-from accelbench.vocab import Mode, Precision, Protocol, Status
 from tests.sinks.samples import STAND_IN, cell, record
 from tests.sinks.test_mlflow import SCRIPT, closed_port
 

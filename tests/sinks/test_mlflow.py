@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from accelbench import record as records
 from accelbench.errors import UserError
-from accelbench.measurement import Block
+from accelbench.schema import conditions, serialize
+from accelbench.schema import record as records
+from accelbench.schema.measurement import Block
+from accelbench.schema.vocab import Protocol, Status
 from accelbench.sinks import view
 from accelbench.sinks.registry import make_sinks
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT, serve
-from accelbench.vocab import Protocol, Status
 from tests.sinks.samples import REASONS, STAND_IN, cell, record
 
 pytestmark = [
@@ -113,7 +114,7 @@ def test_a_run_is_whole_though_its_picture_fails(root, monkeypatch):
     def broken(record):
         raise ValueError("no picture")
 
-    monkeypatch.setattr("accelbench.report.run_picture.draw", broken)
+    monkeypatch.setattr("accelbench.sinks.run_picture.draw", broken)
     assert deliver(root, record()).problem == "no picture"
     (run,) = runs_of(root)
     assert run.info.status == "FINISHED"
@@ -162,7 +163,7 @@ def test_more_points_than_one_batch_takes(root):
     base = record()
     for_blocks = [Block(num_steps=1, num_samples=128, seconds=0.1 + i / 1e4) for i in range(3)]
     values = {f"gpu_{i}_memory_mb": [float(j) for j in range(200)] for i in range(8)}
-    system = records.SystemSeries(t_s=[0.1 * j for j in range(200)], values=values)
+    system = conditions.SystemSeries(t_s=[0.1 * j for j in range(200)], values=values)
     measured = dataclasses.replace(base.measurement, blocks=for_blocks)
     sink = deliver(root, dataclasses.replace(base, system=system, measurement=measured))
     assert sink.problem is None
@@ -225,8 +226,8 @@ def test_sync_reads_records_alone_and_fills_a_new_store(root, empty_store, tmp_p
     folder = root / "runs" / "2026-11-20"
     records.write(record(status=Status.skipped), folder)
     records.write(record(cell(protocol=Protocol.fit, suite="other"), number=1), folder)
-    records.write_json(folder / "plan.json", {"cells": []})
-    records.write_json(folder / "000000000000-01d01d01.json", {"schema_version": 0})
+    serialize.write_json(folder / "plan.json", {"cells": []})
+    serialize.write_json(folder / "000000000000-01d01d01.json", {"schema_version": 0})
     result = sync(root, [root / "runs"])
     assert (result.num_delivered, result.num_already_there) == (1, 0)
     (unreadable,) = result.unreadable

@@ -2,13 +2,13 @@ import dataclasses
 
 import pytest
 
-from accelbench.measurement import Block
-from accelbench.record import SystemSeries
+from accelbench.judging.row import MEASURED as COLUMNS
+from accelbench.judging.row import summarise
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Block
+from accelbench.schema.vocab import UNEXPECTED, Mode, Protocol, Status
 from accelbench.sinks import translation
 from accelbench.sinks.translation import translate
-from accelbench.summary import MEASURED as COLUMNS
-from accelbench.summary import summarise
-from accelbench.vocab import UNEXPECTED, Mode, Protocol, Status
 from tests.sinks.samples import STAND_IN, cell, measurement, record, system_series
 
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelbench.cell import digest
 from accelbench.data.arrays import how_to_prepare
 from accelbench.errors import DataError
+from accelbench.project import MANIFEST
+from accelbench.schema.serialize import digest
 
 if TYPE_CHECKING:
-    from accelbench.record import Data
-
-FILE = "manifest.json"
+    from accelbench.schema.conditions import Data
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
@@ -27,9 +26,9 @@ def read_manifest(folder: Path) -> "Data":
     Raises:
         DataError: it is not prepared, or its manifest was altered.
     """
-    from accelbench.record import Data  # a machine that only measures writes no records
+    from accelbench.schema.conditions import Data  # a machine that only measures writes no records
 
-    path = folder / FILE
+    path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text())
         data = Data(**{key: manifest[key] for key in ("name", "digest", "source", "stand_in")})
@@ -48,7 +47,7 @@ def check_arrays(folder: Path) -> None:
     Raises:
         DataError: an array is missing, cut short or altered.
     """
-    files = json.loads((folder / FILE).read_text())["files"]
+    files = json.loads((folder / MANIFEST).read_text())["files"]
     for name, described in files.items():
         try:
             with (folder / name).open("rb") as file:
@@ -61,10 +60,10 @@ def check_arrays(folder: Path) -> None:
 
 def read_counts(folder: Path) -> dict[str, int]:
     """How many images each split has."""
-    counts = json.loads((folder / FILE).read_text())["counts"]
+    counts = json.loads((folder / MANIFEST).read_text())["counts"]
     return {split: sum(of_class.values()) for split, of_class in counts.items()}
 
 
 def read_classes(folder: Path) -> list[str]:
     """The classes' names, in the order of the labels; none for random images."""
-    return list(json.loads((folder / FILE).read_text())["counts"].get("train", ()))
+    return list(json.loads((folder / MANIFEST).read_text())["counts"].get("train", ()))

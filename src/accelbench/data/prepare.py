@@ -4,33 +4,40 @@ import argparse
 import hashlib
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench import params
 from accelbench.data import manifest, registry
 from accelbench.data.arrays import SPLITS, load_split
 from accelbench.data.folder import replacing
 from accelbench.data.obtain import DataSet, Obtained, Target
 from accelbench.errors import DataError, UserError
-from accelbench.record import write_json
+from accelbench.project import MANIFEST, project_root, store_root
+from accelbench.schema.serialize import write_json
 
 SOURCES = "auto, download, or the path of the original files"
 MAX_SETTING = 4096
 HISTOGRAM_IMAGES = 256
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command line of pipelines/prepare_data.py; returns its exit status."""
+def main(settings_of: Callable[[Path, str], Mapping[str, Any]], argv: Sequence[str] | None = None) -> int:
+    """The command line of pipelines/prepare_data.py; returns its exit status.
+
+    Args:
+        settings_of: the settings of a data set, from the project's folder and the set's name.
+        argv: the words of the command line; None for this process's.
+    """
     parser = argparse.ArgumentParser(description="Prepare a data set of params.yaml into data/<name>/.")
     parser.add_argument("name", help="the data set, such as mnist")
     name = parser.parse_args(argv).name
     try:
-        obtained = prepare(params.project_root(), name)
+        root = project_root()
+        registry.find(name)  # before params.yaml is asked: its choices are fewer
+        obtained = prepare(root, name, settings_of(root, name))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -39,25 +46,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     if obtained.stand_in_reason:
         print(_warning(name, obtained), file=sys.stderr)
-    counts = manifest.read_counts(params.project_root() / "data" / name)
+    counts = manifest.read_counts(root / "data" / name)
     sizes = ", ".join(f"{num:,} {split}" for split, num in counts.items()) or "no"
-    refused = f", files refused: {len(obtained.refused):,} (see {manifest.FILE})" if obtained.refused else ""
+    refused = f", files refused: {len(obtained.refused):,} (see {MANIFEST})" if obtained.refused else ""
     print(f"data/{name}: {sizes} images{refused} ({obtained.source})")
     return 0
 
 
-def prepare(root: Path, name: str) -> Obtained:
+def prepare(root: Path, name: str, given: Mapping[str, Any]) -> Obtained:
     """Writes `root`/data/`name`/: {train,test}_{images,labels}.npy and manifest.json; returns what it wrote.
+
+    Args:
+        root: the project's folder.
+        name: the data set.
+        given: its settings in params.yaml, such as its `source`.
 
     Raises:
         UserError: params.yaml asks for what is not there.
         DataError: the data is missing, incomplete or altered, or the disk is full.
     """
     data_set = registry.find(name)
-    source, settings = _settings(name, data_set, params.data_settings(root, name))
+    source, settings = _settings(name, data_set, given)
     with replacing(root / "data" / name) as folder:
         try:
-            obtained = data_set.obtain(name, source, params.store_root(root), Target(folder, settings))
+            obtained = data_set.obtain(name, source, store_root(root), Target(folder, settings))
         except DataError as error:
             raise DataError(f"data.{name}.source={source}: {error}\nChoose from: {SOURCES}.") from error
         describe(obtained, name, folder)
@@ -66,7 +78,7 @@ def prepare(root: Path, name: str) -> Obtained:
 
 def describe(obtained: Obtained, name: str, folder: Path) -> None:
     """Writes the manifest of the arrays in `folder` beside them."""
-    write_json(folder / manifest.FILE, _describe(obtained, name, folder))
+    write_json(folder / MANIFEST, _describe(obtained, name, folder))
 
 
 def normalisation(images: NDArray[np.uint8]) -> dict[str, list[float]]:

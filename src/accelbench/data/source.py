@@ -3,25 +3,29 @@
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from accelbench import params
-from accelbench.cell import digest
 from accelbench.data.registry import find
 from accelbench.errors import UserError
-from accelbench.record import write_json
+from accelbench.project import project_root, store_root
+from accelbench.schema.serialize import digest, write_json
 
 # Longer lists are kept as a digest.
 MAX_LISTED = 100
 
 
-def main() -> int:
-    """The command line of pipelines/list_source.py; returns its exit status."""
+def main(settings_of: Callable[[Path, str], Mapping[str, Any]]) -> int:
+    """The command line of pipelines/list_source.py; returns its exit status.
+
+    Args:
+        settings_of: the settings of a data set, from the project's folder and the set's name.
+    """
     try:
-        root = params.project_root()
+        root = project_root()
         (name,) = sys.argv[1:]
-        listed = describe(params.store_root(root), name, str(params.data_settings(root, name).get("source")))
+        listed = describe(store_root(root), name, str(settings_of(root, name).get("source")))
     except OSError as error:
         print(f"error: data.{sys.argv[1]}.source: not readable ({error})", file=sys.stderr)
         return 2

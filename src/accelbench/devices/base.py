@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 
 
 @dataclass(frozen=True, kw_only=True)

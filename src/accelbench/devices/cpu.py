@@ -7,7 +7,7 @@ from pathlib import Path
 
 from accelbench.devices import cgroup
 from accelbench.devices.base import DeviceReport
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 
 # Those that decide which kernels oneDNN takes for fp32, bf16 and fp16, as /proc/cpuinfo names them.
 INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16")

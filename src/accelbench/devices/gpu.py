@@ -11,7 +11,7 @@ import pynvml
 from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport, absent
 from accelbench.devices.nvml import Gpu, describe, visible_handles
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 
 
 def look(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, torch_folder: Path | None = None) -> DeviceReport:

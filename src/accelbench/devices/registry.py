@@ -3,7 +3,7 @@
 import importlib
 
 from accelbench.devices.base import DeviceReport
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 
 
 def look(device: Device) -> DeviceReport:

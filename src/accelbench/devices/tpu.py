@@ -7,7 +7,7 @@ from pathlib import Path
 
 from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport, absent
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 
 # PCI ids and cores per chip: torch_xla 2.9, `torch_xla/_internal/tpu.py`, `num_available_chips` and
 # `num_logical_cores_per_chip`; names: JAX, `jax/_src/hardware_utils.py`.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from accelbench.devices import cpu, packages
 from accelbench.devices.base import DeviceReport, absent
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 
 
 def look(root: Path = Path("/"), find_version: Callable[[str], str | None] = packages.version) -> DeviceReport:

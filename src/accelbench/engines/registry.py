@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from accelbench.cell import Cell
-from accelbench.vocab import Device, Engine, Library
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Device, Engine, Library
 
 MODULES: Mapping[Engine, str] = {
     Engine.lightning: "accelbench.engines.lightning.engine",
     Engine.keras: "accelbench.engines.keras.engine",
 }
-# Whose several devices have a process each; the others' live in one, unless the cell says otherwise.
-RANKED = frozenset({Device.cpu, Device.gpu})
 PROBERS: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.probe"}
 
 
@@ -66,13 +64,7 @@ class HostSpec:
 def host_spec(cell: Cell) -> HostSpec:
     """The host that `cell` is forked from."""
     spec = _keras_spec(cell) if cell.keras else _host_spec(cell)
-    return replace(spec, prober=PROBERS.get(cell.engine), num_processes=num_processes(cell))
-
-
-def num_processes(cell: Cell) -> int:
-    """How many processes compute it: one for each device, or one for all of them."""
-    ranked = cell.engine == Engine.lightning and (cell.device in RANKED or cell.xla_processes)
-    return cell.devices if ranked else 1
+    return replace(spec, prober=PROBERS.get(cell.engine), num_processes=cell.num_processes)
 
 
 def _keras_spec(cell: Cell) -> HostSpec:
@@ -85,16 +77,16 @@ def _keras_spec(cell: Cell) -> HostSpec:
         growing = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **growing}
     module = MODULES[cell.engine]
-    return HostSpec(module, ("accelbench.host", module), environment)
+    return HostSpec(module, ("accelbench.isolation.host", module), environment)
 
 
 def _host_spec(cell: Cell) -> HostSpec:
     module = MODULES[cell.engine]
-    preload: tuple[str, ...] = ("accelbench.host", module)
+    preload: tuple[str, ...] = ("accelbench.isolation.host", module)
     if cell.model.library == Library.timm:
         preload = (*preload, "timm")
     if cell.device == Device.xla_cpu:
-        num = cell.devices // num_processes(cell)  # of each process
+        num = cell.devices // cell.num_processes  # of each process
         # torch_xla may be imported here since none of this host's cells uses plain torch.
         return HostSpec(module, (*preload, "torch_xla"), {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(num)})
     if cell.device == Device.gpu:

@@ -11,12 +11,14 @@ import matplotlib
 import pandas as pd
 from PIL import Image
 
-from accelbench.costs import Cost
-from accelbench.record import write_json
-from accelbench.report import best, devices_scaling, plots, render
+from accelbench.judging.costs import Cost
+from accelbench.report import render
 from accelbench.report.page import Picture, compose
-from accelbench.report.sweep import Sweep, read_all
-from accelbench.vocab import UNEXPECTED, Device, Mode, Status
+from accelbench.report.pictures import style
+from accelbench.report.read import Sweep, read_all
+from accelbench.report.tables import best, device_scaling
+from accelbench.schema.serialize import write_json
+from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
 
 
 def build(results: Path, out: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Path:
@@ -50,7 +52,7 @@ def _write(sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
     # As objects, so that whole numbers stay whole beside unknown ones.
-    rows = [row for sweep in sweeps for row in devices_scaling.rows(sweep)]
+    rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
     pd.DataFrame(rows, dtype=object).to_csv(folder / "cells.csv", index=False)
     write_json(folder / "metrics.json", headline(sweeps))
 
@@ -58,7 +60,7 @@ def _write(sweeps: Sequence[Sweep], folder: Path) -> None:
 def _save(picture: Picture, path: Path) -> None:
     """As a PNG of 256 colours: drawings need no more, and take a third of the room, in the page too."""
     drawn = io.BytesIO()
-    picture.figure.savefig(drawn, dpi=plots.DPI)
+    picture.figure.savefig(drawn, dpi=style.DPI)
     with Image.open(drawn) as image:
         few = image.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     few.save(path, optimize=True)

@@ -7,31 +7,28 @@ from datetime import datetime
 
 from matplotlib.figure import Figure
 
-from accelbench.cell import canonical_json
-from accelbench.record import OF_DEVICES
-from accelbench.report import (
-    answer,
-    beside,
+from accelbench.report import published
+from accelbench.report.pictures import roofline, studies, study_summary, style
+from accelbench.report.read import NOT_RUN, ReportedCell, Sweep
+from accelbench.report.tables import (
+    accuracy_by_device,
+    all_cells,
+    batch_scaling,
     best,
-    cells,
-    devices_scaling,
-    engines,
+    device_scaling,
+    engine_pairs,
+    first_screen,
     lies,
     options,
-    parity,
-    plots,
-    published,
-    scaling,
-    suite_plots,
-    summary_page,
-    tables,
-    work_plots,
+    study,
+    study_steps,
 )
-from accelbench.report.cells import Cells
-from accelbench.report.study import compare, gain_over_cpu
-from accelbench.report.sweep import NOT_RUN, Planned, Sweep
-from accelbench.report.table import Table
-from accelbench.vocab import Mode, Status
+from accelbench.report.tables.all_cells import Cells
+from accelbench.report.tables.study_times import compare, gain_over_cpu
+from accelbench.report.tables.table import Table
+from accelbench.schema.record import DEVICE_MEASUREMENTS
+from accelbench.schema.serialize import canonical_json
+from accelbench.schema.vocab import Mode, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,17 +105,17 @@ def compose(sweeps: Sequence[Sweep]) -> Page:
     """The page on `sweeps`."""
     outcomes = Counter(planned.outcome for sweep in sweeps for planned in sweep.cells)
     starts = [record.started_at for sweep in sweeps for record in sweep.records]
-    devices = answer.devices(sweeps)
+    devices = first_screen.devices(sweeps)
     return Page(
         notices=list(stand_ins(sweeps)),
-        machine=answer.machine(devices),
+        machine=first_screen.machine(devices),
         counts={outcome: outcomes[outcome] for outcome in [*Status, NOT_RUN] if outcomes[outcome]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
-        first=_known(answer.table(sweeps), devices, tables.troubles(sweeps)),
+        first=_known(first_screen.table(sweeps), devices, study.troubles(sweeps)),
         places=list(_places(sweeps)),
         sections=[_section(sweep) for sweep in sweeps],
-        details=_known(best.table(sweeps), tables.failures(sweeps)),
-        cells=cells.cells(sweeps),
+        details=_known(best.table(sweeps), study.failures(sweeps)),
+        cells=all_cells.cells(sweeps),
         lies=lies.table(),
     )
 
@@ -139,22 +136,22 @@ def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
 
 def _section(sweep: Sweep) -> Section:
     built = (
-        *(tables.times(sweep, mode) for mode in Mode),
-        engines.table(sweep),
+        *(study.times(sweep, mode) for mode in Mode),
+        engine_pairs.table(sweep),
         options.table(sweep),
-        *(beside.table(sweep, metric) for metric in beside.METRICS),
-        tables.quality(sweep),
-        parity.table(sweep),
-        tables.preparation(sweep),
-        scaling.best_batch(sweep),
-        devices_scaling.table(sweep),
-        scaling.devices(sweep),
+        *(study_steps.table(sweep, metric) for metric in study_steps.METRICS),
+        study.quality(sweep),
+        accuracy_by_device.table(sweep),
+        study.preparation(sweep),
+        batch_scaling.best_batch(sweep),
+        device_scaling.table(sweep),
+        batch_scaling.devices(sweep),
     )
     pictures, left_out = _pictures(sweep)
     return Section(
         sweep=sweep,
         caveats=published.CAVEATS.get(sweep.study or "", []),
-        conclusions=scaling.conclusions(sweep),
+        conclusions=batch_scaling.conclusions(sweep),
         tables=_known(*built),
         pictures=pictures,
         left_out=left_out,
@@ -190,15 +187,15 @@ def _common(sweep: Sweep) -> Drawn:
     comparisons = [comparison for mode in Mode for comparison in compare(sweep, mode)]
     if comparisons:
         title = f"Time per network and device, {sweep.suite}"
-        drawn["times"] = ("Training and testing time", plots.times(comparisons, title, _warning(sweep)))
+        drawn["times"] = ("Training and testing time", style.times(comparisons, title, _warning(sweep)))
     what = "Accuracy and loss per epoch"
-    if curves := suite_plots.curves(sweep, (f"{what}, {sweep.suite}", _warning(sweep))):
+    if curves := studies.curves(sweep, (f"{what}, {sweep.suite}", _warning(sweep))):
         drawn["curves"] = (what, curves)
     what = "How near each cell comes to its device's ceiling"
-    if figure := work_plots.roofline(sweep.cells, (f"{what}, {sweep.suite}", _warning(sweep))):
+    if figure := roofline.roofline(sweep.cells, (f"{what}, {sweep.suite}", _warning(sweep))):
         drawn["roofline"] = (what, figure)
     what = "Where a step's time goes"
-    if figure := work_plots.breakdown(sweep.cells, (f"{what}, {sweep.suite}", _warning(sweep))):
+    if figure := roofline.breakdown(sweep.cells, (f"{what}, {sweep.suite}", _warning(sweep))):
         drawn["breakdown"] = (what, figure)
     return drawn
 
@@ -209,30 +206,30 @@ def _by_batch(sweep: Sweep) -> Drawn:
     return {
         "throughput": (
             "Throughput against batch size",
-            plots.throughput(rows, f"Throughput, with its spread within a process, {name}", warning),
+            style.throughput(rows, f"Throughput, with its spread within a process, {name}", warning),
         ),
         "latency": (
             "Latency against batch size",
-            plots.latency(rows, f"Latency p50, thick to p90, thin to p99, {name}", warning),
+            style.latency(rows, f"Latency p50, thick to p90, thin to p99, {name}", warning),
         ),
     }
 
 
 def _by_family(sweep: Sweep) -> Drawn:
     """Study 000's bars by family of networks, precision and batch."""
-    pictures: dict[str, tuple[str, str, Callable[[Planned], float | None]]] = {
+    pictures: dict[str, tuple[str, str, Callable[[ReportedCell], float | None]]] = {
         "families": ("Throughput by family", "images/s", lambda planned: planned.number("samples_per_s")),
         "speedups": (
             "Speed-up over the CPU, throughput",
             "x",
             lambda planned: gain_over_cpu(planned, sweep.cells, "samples_per_s"),
         ),
-        "communication": ("Copying to the device and back", "% of a step", beside.communication_percent),
+        "communication": ("Copying to the device and back", "% of a step", study_steps.communication_percent),
     }
     return {
         kind: (
             what,
-            suite_plots.families(sweep.cells, value, unit, (f"{what}, {sweep.suite}", _warning(sweep))),
+            studies.families(sweep.cells, value, unit, (f"{what}, {sweep.suite}", _warning(sweep))),
         )
         for kind, (what, unit, value) in pictures.items()
     }
@@ -242,13 +239,13 @@ def _dashboards(sweep: Sweep) -> Drawn:
     """Study 003's four panels for each network, and its summary."""
     drawn: Drawn = {}
     for model in dict.fromkeys(planned.cell.model.name for planned in sweep.cells):
-        cells = [planned for planned in sweep.cells if planned.cell.model.name == model]
-        figure = suite_plots.dashboard(cells, (f"{model}: inference by batch, {sweep.suite}", _warning(sweep)))
+        of_model = [planned for planned in sweep.cells if planned.cell.model.name == model]
+        figure = studies.dashboard(of_model, (f"{model}: inference by batch, {sweep.suite}", _warning(sweep)))
         drawn[f"dashboard_{len(drawn)}"] = (f"Latency, throughput and speed-up of {model}", figure)
     lines = (f"Summary, {sweep.suite}", _warning(sweep))
     drawn["summary"] = (
         "Devices, the best batches and conclusions on one page",
-        summary_page.summary_page(sweep, lines),
+        study_summary.summary_page(sweep, lines),
     )
     return drawn
 
@@ -269,7 +266,7 @@ SPECIAL: Mapping[str, Callable[[Sweep], Drawn]] = {
 def _places(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
     """Each distinct machine, set of versions, code and git state, with the number of its cells if there are several."""
     environments = [
-        {what: value for what, value in record.environment.items() if what not in OF_DEVICES}
+        {what: value for what, value in record.environment.items() if what not in DEVICE_MEASUREMENTS}
         for sweep in sweeps
         for record in sweep.records
     ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from accelbench.vocab import Precision
+from accelbench.schema.vocab import Precision
 
 # What a reader must know before comparing with a study's numbers.
 CAVEATS = {

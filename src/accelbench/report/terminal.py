@@ -4,7 +4,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table as Rendered
 
-from accelbench.report.table import Table
+from accelbench.report.tables.table import Table
 
 
 def rendered(table: Table) -> Rendered:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from accelbench.record import Record
+from accelbench.schema.record import Record
 
 PATIENCE_S = 3.0
 

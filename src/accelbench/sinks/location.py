@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from accelbench.errors import UserError
-from accelbench.params import store_root
+from accelbench.project import store_root
 from accelbench.sinks.base import one_line
 
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's own store, unless told otherwise

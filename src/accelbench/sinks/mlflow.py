@@ -9,13 +9,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from accelbench.record import Data, Record
-from accelbench.report import run_picture
+from accelbench.schema.conditions import Data
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Status
+from accelbench.sinks import run_picture
 from accelbench.sinks.base import Sink
 from accelbench.sinks.location import LOCAL_SERVER, artifacts, database, is_own, locked, tracking_uri
 from accelbench.sinks.translation import Point, data_name, translate
 from accelbench.sinks.view import run_url, view_tags
-from accelbench.vocab import Status
 
 # MLflow's defaults let one call on a dead server take four minutes, and report its use to its makers.
 for _name, _value in {

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelbench import record as records
 from accelbench.errors import UserError
-from accelbench.record import Record
+from accelbench.project import RECORDS
+from accelbench.schema import record as records
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Status
 from accelbench.sinks.location import unreachable
-from accelbench.vocab import Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
 def _read(folders: Iterable[Path]) -> tuple[list[Record], list[str]]:
     found: dict[tuple[str, str], Record] = {}  # the same record in two folders is one
     unreadable = []
-    for path in sorted(path for folder in folders for path in folder.rglob(records.FILES)):
+    for path in sorted(path for folder in folders for path in folder.rglob(RECORDS)):
         try:
             record = records.read(path)
         except UserError as error:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from accelbench.measurement import Measurement
-from accelbench.record import Data, Record, Row, SystemSeries
-from accelbench.summary import summarise, warnings_of
-from accelbench.vocab import Phase, Status
+from accelbench.judging.row import summarise, warnings_of
+from accelbench.schema.conditions import Data, SystemSeries
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.record import Record, Row
+from accelbench.schema.vocab import Phase, Status
 
 # Metric -> column of the row that the report shows as well. The charts' sections are the words before the slash.
 SETTINGS = {"setting/batch_size": "batch_size"}

@@ -69,7 +69,8 @@ def test_drawings_are_the_same_each_time_and_differ_from_each_other():
 
 def test_a_wrong_image_size_is_named(project, capsys):
     from accelbench.data.prepare import main
+    from accelbench.settings.params import data_settings
 
     (project / "params.yaml").write_text(json.dumps({"data": {"cats_vs_dogs": {"source": "auto", "image_size": 0}}}))
-    assert main(["cats_vs_dogs"]) == 2
+    assert main(data_settings, ["cats_vs_dogs"]) == 2
     assert "data.cats_vs_dogs.image_size=0: should be a whole number from 1 to 4096" in capsys.readouterr().err

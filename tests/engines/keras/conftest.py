@@ -9,7 +9,7 @@ from pathlib import Path  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-from accelbench.isolate import Hosts  # noqa: E402
+from accelbench.isolation.hosts import Hosts  # noqa: E402
 from fakes import TESTS  # noqa: E402
 
 

@@ -13,12 +13,12 @@ OUTPUTS = ("mlp", "cnn_in_colour", "lstm")
 def main(digits, twins, out):
     import jax
 
-    from accelbench.cell import ModelSpec
     from accelbench.engines.keras import agreement, engine, networks, task
     from accelbench.engines.keras.backends import backend_for
     from accelbench.engines.keras.precision import set_policy
-    from accelbench.vocab import KerasBackend, Mode, Precision
-    from accelbench.worker import judge
+    from accelbench.judging.asked import judge
+    from accelbench.schema.cell import ModelSpec
+    from accelbench.schema.vocab import KerasBackend, Mode, Precision
     from engines.keras.cells import CARRIED, keras_cell
     from engines.keras.exchange import give, weights
     from engines.keras.twins import CASES, images, num_classes, trained_cell

@@ -13,7 +13,7 @@ import numpy as np
 def main(digits, out):
     from accelbench.engines.keras import engine
     from accelbench.engines.keras.backends import backend_for
-    from accelbench.worker import judge
+    from accelbench.judging.asked import judge
     from engines.keras.cells import trained
 
     cell = trained(devices=2)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from accelbench.cell import DataSpec, ModelSpec
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.keras import agreement, engine, on_tensorflow, strategies
 from accelbench.engines.keras import precision as precisions
 from accelbench.engines.keras.backends import backend_for
 from accelbench.engines.keras.sources import feed_of
-from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol, Status
-from accelbench.worker import judge
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import DataSpec, ModelSpec
+from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Protocol, Status
 from engines.keras.cells import CARRIED, keras_cell
 from engines.keras.exchange import give, weights
 from engines.keras.twins import RATES, trained_cell

@@ -3,9 +3,9 @@ import itertools
 import numpy as np
 import pytest
 
-from accelbench.cell import DataSpec, ModelSpec
 from accelbench.engines.keras.sources import feed_of
-from accelbench.vocab import Mode, Pipeline
+from accelbench.schema.cell import DataSpec, ModelSpec
+from accelbench.schema.vocab import Mode, Pipeline
 from engines.keras.cells import keras_cell
 
 # Of 20 batches, how many are different ones.

@@ -19,7 +19,7 @@ from accelbench.data.prepare import describe
 from accelbench.engines.keras import engine, sources, strategies
 from accelbench.engines.keras.backends import backend_for
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import Device, Mode, Status
+from accelbench.schema.vocab import Device, Mode, Status
 from engines.keras.cells import keras_cell, trained
 from fakes import TESTS
 

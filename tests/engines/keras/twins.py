@@ -46,8 +46,8 @@ def images(shape):
 
 def trained_cell(optimizer, **changes):
     """A cell whose losses both engines must agree on: nothing in it is drawn but its weights and its order."""
-    from accelbench.cell import ModelSpec
-    from accelbench.vocab import Mode, Protocol
+    from accelbench.schema.cell import ModelSpec
+    from accelbench.schema.vocab import Mode, Protocol
     from fakes import make_cell
 
     model = ModelSpec(name="mlp", args=TRAINED["args"], optimizer=optimizer, learning_rate=RATES[optimizer])
@@ -58,12 +58,12 @@ def trained_cell(optimizer, **changes):
 def main(digits, out):
     import torch
 
-    from accelbench.cell import ModelSpec
     from accelbench.engines.lightning import engine, zoo
     from accelbench.engines.lightning.backends import backend_for
     from accelbench.engines.lightning.module import BenchModule, Task
     from accelbench.engines.lightning.work import count
-    from accelbench.vocab import Device, Precision
+    from accelbench.schema.cell import ModelSpec
+    from accelbench.schema.vocab import Device, Precision
 
     found = {}
     for case, (name, args, shape) in CASES.items():

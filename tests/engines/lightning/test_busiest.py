@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from accelbench.cell import ModelSpec
 from accelbench.devices import cpu
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.busiest import busiest
-from accelbench.vocab import Mode, Precision
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Mode, Precision
 from fakes import make_cell
 
 pytestmark = pytest.mark.filterwarnings(

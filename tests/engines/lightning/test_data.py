@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from accelbench.cell import DataSpec, ModelSpec
 from accelbench.data.obtain import Obtained
 from accelbench.data.pictures import convert
 from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine
 from accelbench.errors import UnsupportedError
-from accelbench.isolate import Hosts
-from accelbench.vocab import OF_RANDOM_IMAGES, Augment, Device, Mode, Pipeline, Precision, Protocol, Status
+from accelbench.isolation.hosts import Hosts
+from accelbench.schema.cell import DataSpec, ModelSpec
+from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Augment, Device, Mode, Pipeline, Precision, Protocol, Status
 from fakes import SHORT, make_cell
 
 pytestmark = pytest.mark.filterwarnings(
@@ -94,7 +94,7 @@ def nothing(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("pipeline", OF_RANDOM_IMAGES)
+@pytest.mark.parametrize("pipeline", RANDOM_IMAGE_PIPELINES)
 @pytest.mark.parametrize("mode", Mode)
 def test_random_images_in_the_models_shape_and_the_cells_precision(nothing, pipeline, mode):
     measured = engine.run(random_cell(pipeline, mode=mode, precision=Precision.bf16), nothing)

@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch.nn import functional
 
-from accelbench.cell import ModelSpec
 from accelbench.data.arrays import load_split
 from accelbench.data.order import Order
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning import engine, trainer, zoo
 from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
-from accelbench.isolate import Hosts
-from accelbench.vocab import Device, Mode, Precision, Protocol, Scaling, Status
-from accelbench.worker import judge
+from accelbench.isolation.hosts import Hosts
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Scaling, Status
 from fakes import SHORT, assert_epochs_in_turn, make_cell
 
 pytestmark = pytest.mark.filterwarnings(

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from accelbench.engines.lightning.module import Task, varied
-from accelbench.vocab import Augment
+from accelbench.schema.vocab import Augment
 
 
 def test_grey_bytes_become_floats_from_0_to_1():

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from accelbench.cell import ModelSpec
 from accelbench.engines.lightning import networks, zoo
 from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.cell import ModelSpec
 
 # The counts of study 001's Keras code.
 MNIST = (28, 28)

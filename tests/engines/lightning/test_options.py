@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from accelbench.cell import DataSpec, ModelSpec, Options
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.devices.registry import look
 from accelbench.engines.lightning import engine, options, zoo
 from accelbench.engines.lightning.module import Task
 from accelbench.errors import UnsupportedError
-from accelbench.support import why_not
-from accelbench.vocab import Device, Library, Mode, Pipeline, Precision, Protocol
-from accelbench.worker import judge
+from accelbench.grid.support import why_not
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import DataSpec, ModelSpec, Options
+from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol
 from fakes import make_cell
 
 pytestmark = [

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from accelbench.ceilings import Ceilings
 from accelbench.engines.lightning import kernels
 from accelbench.engines.lightning.backends import Backend, Cuda
 from accelbench.engines.lightning.kernels import families
 from accelbench.engines.lightning.probe import PRECISIONS, Stopwatch, probe
-from accelbench.vocab import Precision
+from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.vocab import Precision
 
 SECONDS = 0.003
 NUM_TRIES = 4  # what else runs on the machine may spoil some
@@ -90,7 +90,7 @@ ON_XLA = """
 import json
 from accelbench.engines.lightning.backends import backend_for
 from accelbench.engines.lightning.probe import probe
-from accelbench.vocab import Device, Precision
+from accelbench.schema.vocab import Device, Precision
 found = probe(backend_for(Device.xla_cpu), (Precision.fp32, Precision.bf16, Precision.fp64), seconds_each=0.001)
 print(json.dumps(found.to_json()))
 """

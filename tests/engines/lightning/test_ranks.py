@@ -8,14 +8,14 @@ import torch
 from pytorch_lightning.accelerators import CUDAAccelerator
 
 import rank_faults
-from accelbench.cell import ModelSpec, Options
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning.backends import backend_for
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined
 from accelbench.engines.lightning.trainer import trainer_for
 from accelbench.errors import UnsupportedError
-from accelbench.isolate import Hosts
-from accelbench.vocab import Device, Mode, Precision, Protocol, Status
+from accelbench.isolation.hosts import Hosts
+from accelbench.schema.cell import ModelSpec, Options
+from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Status
 from fakes import make_cell
 
 MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)

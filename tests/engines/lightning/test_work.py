@@ -8,11 +8,11 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from accelbench.cell import ModelSpec
 from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule, Task
-from accelbench.vocab import Library, Precision
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Library, Precision
 
 OWN = {
     **dict.fromkeys(["mlp", "cnn", "rnn", "lstm", "autoencoder"], (28, 28)),
@@ -298,11 +298,11 @@ def test_a_network_that_cannot_be_counted_says_why(function, reason):
 # In a process of its own, since importing torch_xla replaces parts of torch.nn.
 ON_XLA = """
 import torch, torch_xla
-from accelbench.cell import ModelSpec
+from accelbench.schema.cell import ModelSpec
 from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule, Task
-from accelbench.vocab import Precision
+from accelbench.schema.vocab import Precision
 model = ModelSpec(name="lstm")
 for device in ("cpu", torch_xla.device()):
     module = BenchModule(zoo.build(model, (28, 28), 10).to(device), model, Task(torch.float32), Backend())

@@ -25,7 +25,7 @@ def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16():
 WAIT = """
 import time, torch, torch_xla
 from accelbench.engines.lightning.backends import backend_for
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 backend = backend_for(Device.xla_cpu, num_devices={num_devices})
 backend.prepare(allow_tf32=False)
 (large,) = backend.put((torch.randn(1280, 1280) / 36,))
@@ -53,7 +53,7 @@ def test_the_wait_is_for_what_was_launched(num_devices):
 FALLBACK = """
 import torch, torch_xla
 from accelbench.engines.lightning.backends import backend_for
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 backend = backend_for(Device.xla_cpu)
 values = torch.arange(4.0, device=torch_xla.device())
 print((values + 1).sum().item(), backend.fallbacks())
@@ -71,7 +71,7 @@ def test_an_operator_that_runs_on_the_cpu_instead_is_named():
 SEED = """
 import torch, torch_xla
 from accelbench.engines.lightning.backends import backend_for
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 backend = backend_for(Device.xla_cpu)
 for number in (1, 2, 1):
     backend.seed(number)
@@ -89,7 +89,7 @@ import torch
 from accelbench.engines.lightning import spmd
 from accelbench.engines.lightning.backends import backend_for
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import Device
+from accelbench.schema.vocab import Device
 try:
     backend_for(Device.xla_cpu, num_devices=3).prepare(allow_tf32=False)
 except UnsupportedError as error:

@@ -3,9 +3,9 @@
 import pytest
 
 import xla_world
-from accelbench.cell import ModelSpec
-from accelbench.isolate import Hosts
-from accelbench.vocab import Device, Mode, Protocol, Status
+from accelbench.isolation.hosts import Hosts
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Device, Mode, Protocol, Status
 from fakes import SHORT, make_cell
 from xla_world import printed
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from accelbench.cell import ModelSpec
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule, Task
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
-from accelbench.vocab import Library, Precision, Weights
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Library, Precision, Weights
 
 # Study 000's networks by timm's names: parameters, and multiply-adds for an image of 224 x 224 in 1e9.
 STUDY_000 = {

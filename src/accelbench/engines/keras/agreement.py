@@ -6,11 +6,11 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.cell import Cell
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.networks import Shape
 from accelbench.engines.keras.precision import POLICIES, set_policy
-from accelbench.vocab import Precision
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Precision
 
 STORED_AS_FP32 = frozenset(word for word, policy in POLICIES.items() if policy == "float32" or "mixed" in policy)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import keras
 
-from accelbench.cell import Cell
-from accelbench.clock import Compiles
 from accelbench.engines.keras.feed import Feed
-from accelbench.vocab import KerasBackend
+from accelbench.measuring.clock import Compiles
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import KerasBackend
 
 MODULES: Mapping[KerasBackend, str] = {
     KerasBackend.tensorflow: "accelbench.engines.keras.on_tensorflow",

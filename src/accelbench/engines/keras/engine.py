@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench import clock
-from accelbench.agreement import NUM_SAMPLES, limit, relative_error
-from accelbench.cell import Cell
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.data.manifest import read_counts
 from accelbench.data.order import Order
+from accelbench.devices.memory import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.keras import agreement, networks, task, work
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
@@ -24,10 +22,12 @@ from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed
 from accelbench.engines.keras.precision import Observer
 from accelbench.engines.keras.sources import feed_of, input_of
 from accelbench.engines.keras.steps import ExecutionStep
-from accelbench.measurement import Epoch, Evaluation, Measurement
-from accelbench.memory import high_water_bytes
-from accelbench.passes import NUM_INFER_PASSES, measure_pass, time_pass
-from accelbench.vocab import RANDOM, Device, Mode, Pipeline, Precision, Protocol
+from accelbench.measuring import clock
+from accelbench.measuring.epochs import NUM_INFER_PASSES, measure_pass, time_pass
+from accelbench.measuring.output_error import NUM_SAMPLES, limit, relative_error
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Epoch, Evaluation, Measurement
+from accelbench.schema.vocab import RANDOM, Device, Mode, Pipeline, Precision, Protocol
 
 FLOATS = {Precision.fp16: "float16", Precision.bf16: "bfloat16", Precision.fp64: "float64"}  # else float32
 
@@ -66,7 +66,10 @@ class _Run:
         floats = FLOATS.get(cell.precision, "float32")
         self.feed = feed_of(cell, "train" if self.trains else "test", data_folder, floats)
         self.shape, self.num_classes = input_of(cell, data_folder)
-        self.is_reference = (cell.device, cell.precision) == (Device.cpu, Precision.fp32) and not cell.keras.on
+        self.is_reference = (cell.device, cell.precision) == (
+            Device.cpu,
+            Precision.fp32,
+        ) and not cell.keras.non_defaults
         self.samples_per_execution = cell.batch_size * cell.keras.steps_per_execution
         start = time.perf_counter()
         with backend.scope():

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 from keras import layers
 
-from accelbench.cell import ModelSpec
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
-from accelbench.vocab import Weights
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Weights
 
 Shape = tuple[int, ...]
 Layers = list[keras.Layer]

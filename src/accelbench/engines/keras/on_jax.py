@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import keras
 
-from accelbench.cell import Cell
 from accelbench.engines.keras.backends import Backend, Execute
 from accelbench.engines.keras.feed import Feed
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import Device, Precision
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Device, Precision
 
 WORDS = {"cpu": Device.cpu, "gpu": Device.gpu, "tpu": Device.tpu}
 

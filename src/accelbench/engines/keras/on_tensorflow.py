@@ -9,12 +9,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from accelbench.cell import Cell
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.keras import strategies
 from accelbench.engines.keras.backends import Backend, Execute
 from accelbench.engines.keras.feed import ArrayFeed, Feed
-from accelbench.vocab import Device, Precision
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Device, Precision
 
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 WORDS = {"CPU": Device.cpu, "GPU": Device.gpu, "TPU": Device.tpu}

@@ -7,7 +7,7 @@ import keras
 from keras import layers
 
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import Precision
+from accelbench.schema.vocab import Precision
 
 POLICIES = {
     Precision.fp16: "float16",

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from accelbench.cell import Cell
 from accelbench.data.arrays import load_split
 from accelbench.data.manifest import read_classes
 from accelbench.data.order import Order
 from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed
 from accelbench.engines.keras.networks import Shape
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import RANDOM, Mode, Pipeline, Protocol
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import RANDOM, Mode, Pipeline, Protocol
 
 
 def feed_of(cell: Cell, split: str, data_folder: Path, dtype: str) -> Feed:

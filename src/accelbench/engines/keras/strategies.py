@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
-from accelbench.cell import Cell
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import Device
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Device
 
 
 def strategy_for(cell: Cell) -> tf.distribute.Strategy:

@@ -6,8 +6,8 @@ from typing import Any
 import keras
 from keras import layers, losses, ops, optimizers
 
-from accelbench.cell import ModelSpec
 from accelbench.errors import UnknownChoiceError
+from accelbench.schema.cell import ModelSpec
 
 # Keras' own defaults, which the studies used; the learning rate is the model's.
 OPTIMIZERS: dict[str, Callable[..., keras.Optimizer]] = {"adam": optimizers.Adam, "sgd": optimizers.SGD}

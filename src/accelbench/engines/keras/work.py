@@ -9,7 +9,7 @@ import math
 import keras
 from keras import layers
 
-from accelbench.work import Work
+from accelbench.schema.work import Work
 
 WITHOUT_FLOPS = (
     layers.InputLayer,

@@ -4,13 +4,13 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from accelbench.agreement import NUM_SAMPLES as NUM_SAMPLES
-from accelbench.agreement import limit as limit
-from accelbench.agreement import relative_error
-from accelbench.cell import Cell
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.module import Task
 from accelbench.engines.lightning.networks import Shape
+from accelbench.measuring.output_error import NUM_SAMPLES as NUM_SAMPLES
+from accelbench.measuring.output_error import limit as limit
+from accelbench.measuring.output_error import relative_error
+from accelbench.schema.cell import Cell
 
 
 @torch.no_grad()

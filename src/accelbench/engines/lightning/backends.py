@@ -10,11 +10,11 @@ from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor
 from torch.optim import Optimizer
 
-from accelbench.clock import Compiles, no_compiles
 from accelbench.devices import cpu
 from accelbench.engines.lightning import spmd, xla, xla_ranks
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
-from accelbench.vocab import XLA, Device
+from accelbench.measuring.clock import Compiles, no_compiles
+from accelbench.schema.vocab import XLA, Device
 
 
 class Backend:

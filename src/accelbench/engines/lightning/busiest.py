@@ -2,15 +2,14 @@
 
 from torch.autograd.profiler import profile
 
-from accelbench.clock import Step
 from accelbench.engines.lightning.backends import Backend
-from accelbench.measurement import Operator
-from accelbench.team import ALONE, Team
+from accelbench.measuring.step import ONE_RANK, RankGroup, Step
+from accelbench.schema.measurement import Operator
 
 MAX_OPERATORS = 10
 
 
-def busiest(step: Step, backend: Backend, team: Team = ALONE) -> list[Operator]:
+def busiest(step: Step, backend: Backend, team: RankGroup = ONE_RANK) -> list[Operator]:
     """Runs one step under torch's profiler, which slows it down: to be called when all was measured.
 
     An operator's time is its own, without the operators that it calls, so that what is named is what did the work:

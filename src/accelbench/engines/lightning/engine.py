@@ -11,11 +11,9 @@ from statistics import median
 import pytorch_lightning as pl
 import torch
 
-from accelbench import clock
-from accelbench.breakdown import MIN_STEPS, measure_breakdown
-from accelbench.cell import Cell
 from accelbench.data.arrays import load_split
 from accelbench.data.manifest import read_counts
+from accelbench.devices.memory import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.lightning import agreement, options, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
@@ -27,12 +25,13 @@ from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest,
 from accelbench.engines.lightning.sources import feed_of, input_of
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.work import count
-from accelbench.engines.registry import num_processes
-from accelbench.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
-from accelbench.memory import high_water_bytes
-from accelbench.passes import NUM_INFER_PASSES, measure_pass, time_pass
-from accelbench.vocab import Device, Mode, Pipeline, Precision, Protocol
-from accelbench.work import Work
+from accelbench.measuring import clock
+from accelbench.measuring.breakdown import MIN_STEPS, measure_breakdown
+from accelbench.measuring.epochs import NUM_INFER_PASSES, measure_pass, time_pass
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
+from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Protocol
+from accelbench.schema.work import Work
 
 # The share of a cell's time limit that the least breakdown may take; without it a slow step would risk its record.
 MAX_BREAKDOWN = 0.1
@@ -52,7 +51,7 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         UnsupportedError: the cell can't run, with the reason.
     """
     hush_lightning()
-    ranks = Ranks(num_processes(cell))
+    ranks = Ranks(cell.num_processes)
     backend = backend_for(cell.device, cell.devices, ranks)
     set_threads(cell, backend, ranks.num_here)
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
@@ -212,7 +211,7 @@ class _Run:
     def _keep_output(self, step: InferStep) -> None:
         """Keeps a few samples' output, to compare it: after all was measured, and the memory noted."""
         is_reference = (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32)
-        if (is_reference and not self.cell.options.on) or isinstance(step, TrainStep):
+        if (is_reference and not self.cell.options.enabled) or isinstance(step, TrainStep):
             return
         self._note_resources()
         images = self._first_images()

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import SGD, Adam, Optimizer
 
-from accelbench.cell import ModelSpec
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Batch
 from accelbench.engines.lightning.precision import step_context
 from accelbench.errors import UnknownChoiceError
-from accelbench.vocab import Augment, Phase
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Augment, Phase
 
 # Keras' settings: PyTorch's Adam has eps 1e-8.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {

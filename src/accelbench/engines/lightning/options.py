@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 
-from accelbench.cell import Options
-from accelbench.clock import Compiles
 from accelbench.engines.lightning.module import InferStep
 from accelbench.engines.lightning.networks import Shape
 from accelbench.errors import UnsupportedError
+from accelbench.measuring.clock import Compiles
+from accelbench.schema.cell import Options
 
 
 def prepared(network: nn.Module, options: Options, shape: Shape) -> nn.Module:
@@ -139,7 +139,7 @@ class Compiler:
         counters = self._dynamo.utils.counters
         if not counters["stats"]["unique_graphs"]:
             raise UnsupportedError(
-                f"{self._options.on[-1]}=true: torch.compile found nothing in the network that it compiles"
+                f"{self._options.enabled[-1]}=true: torch.compile found nothing in the network that it compiles"
             )
         num = sum(counters["graph_break"].values())
         if num:

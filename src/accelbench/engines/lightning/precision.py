@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from accelbench.engines.lightning.xla import TrueXLAPrecision
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.vocab import Precision
+from accelbench.schema.vocab import Precision
 
 DTYPES = {
     Precision.fp16: torch.float16,

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 
 import torch
 
-from accelbench.ceilings import Ceilings
 from accelbench.devices.cpu import usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.kernels import Call, Kernel, families
 from accelbench.engines.lightning.precision import DTYPES
-from accelbench.vocab import Device, Precision
+from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.vocab import Device, Precision
 
 PRECISIONS = (Precision.fp32, Precision.tf32, Precision.bf16, Precision.fp16, Precision.fp64)
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units

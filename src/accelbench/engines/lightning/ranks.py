@@ -18,9 +18,8 @@ from lightning_fabric.plugins.environments import TorchElasticEnvironment
 from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor, nn
 
-from accelbench.clock import Step
 from accelbench.errors import UnsupportedError
-from accelbench.team import Team
+from accelbench.measuring.step import RankGroup, Step
 
 Value = TypeVar("Value")
 # How far the seeds of several processes lie apart: beyond those that anyone asks for.
@@ -92,7 +91,7 @@ def differences(seen: list[Seen]) -> list[str]:
     return found
 
 
-class Ranks(Team):
+class Ranks(RankGroup):
     """This process among those of its cell; of one alone, which has nobody to wait for.
 
     Args:

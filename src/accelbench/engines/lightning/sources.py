@@ -4,7 +4,6 @@ from pathlib import Path
 
 import torch
 
-from accelbench.cell import Cell
 from accelbench.data.arrays import load_encoded, load_split
 from accelbench.data.manifest import read_classes
 from accelbench.data.order import Order
@@ -13,7 +12,8 @@ from accelbench.engines.lightning.feed import ArrayFeed, Feed, JpegFeed, RandomF
 from accelbench.engines.lightning.networks import Shape
 from accelbench.engines.lightning.ranks import RANK_SEEDS
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import OF_RANDOM_IMAGES, Mode, Pipeline, Protocol
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Mode, Pipeline, Protocol
 
 
 def feed_of(
@@ -33,7 +33,7 @@ def feed_of(
         UnsupportedError: whole epochs of random images were asked for.
     """
     train, labelled = split == "train", cell.mode == Mode.train
-    if cell.data.pipeline in OF_RANDOM_IMAGES:
+    if cell.data.pipeline in RANDOM_IMAGE_PIPELINES:
         if cell.protocol == Protocol.fit:
             raise UnsupportedError("protocol=fit: random images have no epochs; use protocol=window or steps")
         return RandomFeed(
@@ -67,7 +67,7 @@ def feed_of(
 
 def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:
     """The shape of an image as the network takes it, and the number of classes."""
-    if cell.data.pipeline in OF_RANDOM_IMAGES:
+    if cell.data.pipeline in RANDOM_IMAGE_PIPELINES:
         return cell.model.input_shape, cell.model.num_classes
     shape = load_split(data_folder, "train").images.shape[1:]
     return (shape[2], *shape[:2]) if len(shape) == 3 else shape, len(read_classes(data_folder))

@@ -7,13 +7,13 @@ import warnings
 import pytorch_lightning as pl
 import torch
 
-from accelbench.cell import Cell
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.precision import plugin_for
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.errors import UnsupportedError
-from accelbench.vocab import Device, Protocol
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Device, Protocol
 
 
 def hush_lightning() -> None:

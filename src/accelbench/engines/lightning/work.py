@@ -20,8 +20,8 @@ from accelbench.engines.lightning import operators
 from accelbench.engines.lightning.feed import Batch
 from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.precision import DTYPES, MIXED
-from accelbench.vocab import Precision
-from accelbench.work import Work
+from accelbench.schema.vocab import Precision
+from accelbench.schema.work import Work
 
 MAX_REASON = 300  # characters
 

@@ -16,8 +16,8 @@ from pytorch_lightning.plugins.precision.xla import XLAPrecision
 from torch import Tensor
 from torch.nn import Module
 
-from accelbench.clock import Compiles
-from accelbench.vocab import Device
+from accelbench.measuring.clock import Compiles
+from accelbench.schema.vocab import Device
 
 # `.item()`: a number is read back, nothing is computed elsewhere.
 READ_BACK = "aten::_local_scalar_dense"

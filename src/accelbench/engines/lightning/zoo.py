@@ -8,10 +8,10 @@ from contextlib import suppress
 
 from torch import Tensor, nn
 
-from accelbench.cell import ModelSpec
 from accelbench.engines.lightning.networks import NETWORKS, Shape, initialise_as_keras
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.vocab import Library, Weights
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Library, Weights
 
 MAX_CHOICES = 8
 

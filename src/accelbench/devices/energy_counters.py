@@ -1,0 +1,96 @@
+"""The energy counters that the hardware keeps, and what a device draws when nothing runs."""
+
+import functools
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from accelbench.devices import nvml as gpus
+
+IDLE_S = 1.0
+
+
+Counters = dict[str, Callable[[], float | None]]
+
+
+class Rapl:
+    """The energy of all processor packages, joules since it was made; the kernel's counters wrap, this does not.
+
+    Intel's and AMD's running average power limit, as Linux shows it (Documentation/power/powercap/powercap.rst). Only
+    root may read it on most machines.
+    """
+
+    def __init__(self, packages: list[Path]) -> None:
+        self._packages = packages
+        self._ranges = [int((folder / "max_energy_range_uj").read_text()) for folder in packages]
+        self._last = self._read()
+        self._total = 0
+
+    def __call__(self) -> float | None:
+        """Joules so far; None where it can't be read this time."""
+        try:
+            now = self._read()
+        except (OSError, ValueError):
+            return None
+        for before, after, most in zip(self._last, now, self._ranges, strict=True):
+            self._total += after - before + (most if after < before else 0)
+        self._last = now
+        return self._total / 1e6
+
+    def _read(self) -> list[int]:
+        return [int((folder / "energy_uj").read_text()) for folder in self._packages]
+
+
+def find_rapl(root: Path = Path("/")) -> Rapl | None:
+    """The processor's counter; None where there is none, or none that this user may read."""
+    folder = root / "sys/class/powercap"
+    # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of one, counted in it; AMD's go by the same name.
+    packages = [path for path in sorted(folder.glob("intel-rapl:*")) if path.name.count(":") == 1]
+    try:
+        chosen = [path for path in packages if (path / "name").read_text().startswith("package")]
+        return Rapl(chosen) if chosen else None
+    except (OSError, ValueError):
+        return None
+
+
+def counters(
+    num_gpus: int, nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
+) -> Counters:
+    """The counters that there are, by the name of their series; each gives joules so far."""
+    found: Counters = {}
+    rapl = find_rapl(root)
+    if rapl is not None:
+        found["cpu_energy_j"] = rapl
+    if num_gpus:
+        try:
+            handles = gpus.visible_handles(nvml, environ)[:num_gpus]
+        except pynvml.NVMLError:
+            handles = []
+        for index, handle in enumerate(handles):
+            query = functools.partial(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+            if gpus.ask(query) is not None:  # before Volta there is none
+                found[f"gpu_{index}_energy_j"] = functools.partial(_joules, query)
+    return found
+
+
+def _joules(query: Callable[[], int]) -> float | None:
+    millijoules = gpus.ask(query)
+    return None if millijoules is None else millijoules / 1000
+
+
+def idle_w(found: Counters, seconds: float = IDLE_S, sleep: Callable[[float], None] = time.sleep) -> dict[str, float]:
+    """Watts of each counter's device while this process, and nothing else that it knows of, sleeps."""
+    if not found:
+        return {}
+    start, before = time.monotonic(), {name: read() for name, read in found.items()}
+    sleep(seconds)
+    after, took = {name: read() for name, read in found.items()}, time.monotonic() - start
+    return {
+        name: (end - begin) / took
+        for name, begin in before.items()
+        if begin is not None and (end := after[name]) is not None
+    }

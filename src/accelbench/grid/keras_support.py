@@ -1,0 +1,77 @@
+"""What a cell may ask of Lightning and not of Keras, or of one of Keras' backends and not of the other."""
+
+from accelbench.devices import packages
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Augment, Device, KerasBackend, Library, Mode, Pipeline
+
+
+def why_not(cell: Cell) -> str | None:
+    """Why Keras can't run `cell`, in one line that names what to use instead; None where it can, or has not to.
+
+    Args:
+        cell: the cell, of any engine.
+    """
+    if cell.keras is None:
+        return None
+    rules = (_backend, _network, _options, _data, _executions)
+    return next((reason for rule in rules if (reason := rule(cell))), None)
+
+
+def _backend(cell: Cell) -> str | None:
+    if cell.device == Device.xla_cpu:
+        return "xla_cpu is torch_xla's: use device=cpu engine.jit_compile=true to have XLA compile for the CPU"
+    if not _on_jax(cell):
+        there = packages.folder("tensorflow") is not None
+        return None if there else "engine.backend=tensorflow: TensorFlow is not installed: use engine.backend=jax"
+    if packages.folder("jax") is None:
+        return "engine.backend=jax: JAX is not installed: pip install 'accelbench[jax]'"
+    if cell.keras is not None and not cell.keras.jit_compile:
+        return "engine.jit_compile=false: Keras on JAX would run operator by operator: use engine.jit_compile=true"
+    if cell.devices > 1:
+        return f"devices={cell.devices}: several devices are tf.distribute's: use engine.backend=tensorflow"
+    if cell.threads is not None:
+        return f"threads={cell.threads}: JAX takes no limit on its threads"
+    return None
+
+
+def _network(cell: Cell) -> str | None:
+    if cell.model.library == Library.accelbench:
+        return None
+    return f"engine=keras has accelbench's own networks, none of {cell.model.library}: use engine=lightning"
+
+
+def _options(cell: Cell) -> str | None:
+    if not cell.options.enabled:
+        return None
+    return (
+        f"{cell.options.enabled[0]}=true is an option of Lightning's cells: use engine=lightning, or engine.jit_compile"
+    )
+
+
+def _data(cell: Cell) -> str | None:
+    if cell.data.pipeline == Pipeline.jpeg:
+        return "data.pipeline=jpeg: Keras' cells read decoded arrays: use data.pipeline=array, or engine=lightning"
+    if cell.data.augment != Augment.none:
+        return f"data.augment={cell.data.augment}: use data.augment=none, or engine=lightning"
+    return None
+
+
+def _executions(cell: Cell) -> str | None:
+    assert cell.keras is not None
+    num = cell.keras.steps_per_execution
+    if num == 1:
+        return None
+    if _on_jax(cell):
+        return f"engine.steps_per_execution={num}: Keras on JAX calls the compiled function for each step: use 1"
+    if cell.data.pipeline == Pipeline.device and cell.mode == Mode.train:
+        return (
+            f"engine.steps_per_execution={num}: training, TensorFlow fetches each batch itself: "
+            "use data.pipeline=host, or engine.steps_per_execution=1"
+        )
+    if cell.devices > 1:
+        return f"engine.steps_per_execution={num}: TensorFlow can't run them on several devices: use 1"
+    return None
+
+
+def _on_jax(cell: Cell) -> bool:
+    return cell.keras is not None and cell.keras.backend == KerasBackend.jax

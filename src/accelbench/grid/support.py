@@ -1,0 +1,173 @@
+"""(engine, device, precision, mode, model, options) -> supported, or why not."""
+
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+from accelbench.devices import packages
+from accelbench.devices.base import DeviceReport
+from accelbench.grid import keras_support
+from accelbench.schema.cell import Cell, KerasSettings
+from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Mode, Precision
+
+FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
+BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
+VOLTA = (7, 0)  # the first that Triton compiles for
+AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
+
+# The compilers that inductor and Triton look for where CXX and CC name none.
+CXX = ["clang++" if sys.platform == "darwin" else "g++"]
+C = ["clang", "gcc"]
+
+
+def why_not(cell: Cell, report: DeviceReport) -> str | None:
+    """Why `cell` can't run, or gives no true number, on the device that `report` describes.
+
+    Args:
+        cell: the cell, of the same device as the report.
+        report: what this machine has of the cell's device.
+
+    Returns:
+        One line that names what to use instead where there is something; None where the cell is supported.
+    """
+    if (reason := keras_support.why_not(cell)) is not None:
+        return reason
+    elsewhere = _is_elsewhere(cell)
+    if not report.present and not elsewhere:
+        return report.reason
+    rules = [_lightning, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler]
+    if not elsewhere:
+        rules.insert(0, _devices)
+    return next((reason for rule in rules if (reason := rule(cell, report))), None)
+
+
+def _lightning(cell: Cell, report: DeviceReport) -> str | None:
+    """The environments of Keras on a GPU and of JAX on a TPU have no PyTorch."""
+    needed = ("torch", "pytorch_lightning", *(["torch_xla"] if cell.device == Device.tpu else []))
+    if cell.engine != Engine.lightning or all(map(packages.folder, needed)):
+        return None
+    missing = next(name for name in needed if packages.folder(name) is None)
+    return f"engine=lightning: {missing} is not installed in this environment: use engine=keras, or make setup"
+
+
+def _is_elsewhere(cell: Cell) -> bool:
+    """Whether the cell's TPU has a name: it is none of this machine's, and only TensorFlow can tell."""
+    keras = cell.keras
+    by_tensorflow = keras is not None and keras.backend == KerasBackend.tensorflow and keras.tpu != KerasSettings.tpu
+    return cell.device == Device.tpu and by_tensorflow
+
+
+def _devices(cell: Cell, report: DeviceReport) -> str | None:
+    if cell.devices == 1:
+        return None
+    cores = report.details.get("usable_cores")  # of a CPU, which is divided among them
+    if cell.devices > int(cores or report.count):
+        there = f"{cores} cores" if cores else f"{report.count} of {cell.device}"
+        return f"devices={cell.devices}: there are {there}"
+    if cell.options.cuda_graphs and cell.mode == Mode.train:
+        return f"cuda_graphs=true: gradients are averaged between the graphs of devices={cell.devices}: use devices=1"
+    return None
+
+
+def _divides(cell: Cell, report: DeviceReport) -> str | None:
+    if cell.batch_size % cell.devices:
+        return f"batch_size={cell.batch_size} does not divide among {cell.devices} devices: choose a multiple"
+    return None
+
+
+def _on_xla(cell: Cell, report: DeviceReport) -> str | None:
+    if cell.device not in XLA:
+        return None
+    if cell.precision == Precision.tf32:
+        return _no_tf32(cell.device)
+    if cell.xla_processes and cell.device == Device.xla_cpu:
+        return "engine.xla_processes=true: PJRT joins no processes on CPUs (pytorch/xla#5342): use false"
+    if cell.precision in FP16:
+        instead = "bf16" if cell.precision == Precision.fp16 else "bf16_mixed"
+        return f"XLA gives wrong numbers in fp16 (seen in BatchNorm on the CPU): use {instead}"
+    return None
+
+
+def _on_gpu(cell: Cell, report: DeviceReport) -> str | None:
+    needs_ampere = cell.precision in BF16 or cell.precision == Precision.tf32
+    if cell.device != Device.gpu or not needs_ampere or _capability(report) >= AMPERE:
+        return None
+    found = report.details.get("compute_capability", "an unknown one")
+    instead = {Precision.tf32: "fp32", Precision.bf16: "fp32", Precision.bf16_mixed: "fp16_mixed"}[cell.precision]
+    return f"{cell.precision} needs compute capability 8.0, {report.name} has {found}: use {instead}"
+
+
+def _on_cpu(cell: Cell, report: DeviceReport) -> str | None:
+    if cell.device != Device.cpu:
+        return None
+    if cell.precision == Precision.tf32:
+        return _no_tf32(cell.device)
+    of_torch = cell.engine == Engine.lightning
+    if (
+        of_torch
+        and cell.precision == Precision.fp16_mixed
+        and cell.model.is_own("lstm")
+        and not _runs_fp16_lstm(cell, report)
+    ):
+        return f"oneDNN has no fp16 LSTM to {cell.mode} with on this CPU: use bf16_mixed"
+    return None
+
+
+def _fp16_adam(cell: Cell, report: DeviceReport) -> str | None:
+    """The default epsilon of torch, 1e-8, is below fp16's smallest number, 6e-8; the squared gradients are too."""
+    if (cell.precision, cell.mode, cell.model.optimizer) != (Precision.fp16, Mode.train, "adam"):
+        return None
+    lstm_on_cpu = cell.device == Device.cpu and cell.model.is_own("lstm")
+    instead = "bf16_mixed" if lstm_on_cpu else "fp16_mixed"
+    return f"Adam's epsilon underflows in fp16 and the weights turn non-finite: use {instead}"
+
+
+def _options(cell: Cell, report: DeviceReport) -> str | None:
+    options = cell.options
+    if options.freeze and cell.mode == Mode.train:
+        return "freeze=true makes the weights constants, and training changes them: use mode=infer"
+    if options.compile and cell.device in XLA:
+        return "compile=true: XLA compiles every network as it is: use compile=false"
+    if options.channels_last and cell.device in XLA:
+        return "channels_last=true: XLA lays out memory as it sees fit: use channels_last=false"
+    if options.cuda_graphs and cell.device != Device.gpu:
+        return f"cuda_graphs=true is for NVIDIA GPUs, {cell.device} has no CUDA graphs: use cuda_graphs=false"
+    return None
+
+
+def _compiler(cell: Cell, report: DeviceReport) -> str | None:
+    """What inductor makes for the CPU is C++, for a GPU Triton with launchers in C; both include Python's headers."""
+    if not cell.options.compile:
+        return None
+    if cell.device == Device.gpu and _capability(report) < VOLTA:
+        found = report.details.get("compute_capability", "an unknown one")
+        return f"compile=true needs compute capability 7.0, {report.name} has {found}: use compile=false"
+    language, variable, commands = ("C", "CC", C) if cell.device == Device.gpu else ("C++", "CXX", CXX)
+    given = os.environ.get(variable)
+    commands = [given] if given else commands
+    if not any(map(shutil.which, commands)):
+        told = f"{variable}={given} is none" if given else f"none of {', '.join(commands)} is there"
+        return f"compile=true needs a {language} compiler, and {told}: install one (on Debian, g++)"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "compile=true needs Python's headers: install them (on Debian, python3-dev)"
+    return None
+
+
+def _runs_fp16_lstm(cell: Cell, report: DeviceReport) -> bool:
+    """Autocast to fp16 takes oneDNN's LSTM, which knows fp16 forwards only, and only with AVX512-FP16.
+
+    Measured with torch 2.9.0 and ONEDNN_MAX_CPU_ISA at AVX2, AVX512_CORE_BF16 and AVX512_CORE_FP16.
+    """
+    return cell.mode == Mode.infer and "avx512_fp16" in report.details.get("instruction_sets", "").split()
+
+
+def _no_tf32(device: Device) -> str:
+    return f"tf32 is a mode of NVIDIA GPUs, {device} has none: use fp32"
+
+
+def _capability(report: DeviceReport) -> tuple[int, int]:
+    """The GPU's compute capability; (0, 0) where its driver doesn't tell, since what is unknown isn't there."""
+    major, _, minor = report.details.get("compute_capability", "0.0").partition(".")
+    return int(major), int(minor)

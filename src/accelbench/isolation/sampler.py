@@ -1,0 +1,244 @@
+"""The sampler: memory and processor time of a process tree, and what NVML tells about its GPUs."""
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pynvml
+
+from accelbench.devices import cgroup, energy_counters
+from accelbench.devices import nvml as gpus
+from accelbench.schema.conditions import SystemSeries
+
+MB = 1e6  # bytes
+# The kernel counts a process's time in ticks of 10 ms: over less than five, a share of it says nothing.
+SHORTEST_INTERVAL_S = 0.05
+# Why a GPU's clocks are low, as far as nobody asked for it: slowed down by the hardware, by its temperature as the
+# driver or the hardware sees it, by the power supply (nvml.h, nvmlClocksEventReason...).
+SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
+
+
+class Sampler:
+    """Samples a process and its descendants, on demand; its owner calls `sample` about ten times a second.
+
+    `host_memory_mb` is the sum of the resident set sizes: pages that processes share, such as a library's or a
+    forked parent's, count once in each of them. `cpu_utilization_percent` is processor time over wall time, 100 for
+    one core kept busy: time of the living plus that of the dead which their parents have waited for. A process
+    whose parent in the tree has died belongs to it no longer. `other_cpu_utilization_percent` is what the rest of
+    the machine used meanwhile, the sampler included.
+
+    `gpu_<i>_...` belong to the i-th visible GPU as a whole, whoever uses it: memory in use, the share of the
+    driver's own sampling period in which a kernel ran, power, temperature and the clock of the multiprocessors.
+    A figure that the driver doesn't give is None.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        num_gpus: int = 0,
+        nvml: Any = pynvml,
+        environ: Mapping[str, str] = os.environ,
+        others: Sequence[int] = (),
+    ) -> None:
+        """Starts with no sample; the first one's utilisation is counted from here.
+
+        Args:
+            pid: the process at the tree's root. One that isn't there gives an empty series.
+            num_gpus: how many of the visible GPUs it uses, the first ones; 0 on every other device.
+            nvml: the pynvml module or what stands for it.
+            environ: where CUDA_VISIBLE_DEVICES is read from.
+            others: further processes of the same cell, whose trees count in; one that ends is no end.
+        """
+        self._others_pids = others
+        self._root: psutil.Process | None = None
+        self._descendants: dict[int, psutil.Process] = {}
+        self._queries = _throttle_queries() | energy_counters.counters(num_gpus, nvml, environ)
+        self._queries |= _gpu_queries(num_gpus, nvml, environ) if num_gpus else {}
+        self._times_s: list[float] = []
+        self._values: dict[str, list[float | None]] = {}
+        self._memory_bytes: list[int] = []
+        try:
+            self._root = psutil.Process(pid)
+            self._started_s = _started_s(pid)
+            self._last = (time.monotonic(), self._measure()[1])
+            self._last_machine = (self._last[0], _machine_busy_s())
+        except (psutil.Error, OSError):
+            self._root = None
+
+    def sample(self) -> bool:
+        """Takes one sample.
+
+        Returns:
+            Whether the process was still there; if not, nothing was added and nothing ever will be.
+        """
+        if self._root is None:
+            return False
+        try:
+            memory_bytes, cpu_s = self._measure()
+        except psutil.Error:
+            self._root = None
+            return False
+        now = time.monotonic()
+        self._memory_bytes.append(memory_bytes)
+        sampled: dict[str, float | None] = {
+            "host_memory_mb": memory_bytes / MB,
+            "cpu_utilization_percent": (tree := self._utilisation(now, cpu_s)),
+            "other_cpu_utilization_percent": self._others(now, tree),
+            **{name: gpus.ask(query) for name, query in self._queries.items()},
+        }
+        self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
+        for name, value in sampled.items():
+            self._values.setdefault(name, []).append(value)
+        return True
+
+    def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
+        """The samples so far.
+
+        Args:
+            peak_bytes: a peak of the host's memory known from elsewhere, such as the process's own VmHWM: the larger
+                of it and the largest sample is the series' peak.
+            until_s: when measuring ended, in seconds since the machine started: later samples are left out, since
+                what a process does then, such as checking its output, is not what is measured. None for all.
+        """
+        times = [t_s for t_s in self._times_s if until_s is None or self._started_s + t_s <= until_s]
+        sampled = self._memory_bytes[: len(times)]
+        peaks = [*sampled, *([peak_bytes] if peak_bytes is not None else [])]
+        return SystemSeries(
+            started_boot_s=self._started_s if times else None,
+            t_s=times,
+            values={name: values[: len(times)] for name, values in self._values.items()},
+            peak_host_bytes=max(peaks, default=None),
+        )
+
+    def _utilisation(self, now: float, cpu_s: float) -> float | None:
+        (before, cpu_s_before), self._last = self._last, (now, cpu_s)
+        wall_s, spent_s = now - before, cpu_s - cpu_s_before
+        # Less than before: a process died that nobody waited for, and took its time along.
+        if wall_s < SHORTEST_INTERVAL_S or spent_s < 0:
+            return None
+        return 100 * spent_s / wall_s
+
+    def _others(self, now: float, tree_percent: float | None) -> float | None:
+        (before, busy_s_before), self._last_machine = self._last_machine, (now, _machine_busy_s())
+        if tree_percent is None or now - before < SHORTEST_INTERVAL_S:
+            return None
+        percent = 100 * (self._last_machine[1] - busy_s_before) / (now - before)
+        return max(0.0, percent - tree_percent)
+
+    def _measure(self) -> tuple[int, float]:
+        """Resident bytes and processor seconds of the tree.
+
+        Raises:
+            psutil.NoSuchProcess: its root is gone or going.
+        """
+        assert self._root is not None
+        memory_bytes, cpu_s = _of_process(self._root)
+        if memory_bytes == 0:  # a zombie, or about to be one: its memory is no longer known
+            raise psutil.NoSuchProcess(self._root.pid)
+        known, self._descendants = self._descendants, {}
+        below = [pid for root in (self._root.pid, *self._others_pids) for pid in _descendant_pids(root)]
+        for pid in (*self._others_pids, *below):
+            try:
+                process = known.get(pid) or psutil.Process(pid)
+                its_memory_bytes, its_cpu_s = _of_process(process)
+            except psutil.Error:
+                continue
+            self._descendants[pid] = process
+            memory_bytes, cpu_s = memory_bytes + its_memory_bytes, cpu_s + its_cpu_s
+        return memory_bytes, cpu_s
+
+
+def _machine_busy_s() -> float:
+    """Processor seconds that all processes have used since the machine started."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system)
+
+
+def _of_process(process: psutil.Process) -> tuple[int, float]:
+    """Resident bytes, and processor seconds of it and of its children that it has waited for."""
+    times = process.cpu_times()
+    return process.memory_info().rss, times.user + times.system + times.children_user + times.children_system
+
+
+def _descendant_pids(pid: int) -> list[int]:
+    """All living descendants, zombies included.
+
+    The kernel's own list of children costs some microseconds a thread; psutil's way, for kernels built without
+    it (CONFIG_PROC_CHILDREN), reads every process of the machine.
+    """
+    if not _KERNEL_LISTS_CHILDREN:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        children = _children(waiting.pop())
+        found += children
+        waiting += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    # A thread or a process that ends in between is no error: it has no children any more.
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            path = f"/proc/{pid}/task/{thread}/children"
+            with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:  # half the time of open(path)
+                children += [int(word) for word in file.read().split()]
+    return children
+
+
+_KERNEL_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
+
+
+def _started_s(pid: int) -> float:
+    """When it started, in seconds of CLOCK_BOOTTIME (proc_pid_stat(5), field 22)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _throttle_queries(root: Path = Path("/")) -> dict[str, Callable[[], float | None]]:
+    """Counters of what slows the processor down on purpose, by the name of their series; those that there are."""
+    queries: dict[str, Callable[[], float | None]] = {}
+    if cgroup.throttled_s(root) is not None:
+        queries["cpu_quota_throttled_s"] = functools.partial(cgroup.throttled_s, root)
+    # Of the first package alone: a machine has a file for each of its hundreds of threads.
+    heat = root / "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count"
+    if heat.exists():
+        queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)
+    return queries
+
+
+def _number_in(path: Path) -> float | None:
+    try:
+        return float(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _gpu_queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float | None]]:
+    """A query per figure, by the name of its series; none where there is no driver to ask."""
+    try:
+        handles = gpus.visible_handles(nvml, environ)[:num_gpus]
+    except pynvml.NVMLError:
+        return {}
+    queries: dict[str, Callable[[], float | None]] = {}
+    for index, handle in enumerate(handles):
+        for figure, query in _FIGURES.items():
+            queries[f"gpu_{index}_{figure}"] = functools.partial(query, nvml, handle)
+    return queries
+
+
+_FIGURES: dict[str, Callable[[Any, gpus.Handle], float]] = {
+    "memory_mb": lambda nvml, handle: nvml.nvmlDeviceGetMemoryInfo(handle).used / MB,
+    "utilization_percent": lambda nvml, handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+    "power_w": lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+    "temperature_c": lambda nvml, handle: nvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+    "throttled": lambda nvml, handle: float(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & SLOWED_DOWN != 0),
+    "sm_clock_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+}

@@ -1,0 +1,310 @@
+"""One record -> one flat row of published numbers. The report and the trackers both show this row."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from accelbench.judging.energy import joules_per_sample
+from accelbench.judging.roofline import bound, share
+from accelbench.judging.warnings import MAX_OTHERS_PERCENT, doubts
+from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Breakdown, Measurement, Operator
+from accelbench.schema.record import Record, Row
+from accelbench.schema.vocab import RANDOM, SHARE_ONE_CPU, XLA, Engine, Mode, Phase, Pipeline, Protocol, Provenance
+from accelbench.stats import robust
+
+MB = 1e6  # bytes
+MAX_NAMED = 3  # of the operators that a step spends its time in
+
+# Columns that are means of the sampler's series over the steady state. A GPU's are of the whole card.
+SERIES = {
+    "mean_host_mb": "host_memory_mb",
+    "mean_gpu_used_mb": "gpu_0_memory_mb",
+    "cpu_utilization_percent": "cpu_utilization_percent",
+    "other_cpu_utilization_percent": "other_cpu_utilization_percent",
+    "gpu_utilization_percent": "gpu_0_utilization_percent",
+    "gpu_power_w": "gpu_0_power_w",
+}
+
+
+def summarise(record: Record) -> Row:
+    """The row of `cells.csv` for `record`: keys are the file's columns, in order; None where unknown."""
+    row = {**_settings(record), **dict.fromkeys(MEASURED)}
+    if record.measurement is not None:
+        row |= _rates(record, record.measurement)
+        row |= _latencies(record.measurement)
+        row |= _facts(record.measurement)
+        row |= _steadiness(record.measurement)
+        row |= _work(record, record.measurement, row)
+        if record.measurement.breakdown is not None:
+            row |= _breakdown(record.measurement.breakdown)
+    if record.system is not None:
+        peak = record.system.peak_host_bytes
+        row["peak_host_mb"] = peak / MB if peak is not None else None
+        for column, name in SERIES.items():
+            row[column] = _steady_mean(record.system, name, record.measurement)
+        if record.measurement is not None:
+            row |= _energy(record, record.measurement, record.system)
+    if record.measurement is not None:
+        row["warnings"] = "; ".join([*record.measurement.warnings, *doubts(record, row)]) or None
+    return row
+
+
+def ceilings_of(record: Record) -> Ceilings | None:
+    """Those of all devices that computed `record`'s cell; None where they were not probed.
+
+    Several devices of a CPU are parts of one, which was probed as a whole.
+    """
+    one = Ceilings.from_json(record.environment.get("ceilings"))
+    if one is None or record.measurement is None or record.cell.device in SHARE_ONE_CPU:
+        return one
+    return one.of_devices(record.measurement.num_devices)
+
+
+def warnings_of(row: Row) -> list[str]:
+    """The warnings that a row joins, one by one."""
+    return str(row["warnings"]).split("; ") if row["warnings"] else []
+
+
+def phases_ms(row: Row) -> dict[Phase, float]:
+    """Milliseconds of each phase of a step, by its row; empty where they are unknown.
+
+    None is below 0, as the rest that is called `framework` may come out where the phases disturb each other.
+    """
+    known = {phase: row[f"breakdown_{phase}_ms"] for phase in Phase}
+    return {phase: max(0.0, float(value)) for phase, value in known.items() if value is not None}
+
+
+def is_disturbed(record: Record) -> bool:
+    """Whether other processes used the machine's cores while the record's numbers were measured."""
+    name = SERIES["other_cpu_utilization_percent"]
+    others = _steady_mean(record.system, name, record.measurement) if record.system else None
+    return others is not None and others > MAX_OTHERS_PERCENT
+
+
+def _steady_mean(system: SystemSeries, name: str, measured: Measurement | None) -> float | None:
+    """The mean of a series over the steady state; None where there is none or no sample fell into it."""
+    steady = measured.steady_boot_s if measured else None
+    if steady is None or system.started_boot_s is None:
+        return None
+    low, high = (time_s - system.started_boot_s for time_s in steady)
+    values = zip(system.t_s, system.values.get(name, []), strict=False)
+    return _mean([value for t_s, value in values if low <= t_s <= high])
+
+
+BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in Phase), "breakdown_disturbance"]
+_MEASURED = """
+samples_per_s samples_per_s_low samples_per_s_high num_params threads batch_size_per_device
+latency_p50_ms latency_p50_ms_low latency_p50_ms_high latency_p90_ms latency_p90_ms_low latency_p90_ms_high
+latency_p99_ms latency_p99_ms_low latency_p99_ms_high
+launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
+num_blocks num_steps num_outliers stopped num_warmup_steps settled
+compile_s num_compiles num_fallbacks first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
+cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
+flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ceiling_flops_per_s bound
+energy_j_per_sample energy_provenance cost_per_million_samples
+mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name num_devices cudnn_benchmark
+warnings
+"""
+MEASURED = [*_MEASURED.split(), *BREAKDOWN]
+
+
+def _settings(record: Record) -> Row:
+    cell, data = record.cell, record.data
+    return {
+        "suite": cell.suite,
+        "mode": cell.mode.value,
+        "engine": cell.engine.value,
+        "backend": cell.keras.backend.value if cell.keras else None,
+        "jit_compile": cell.keras.jit_compile if cell.keras else None,
+        "steps_per_execution": cell.keras.steps_per_execution if cell.keras else None,
+        "xla_processes": cell.xla_processes if cell.device in XLA and cell.engine == Engine.lightning else None,
+        "model": cell.model.name,
+        "library": cell.model.library.value,
+        "weights": cell.model.weights.value,
+        "data": cell.data.name,
+        "pipeline": cell.data.pipeline.value,
+        "num_workers": cell.data.num_workers if cell.data.pipeline == Pipeline.jpeg else None,
+        "augment": cell.data.augment.value,
+        "input_shape": "x".join(map(str, cell.model.input_shape)) if cell.data.name == RANDOM else None,
+        "device": cell.device.value,
+        "precision": cell.precision.value,
+        **asdict(cell.options),
+        "devices": cell.devices,
+        "scaling": cell.scaling.value if cell.devices > 1 else None,
+        "batch_size": cell.batch_size,
+        "protocol": cell.protocol.value,
+        "epochs": cell.epochs,
+        "steps": cell.steps if cell.protocol == Protocol.steps else None,
+        "seed": cell.seed,
+        "repeat": cell.repeat,
+        "status": record.status.value,
+        "reason": record.reason,
+        "cell_id": cell.id,
+        "identity": record.identity[:8],
+        "started_at": record.started_at,
+        "wall_s": record.wall_s,
+        "data_source": data.source if data else None,
+        "stand_in": data.stand_in if data else None,
+    }
+
+
+def steady_rates(measured: Measurement) -> list[float]:
+    """Samples/s of each epoch where whole ones were run, else of each block; empty where there is neither."""
+    return [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
+
+
+def _rates(record: Record, measured: Measurement) -> Row:
+    """Throughput, and the time of the whole job: measured over whole epochs, else estimated from it."""
+    if measured.epochs:
+        # Training takes all its epochs; inference takes one pass, measured several times.
+        trains = record.cell.mode == Mode.train
+        seconds = [epoch.seconds for epoch in (measured.epochs if trains else measured.steady_epochs)]
+        time_s: float | None = sum(seconds) if trains else robust.median(seconds)
+        provenance = Provenance.measured
+    else:
+        time_s, provenance = None, Provenance.estimated
+    rates = steady_rates(measured)
+    if not rates:
+        return {}
+    rate = robust.median(rates)
+    low, high = robust.median_interval(rates) or (None, None)
+    if record.cell.protocol != Protocol.fit:
+        trains = record.cell.mode == Mode.train
+        num = measured.num_train_samples if trains else measured.num_test_samples
+        time_s = None if num is None else num * (record.cell.epochs if trains else 1) / rate
+    return {
+        "samples_per_s": rate,
+        "samples_per_s_low": low,
+        "samples_per_s_high": high,
+        "time_s": time_s,
+        "time_provenance": None if time_s is None else provenance.value,
+        "batch_size_per_device": record.cell.batch_size // measured.num_devices,
+    }
+
+
+def _latencies(measured: Measurement) -> Row:
+    row: Row = {}
+    for percent in (50, 90, 99):
+        value = robust.supported_percentile(measured.latency_s, percent)
+        low, high = (value is not None and robust.percentile_interval(measured.latency_s, percent)) or (None, None)
+        column = f"latency_p{percent}_ms"
+        row |= {column: _ms(value), f"{column}_low": _ms(low), f"{column}_high": _ms(high)}
+    for column, values in {
+        "launch_p50_ms": measured.launch_s,
+        "data_wait_ms": measured.data_s,
+        "copy_in_ms": measured.copy_in_s,
+        "compute_ms": _compute_s(measured),
+        "copy_out_ms": measured.copy_out_s,
+    }.items():
+        row[column] = _ms(robust.median(values)) if values else None
+    if measured.data_s and measured.latency_s:
+        row["data_wait_share"] = sum(measured.data_s) / sum(measured.latency_s)
+    return row
+
+
+def _compute_s(measured: Measurement) -> list[float]:
+    """Of each step that was waited for one by one, what is left of it: launched and done."""
+    parts = (measured.data_s, measured.copy_in_s, measured.copy_out_s)
+    known = [part for part in parts if len(part) == len(measured.latency_s)]  # empty where nothing is moved
+    return [whole - sum(parts) for whole, *parts in zip(measured.latency_s, *known, strict=True)]
+
+
+def _breakdown(breakdown: Breakdown) -> Row:
+    """Means over the steps whose wall time is between the quartiles, so that the phases still add up to it."""
+    totals = [sum(step) for step in zip(*breakdown.phases_s.values(), strict=True)]
+    order = sorted(range(len(totals)), key=totals.__getitem__)
+    quarter = len(order) // 4
+    middle = order[quarter : len(order) - quarter]
+    row: Row = {
+        f"breakdown_{phase}_ms": _ms(_mean([seconds[step] for step in middle]))
+        for phase, seconds in breakdown.phases_s.items()
+    }
+    return row | {"breakdown_disturbance": robust.median(totals) / robust.median(breakdown.undisturbed_s) - 1}
+
+
+def _work(record: Record, measured: Measurement, row: Row) -> Row:
+    """What a step has to do, how near it comes to the ceiling of its device, and what bounds it."""
+    work, ceilings = measured.work, ceilings_of(record)
+    if work is None:
+        return {}
+    precision, batch, speed = record.cell.precision, record.cell.batch_size, row["samples_per_s"]
+    ceiling = ceilings.ceiling_of(precision) if ceilings else None
+    rate = None if work.flops is None or not isinstance(speed, float) else work.flops / batch * speed
+    num_batches = record.cell.keras.steps_per_execution if record.cell.keras else 1  # of what is timed as a step
+    data_s = robust.median(measured.data_s) / num_batches if measured.data_s else None
+    step_s = batch / speed if isinstance(speed, float) else None
+    copy_s = sum(robust.median(part) for part in (measured.copy_in_s, measured.copy_out_s) if part) / num_batches
+    options = record.cell.options
+    fused = options.compile or options.cuda_graphs or record.cell.device in XLA
+    fused = fused or record.cell.keras is not None  # its backends compile whole steps
+    found = step_s and bound(
+        work, step_s, ceilings, precision, fused=fused, data_s=data_s, copy_s=copy_s if measured.copy_in_s else None
+    )
+    return {
+        "flops_per_sample": None if work.flops is None else work.flops / batch,
+        "bytes_per_sample": None if work.bytes is None else work.bytes / batch,
+        "num_operators": work.num_operators,
+        "flops_per_s": rate,
+        "ceiling_flops_per_s": ceiling,
+        "mfu": None if step_s is None else share(work.flops, step_s, ceiling),
+        "bound": found.value if found else None,
+    }
+
+
+def _energy(record: Record, measured: Measurement, system: SystemSeries) -> Row:
+    joules = joules_per_sample(record.cell.device, measured, system, record.environment.get("idle_w", {}))
+    provenance = None if joules is None else Provenance.measured.value
+    return {"energy_j_per_sample": joules, "energy_provenance": provenance}
+
+
+def _steadiness(measured: Measurement) -> Row:
+    """How much was measured, and how steady it was."""
+    return {
+        "num_blocks": len(measured.blocks) or None,
+        "num_steps": sum(block.num_steps for block in measured.blocks) or None,
+        "num_outliers": robust.num_outliers(measured.latency_s)
+        if len(measured.latency_s) >= robust.NUM_SAMPLES_FOR[50]
+        else None,
+        "stopped": measured.stop.value if measured.stop else None,
+        "num_warmup_steps": measured.num_warmup_steps or None,
+        "settled": measured.settled,
+    }
+
+
+def _facts(measured: Measurement) -> Row:
+    peak, evaluation = measured.peak_device_bytes, measured.evaluation
+    return {
+        "num_params": measured.num_params,
+        "threads": measured.threads,
+        "compile_s": measured.compile_s,
+        "num_compiles": measured.num_compiles,
+        "num_fallbacks": None if measured.fallbacks is None else len(measured.fallbacks),
+        "first_step_s": measured.first_step_s,
+        "build_s": measured.build_s,
+        "peak_device_mb": peak / MB if peak is not None else None,
+        "accuracy": evaluation.accuracy if evaluation else None,
+        # A window's last batch says how far it came, not how well the model learns.
+        "loss": measured.epochs[-1].loss if measured.epochs else None,
+        "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,
+        "output_error": measured.output_error,
+        "busiest_operators": _busiest(measured.operators),
+        "test_loss": evaluation.loss if evaluation else None,
+        "device_name": measured.device_name,
+        "num_devices": measured.num_devices,
+        "cudnn_benchmark": measured.cudnn_benchmark,
+    }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * seconds
+
+
+def _busiest(operators: Sequence[Operator]) -> str | None:
+    named = operators[:MAX_NAMED]
+    return ", ".join(f"{each.name} x{each.num_calls} {each.share:.0%}" for each in named) or None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,52 @@
+"""How numbers, durations and phases are shown to people."""
+
+import math
+
+from accelbench.schema.vocab import Phase
+
+
+def duration(seconds: float) -> str:
+    """Such as `45 s`, `12 min` or `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+# From a palette for colour-blind readers (Okabe and Ito), the computing in blues and greens.
+PHASE_COLOURS = {
+    Phase.data_wait: "#D55E00",
+    Phase.copy_in: "#E69F00",
+    Phase.forward: "#0072B2",
+    Phase.backward: "#56B4E9",
+    Phase.optimizer: "#009E73",
+    Phase.trace: "#999999",
+    Phase.execute: "#332288",
+    Phase.copy_out: "#F0E442",
+    Phase.framework: "#CC79A7",
+}
+
+
+UNKNOWN = "–"
+
+
+def significant(value: float | None, digits: int = 3) -> str:
+    """`value` with so many significant digits and thousands separators; a dash where it is unknown."""
+    if value is None:
+        return UNKNOWN
+    rounded = float(f"{value:.{digits - 1}e}")
+    if rounded == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(rounded)))
+    if magnitude < -4:
+        return f"{rounded:.{digits - 1}e}"
+    return f"{rounded:,.{max(digits - 1 - magnitude, 0)}f}"
+
+
+def exact(value: float | None) -> str:
+    """`value` with every digit that it was given with and thousands separators; a dash where it is unknown."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def seconds(value: float | None, *, estimated: bool) -> str:
+    """A time in seconds; `~` marks it as estimated, on the number itself."""
+    return ("~" if estimated and value is not None else "") + significant(value)

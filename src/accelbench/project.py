@@ -1,0 +1,33 @@
+"""Where a project's files are: its root, its store, and the names of its files."""
+
+import os
+from pathlib import Path
+
+from accelbench.errors import UserError
+
+# The names of a project's files and folders, spelt here alone.
+PARAMS = "params.yaml"
+ENVIRONMENT = "environment.json"  # the fingerprint of machine, versions and code, which every sweep depends on
+CEILINGS = "ceilings.json"  # what each device was seen to do at most
+PLAN = "plan.json"  # the cells that a sweep wants
+COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
+MANIFEST = "manifest.json"  # of a prepared data set
+RECORDS = f"{'?' * 12}-{'?' * 8}.json"  # the pattern of `Record.name`
+
+
+def project_root() -> Path:
+    """The project's folder: the nearest one, from the current folder up, that holds params.yaml and conf/.
+
+    Raises:
+        UserError: there is none.
+    """
+    here = Path.cwd()
+    for folder in [here, *here.parents]:
+        if (folder / PARAMS).exists() and (folder / "conf" / "config.yaml").exists():
+            return folder
+    raise UserError(f"no {PARAMS} beside a conf/ folder here or above {here}: run accelbench inside its project")
+
+
+def store_root(root: Path) -> Path:
+    """Where what outlives an experiment belongs: DVC's main checkout in its queued experiments, else `root`."""
+    return Path(os.environ.get("DVC_ROOT") or root)

@@ -1,0 +1,89 @@
+"""plan.json: the cells that a sweep wants, whether they have a record or not."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelbench.errors import UserError
+from accelbench.project import PLAN
+from accelbench.schema.cell import Cell
+from accelbench.schema.record import Record, read
+from accelbench.schema.serialize import write_json
+
+VERSION = 5
+
+
+@dataclass(frozen=True)
+class WantedCell:
+    """A cell of a plan, and the name of its record: `<cell_id>-<identity8>`."""
+
+    cell: Cell
+    record_name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanFile:
+    """What a plan.json holds.
+
+    Attributes:
+        suite, title, study, profile: see `settings.config.SweepOptions`.
+        cells: in the order in which they run.
+    """
+
+    suite: str
+    title: str
+    study: str | None
+    profile: str | None
+    cells: list[WantedCell]
+
+
+def write_plan(plan: PlanFile, folder: Path) -> None:
+    """Writes `folder`/plan.json."""
+    cells = [
+        {
+            "cell_id": wanted.cell.id,
+            "label": wanted.cell.label,
+            "record": wanted.record_name,
+            "cell": wanted.cell.to_json(),
+        }
+        for wanted in plan.cells
+    ]
+    head = {"schema_version": VERSION, "suite": plan.suite, "title": plan.title, "study": plan.study}
+    write_json(folder / PLAN, {**head, "profile": plan.profile, "cells": cells})
+
+
+def read_plan(folder: Path) -> PlanFile:
+    """What `folder`/plan.json holds.
+
+    Raises:
+        UserError: there is none, or it is not readable.
+    """
+    path = folder / PLAN
+    try:
+        values = json.loads(path.read_text())
+        if values["schema_version"] != VERSION:
+            raise UserError(f"schema {values['schema_version']}; this accelbench reads schema {VERSION}")
+        return PlanFile(
+            suite=values["suite"],
+            title=values["title"],
+            study=values["study"],
+            profile=values["profile"],
+            cells=[WantedCell(Cell.from_json(entry["cell"]), entry["record"]) for entry in values["cells"]],
+        )
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is none; run the sweep first") from error
+    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+        raise UserError(f"{path}: not a readable plan ({error}); run the sweep again") from error
+
+
+def read_planned(folder: Path) -> Iterator[Record]:
+    """The records that `folder`/plan.json names, in its order; those not there yet are passed over.
+
+    Raises:
+        UserError: a file is no record, or there is no plan.
+    """
+    for wanted in read_plan(folder).cells:
+        path = folder / f"{wanted.record_name}.json"
+        if path.exists():
+            yield read(path)

@@ -1,0 +1,114 @@
+"""The record: what happened to one cell, raw samples included, written first and atomically."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from accelbench.errors import UserError
+from accelbench.schema.cell import Cell
+from accelbench.schema.conditions import Data, SystemSeries
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.serialize import write_json
+from accelbench.schema.vocab import Status
+
+SCHEMA_VERSION = 5
+
+
+DEVICE_MEASUREMENTS = (
+    "ceilings",
+    "idle_w",
+)  # of an environment: what was measured of the devices, and no part of an identity
+
+
+Value = str | float | int | bool | None
+
+
+Row = dict[str, Value]  # a record's published numbers, by column (`summary`)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One cell's outcome.
+
+    Attributes:
+        identity: digest of the settings, the data, the machine, the versions and the measuring code: a
+            record answers for a cell only where these are equal.
+        reason: why it is not `ok`, in one line; None where it is.
+        error: the traceback's end, the last words of the process, or where it hung; None where it is ok.
+        started_at: UTC, ISO 8601.
+        wall_s: seconds from asking for the cell to its outcome, process start included.
+        environment: the fingerprint of machine, versions, measuring code and git.
+        sweep_id: which sweep measured it (its start and suite); None for a cell run on its own.
+    """
+
+    cell: Cell
+    identity: str
+    status: Status
+    started_at: str
+    wall_s: float
+    environment: Mapping[str, Any]
+    reason: str | None = None
+    error: str | None = None
+    data: Data | None = None
+    measurement: Measurement | None = None
+    system: SystemSeries | None = None
+    sweep_id: str | None = None
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending: `<cell_id>-<identity8>`."""
+        return f"{self.cell.id}-{self.identity[:8]}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, the cell's id and label added for people and scripts."""
+        return {"cell_id": self.cell.id, "label": self.cell.label, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Record":
+        """The record that `to_json` wrote.
+
+        Raises:
+            UserError: the record is of another schema.
+        """
+        if values.get("schema_version") != SCHEMA_VERSION:
+            found = values.get("schema_version")
+            raise UserError(f"a record of schema {found}; this accelbench reads schema {SCHEMA_VERSION}")
+        measurement, data, system = values["measurement"], values["data"], values["system"]
+        return cls(
+            cell=Cell.from_json(values["cell"]),
+            identity=values["identity"],
+            status=Status(values["status"]),
+            started_at=values["started_at"],
+            wall_s=values["wall_s"],
+            environment=values["environment"],
+            sweep_id=values["sweep_id"],
+            reason=values["reason"],
+            error=values["error"],
+            data=Data(**data) if data else None,
+            measurement=Measurement.from_json(measurement) if measurement else None,
+            system=SystemSeries(**system) if system else None,
+        )
+
+
+def write(record: Record, folder: Path) -> Path:
+    """Writes `record` into `folder` atomically and returns its path."""
+    path = folder / f"{record.name}.json"
+    write_json(path, record.to_json())
+    return path
+
+
+def read(path: Path) -> Record:
+    """Reads one record.
+
+    Raises:
+        UserError: the file is no record.
+    """
+    try:
+        return Record.from_json(orjson.loads(path.read_bytes()))  # five times as fast as json
+    except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:
+        raise UserError(f"{path}: not a readable record ({error})") from error

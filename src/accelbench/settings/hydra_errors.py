@@ -1,0 +1,82 @@
+"""Hydra's and OmegaConf's exceptions in a user's words: the flag, and what would have been right."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf.errors import OmegaConfBaseException
+
+from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.settings.config import RunConfig
+
+
+def as_user_error(error: BaseException) -> UserError | None:
+    """The same complaint as a UserError; None for what is no user's mistake."""
+    chain = list(_chain(error))
+    for known in chain:
+        if isinstance(known, UserError):
+            return known
+    for known in chain:
+        if isinstance(known, MissingConfigException) and known.missing_cfg_file and known.options:
+            group, _, name = known.missing_cfg_file.rpartition("/")
+            return UnknownChoiceError(group, name, known.options)
+    text = "\n".join(str(known) for known in chain)
+    if not any(isinstance(known, HydraException | OmegaConfBaseException) for known in chain):
+        return None
+    if "Ambiguous value" in text:
+        return UserError(f"{_ambiguous(text)}: a list of values is swept with -m")
+    return _unknown_word(text) or _wrong_type(text) or _unknown_setting(text) or UserError(str(error).split("\n")[0])
+
+
+def _ambiguous(text: str) -> str:
+    found = re.search(r"Ambiguous value for argument '(?P<word>[^']*)'", text)
+    return found["word"] if found else "a setting"
+
+
+def _unknown_word(text: str) -> UserError | None:
+    """An enumeration's complaint: `Invalid value 'x', expected one of [a, b]`, under the name of its key."""
+    found = re.search(r"Invalid value '(?P<value>[^']*)', expected one of \[(?P<choices>[^]]*)\]", text)
+    key = re.search(r"full_key: (?P<key>[\w.]+)", text)
+    if not found or not key:
+        return None
+    choices = (choice.strip() for choice in found["choices"].split(","))
+    return UnknownChoiceError(key["key"].removesuffix(".name"), found["value"], choices)
+
+
+def _wrong_type(text: str) -> UserError | None:
+    """A number's complaint, `... could not be converted to Integer`, or a switch's, `... is not a valid bool`."""
+    found = re.search(
+        r"Value '(?P<value>[^']*)' (of type .*could not be converted to|is not a valid) (?P<kind>\w+)", text
+    )
+    key = re.search(r"full_key: (?P<key>[\w.]+)", text)
+    if not found or not key:
+        return None
+    kinds = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
+    return UserError(f"{key['key']}={found['value']}: should be {kinds.get(found['kind'], found['kind'])}")
+
+
+def _unknown_setting(text: str) -> UserError | None:
+    """A struct's complaint: `Key 'x' is not in struct` or `Key 'x' not in 'RunConfig'`."""
+    found = re.search(r"Key '(?P<key>[\w.]+)' (is not in struct|not in )", text) or re.search(
+        r"Could not override '(?P<key>[\w./@]+)'", text
+    )
+    if not found:
+        return None
+    full = re.search(r"full_key: (?P<key>[\w.]+)", text)
+    key = full["key"] if full else found["key"]
+    names = [field.name for field in fields(RunConfig)]
+    near = difflib.get_close_matches(key, names, n=1)
+    if "." in key:
+        hint = "`accelbench --cfg job` prints all settings."
+    else:
+        hint = f"Did you mean {near[0]}?" if near else f"Choose from: {', '.join(names)}."
+    return UserError(f"{key}: unknown setting. {hint}")
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__

@@ -1,0 +1,79 @@
+"""params.yaml: the one place for what `dvc repro` runs."""
+
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.judging.costs import Cost
+from accelbench.project import PARAMS
+from accelbench.schema.vocab import Device
+
+PROFILES = ("quick", "full")
+
+
+KEYS = ("profile", "retry", "costs", "data", "suites")
+
+
+def load(root: Path) -> DictConfig:
+    """Reads `root`/params.yaml.
+
+    Raises:
+        UserError: it is missing, or no YAML mapping.
+    """
+    path = root / PARAMS
+    try:
+        params = OmegaConf.load(path)
+        OmegaConf.resolve(params)
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+        raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
+    if not isinstance(params, DictConfig):
+        raise UserError(f"{PARAMS}: should be a mapping with profile, data and suites")
+    unknown = set(params) - set(KEYS)
+    if unknown:
+        raise UserError(f"{PARAMS}: unknown {', '.join(sorted(map(str, unknown)))}. Choose from: {', '.join(KEYS)}.")
+    return params
+
+
+def data_settings(root: Path, name: str) -> dict[str, Any]:
+    """The settings of data set `name`, such as its `source`.
+
+    Raises:
+        UserError: params.yaml has no such data set.
+    """
+    sets = _section(root, "data")
+    if name not in sets:
+        raise UnknownChoiceError("data", name, sets)
+    return sets[name]
+
+
+def costs(root: Path) -> dict[Device, Cost]:
+    """What the section `costs` states of devices: price_per_hour and power_w, each of which may be left out.
+
+    Raises:
+        UserError: it names another device or figure, or one that is no number above 0.
+    """
+    found = {}
+    for name, figures in _section(root, "costs").items():
+        if name not in list(Device):
+            raise UnknownChoiceError(f"{PARAMS}: costs", name, Device)
+        for figure, value in figures.items():
+            if figure not in (known := [field.name for field in fields(Cost)]):
+                raise UnknownChoiceError(f"{PARAMS}: costs.{name}", figure, known)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+                raise UserError(f"{PARAMS}: costs.{name}.{figure}={value}: should be a number above 0")
+        found[Device(name)] = Cost(**figures)
+    return found
+
+
+def _section(root: Path, key: str) -> dict[str, dict[str, Any]]:
+    given = load(root).get(key)
+    section = {} if given is None else given if not OmegaConf.is_config(given) else OmegaConf.to_container(given)
+    if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
+        raise UserError(f"{PARAMS}: {key} should map names to settings")
+    return {str(name): {str(k): v for k, v in value.items()} for name, value in section.items()}

@@ -1,0 +1,136 @@
+"""One cell's samples in a picture, which goes with its run wherever that is tracked.
+
+It is an SVG from a template: a plot library would take as long for it as all else that a cell costs beside its windows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, Template
+
+from accelbench.judging.row import phases_ms, steady_rates, summarise
+from accelbench.presentation import PHASE_COLOURS, significant
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Mode, Phase, Status
+from accelbench.stats import robust
+
+WIDTH, LEFT, RIGHT = 640, 60, 20  # pixels
+PLOT_HEIGHT, BAR_HEIGHT, GAP = 130, 26, 62
+MAX_POINTS = 500  # of a panel: more would only cover each other
+MIN_SHARE = 0.005  # of a step: a phase below it has no bar
+MS = 1e3
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Samples in their order, from left to right, above a line that is 0.
+
+    Attributes:
+        points: pixels from the panel's left and top.
+        band, median: pixels from the top; None where there is no interval.
+        top_word: what the upper end of its axis is.
+        ends: what the first and the last sample are, such as `block 1`.
+    """
+
+    title: str
+    points: list[tuple[float, float]]
+    band: tuple[float, float] | None
+    median: float
+    top_word: str
+    ends: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One phase of the bar: pixels from the left, and its words below."""
+
+    x: float
+    width: float
+    colour: str
+    words: str
+
+
+def draw(record: Record) -> str | None:
+    """Speed over the blocks or epochs, how long steps took, and where a step's time goes; None where none is known.
+
+    Args:
+        record: of any status; a cell that is not ok has no picture, since its samples are not to be trusted.
+
+    Returns:
+        An SVG document.
+    """
+    measured = record.measurement
+    if record.status != Status.ok or measured is None:
+        return None
+    panels, phases = [], phases_ms(summarise(record))
+    if rates := steady_rates(measured):
+        of = "block" if not measured.epochs else "epoch" if record.cell.mode == Mode.train else "pass"
+        num_left_out = len(measured.epochs) - len(measured.steady_epochs)
+        panels.append(_speed(rates, of, 1 + num_left_out))
+    if measured.latency_s:
+        panels.append(_latency([MS * seconds for seconds in measured.latency_s]))
+    if not panels and not phases:
+        return None
+    return _template().render(
+        title=f"{record.cell.label} on {measured.device_name}",
+        panels=panels,
+        parts=_parts(phases),
+        step=f"a step by phase: {significant(sum(phases.values()))} ms",
+        width=WIDTH,
+        left=LEFT,
+        plot=(WIDTH - LEFT - RIGHT, PLOT_HEIGHT),
+        bar_height=BAR_HEIGHT,
+        gap=GAP,
+    )
+
+
+@cache
+def _template() -> Template:
+    return Environment(loader=PackageLoader("accelbench.sinks", ""), autoescape=True).get_template("run.svg")
+
+
+def _speed(rates: Sequence[float], of: str, first: int) -> Panel:
+    title, interval = (
+        f"samples/s of each {of}: median {significant(robust.median(rates), 4)}",
+        robust.median_interval(rates),
+    )
+    if interval is not None:
+        title += f", shaded: {significant(interval[0], 4)} to {significant(interval[1], 4)} with 95 % confidence"
+    return _panel(title, rates, of, first, interval)
+
+
+def _latency(milliseconds: Sequence[float]) -> Panel:
+    known = {percent: robust.supported_percentile(milliseconds, percent) for percent in (50, 90, 99)}
+    told = ", ".join(f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None)
+    return _panel(f"ms of each step that was waited for{': ' if told else ''}{told}", milliseconds, "step", 1, None)
+
+
+def _panel(title: str, values: Sequence[float], of: str, first: int, interval: tuple[float, float] | None) -> Panel:
+    top, width = 1.1 * max(values), WIDTH - LEFT - RIGHT
+
+    def height(value: float) -> float:
+        return round(PLOT_HEIGHT * (1 - value / top), 1)
+
+    every = -(-len(values) // MAX_POINTS)
+    step = width / max(1, len(values) - 1)
+    return Panel(
+        title=title,
+        points=[(round(step * index, 1), height(values[index])) for index in range(0, len(values), every)],
+        band=None if interval is None else (height(interval[1]), height(interval[0])),
+        median=height(robust.median(values)),
+        top_word=significant(top),
+        ends=(f"{of} {first}", f"{of} {first + len(values) - 1}"),
+    )
+
+
+def _parts(phases: Mapping[Phase, float]) -> list[Part]:
+    total, width, left = sum(phases.values()), WIDTH - LEFT - RIGHT, 0.0
+    parts = []
+    for phase, length in phases.items():
+        share = length / total if total else 0.0
+        if share >= MIN_SHARE:
+            words = f"{phase.replace('_', ' ')} {share:.0%}"
+            parts.append(Part(round(width * left, 1), round(width * share, 1), PHASE_COLOURS[phase], words))
+        left += share
+    return parts

@@ -1,0 +1,125 @@
+"""One cell's result on a terminal: its figures with their intervals, where a step's time goes, and what to doubt."""
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from accelbench.judging.row import phases_ms, summarise, warnings_of
+from accelbench.presentation import significant
+from accelbench.schema.record import Record, Row
+from accelbench.schema.vocab import Mode, Phase, Provenance, Status
+
+BAR_WIDTH = 48
+NAME_WIDTH = 8
+GIGA = 1e9
+# Neighbours differ in their fill as well, for terminals and eyes without colours.
+PHASES = {
+    Phase.data_wait: ("░", "red"),
+    Phase.copy_in: ("▒", "yellow"),
+    Phase.forward: ("█", "blue"),
+    Phase.backward: ("▓", "cyan"),
+    Phase.optimizer: ("█", "green"),
+    Phase.trace: ("░", "white"),
+    Phase.execute: ("█", "blue"),
+    Phase.copy_out: ("▒", "bright_yellow"),
+    Phase.framework: ("░", "magenta"),
+}
+
+
+def show(record: Record, places: Mapping[str, str], console: Console) -> None:
+    """Prints what is known of `record`, a line or two for each kind of figure; what is unknown has none.
+
+    Args:
+        record: of any status; what was measured of a cell that is not ok is not shown.
+        places: where more of it is, such as `record`: its file.
+        console: where to.
+    """
+    row = summarise(record)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True, min_width=NAME_WIDTH)
+    table.add_column(overflow="fold")
+    table.add_row("cell", Text(f"{record.cell.label}: {record.status}{_conditions(record, row)}"))
+    if record.reason:
+        table.add_row("reason", Text(record.reason))
+    if record.status == Status.ok:
+        for name, content in _figures(record, row):
+            table.add_row(name, content)
+    for warning in warnings_of(row):
+        table.add_row("doubt", Text(warning, "yellow"))
+    console.print()
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    for name, place in places.items():  # outside of the table, which would fold an address
+        console.print(Text.assemble("  ", (f"{name:<{NAME_WIDTH + 2}}", "bold"), place), soft_wrap=True)
+    console.print()
+
+
+def _conditions(record: Record, row: Row) -> str:
+    """Where it ran, and on what data: a stand-in is never called what it stands in for."""
+    parts = []
+    if row["device_name"] is not None:
+        parts.append(f" on {row['device_name']}")
+    if record.data is not None:
+        parts.append(f", {record.data.name}" + " (a stand-in)" * record.data.stand_in)
+    return "".join(parts)
+
+
+def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
+    cell = record.cell
+    if (speed := _number(row, "samples_per_s")) is not None:
+        yield "speed", Text(f"{significant(speed, 4)} samples/s{_interval(row, 'samples_per_s', 4)}")
+    tails = [(percent, _number(row, f"latency_p{percent}_ms")) for percent in (50, 90, 99)]
+    if known := [f"p{percent} {significant(value)} ms" for percent, value in tails if value is not None]:
+        yield "latency", Text(", ".join(known) + _interval(row, "latency_p50_ms", 3, "p50 "))
+    phases = phases_ms(row)
+    if total := sum(phases.values()):
+        yield "step", _bar(phases, total)
+        words = [f"{phase.replace('_', ' ')} {ms / total:.0%}" for phase, ms in phases.items() if ms / total >= 0.005]
+        yield "", Text(f"{significant(total)} ms: {', '.join(words)}")
+    if row["bound"] is not None:
+        yield "bound by", Text(str(row["bound"]))
+    if (share := _number(row, "mfu")) is not None and (ceiling := _number(row, "ceiling_flops_per_s")) is not None:
+        whose = "the device" if record.measurement is None or record.measurement.num_devices == 1 else "the devices"
+        yield (
+            "ceiling",
+            Text(f"{share:.1%} of the {significant(ceiling / GIGA)} GFLOP/s that {whose} can do, as probed"),
+        )
+    peaks = {"the processes": _number(row, "peak_host_mb"), "the device": _number(row, "peak_device_mb")}
+    if known := [f"{significant(peak)} MB of {whose}" for whose, peak in peaks.items() if peak is not None]:
+        yield "memory", Text("at most " + ", ".join(known))
+    if (time_s := _number(row, "time_s")) is not None:
+        epochs = f"{cell.epochs} epoch{'s' * (cell.epochs > 1)}"
+        whole = f"training for {epochs}" if cell.mode == Mode.train else "inference over the test set"
+        estimated = row["time_provenance"] == Provenance.estimated
+        yield "time", Text(f"{whole} takes {significant(time_s)} s" + " (estimated from the speed)" * estimated)
+    qualities = {
+        "test accuracy": _number(row, "accuracy"),
+        "training accuracy": _number(row, "train_accuracy"),
+    }
+    if known := [f"{name} {value:.2%}" for name, value in qualities.items() if value is not None]:
+        yield "quality", Text(", ".join(known))
+
+
+def _bar(phases: Mapping[Phase, float], total: float) -> Text:
+    """A step's wall time by phase. Each ends where its share of the whole does, rounded, so that lengths add up."""
+    bar, done = Text(), 0.0
+    for phase, value in phases.items():
+        start = round(BAR_WIDTH * done / total)
+        done += value
+        fill, colour = PHASES[phase]
+        bar.append(fill * (round(BAR_WIDTH * done / total) - start), colour)
+    return bar
+
+
+def _interval(row: Row, column: str, digits: int, what: str = "") -> str:
+    low, high = (_number(row, f"{column}_{end}") for end in ("low", "high"))
+    if low is None or high is None:
+        return ""
+    return f"  ({what}{significant(low, digits)} to {significant(high, digits)} with 95 % confidence, in this process)"
+
+
+def _number(row: Row, column: str) -> float | None:
+    value = row[column]
+    return float(value) if isinstance(value, float | int) else None

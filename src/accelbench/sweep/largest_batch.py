@@ -1,0 +1,95 @@
+"""The largest batch that fits: found by trying, each try in a process of its own, each with its record."""
+
+import dataclasses
+from collections.abc import Callable
+
+from rich.console import Console
+
+from accelbench.errors import UserError
+from accelbench.schema.cell import Cell
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Status
+from accelbench.settings.config import SweepOptions
+from accelbench.sweep import run
+
+MAX_BATCH = 1 << 20
+# The search ends when the largest that fits and the smallest that doesn't are within this share of each other.
+FINE = 1 / 8
+
+
+def search(fits: Callable[[int], bool], start: int, most: int = MAX_BATCH) -> tuple[int | None, int | None]:
+    """Doubles the batch until one doesn't fit, then halves the gap.
+
+    Args:
+        fits: tries one.
+        start: the first that is tried; halved until one fits.
+        most: the largest that is tried.
+
+    Returns:
+        The largest that fits and the smallest that doesn't, each None where there was none.
+    """
+    largest, smallest = None, None
+    batch = start
+    while smallest is None and batch <= most:
+        if fits(batch):
+            largest, batch = batch, 2 * batch
+        else:
+            smallest = batch
+    while largest is None and smallest is not None and smallest > 1:
+        if fits(smallest // 2):
+            largest = smallest // 2
+        else:
+            smallest //= 2
+    while largest is not None and smallest is not None and smallest - largest > max(1, FINE * largest):
+        middle = (largest + smallest) // 2
+        largest, smallest = (middle, smallest) if fits(middle) else (largest, middle)
+    return largest, smallest
+
+
+def find(cell: Cell, options: SweepOptions, console: Console, most: int = MAX_BATCH) -> int:
+    """Searches from the cell's batch, and says what was found; returns the exit status.
+
+    A batch fits when its cell is ok, and does not when memory ran out or its process was killed. Any other end, such as
+    a batch beyond the data set's size, ends the search.
+
+    Raises:
+        UserError: the cell's batch is beyond what is tried.
+    """
+    if cell.batch_size > most:
+        raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
+    tried: dict[int, Record] = {}
+    folder = options.out
+
+    def fits(batch: int) -> bool:
+        nonlocal folder
+        cells = [dataclasses.replace(cell, batch_size=each) for each in [*tried, batch]]
+        done = run.run(cells, dataclasses.replace(options, out=folder), console)
+        folder = str(done.folder.relative_to(done.folder.parents[1]))
+        tried[batch] = record = done.records[-1]
+        if record.status not in (Status.ok, Status.oom, Status.killed):
+            raise _OtherEndError(record)
+        return record.status == Status.ok
+
+    try:
+        largest, smallest = search(fits, cell.batch_size, most)
+    except _OtherEndError as end:
+        known = max((batch for batch, record in tried.items() if record.status == Status.ok), default=None)
+        console.print(f"The search ended: {end.record.cell.label}: {end.record.status}: {end.record.reason}")
+        if known is not None:
+            console.print(f"The largest batch that was seen to fit: {known:,}.")
+        return 1
+    if largest is None:
+        console.print("No batch fits: not even one sample does.")
+        return 1
+    above = tried[smallest].reason if smallest is not None else None
+    stopped = f"{smallest:,} does not ({above})" if smallest is not None else f"more than {most:,} was not tried"
+    console.print(f"The largest batch that fits: {largest:,}; {stopped}.", soft_wrap=True)
+    return 0
+
+
+class _OtherEndError(Exception):
+    """A try ended in a way that says nothing of memory."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record.reason)
+        self.record = record

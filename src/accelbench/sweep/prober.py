@@ -1,0 +1,114 @@
+"""The ceilings of this machine's devices: probed once, kept, and held against every cell."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from accelbench.isolation.hosts import Hosts, ProbeFailedError
+from accelbench.judging.roofline import WINOGRAD, verdict
+from accelbench.judging.row import ceilings_of, summarise
+from accelbench.project import CEILINGS
+from accelbench.schema.ceilings import Ceilings, ceilings_from, machine_key, read_file
+from accelbench.schema.cell import Cell
+from accelbench.schema.record import Record
+from accelbench.schema.serialize import write_json
+from accelbench.schema.vocab import CeilingVerdict, Device, Engine, Status
+
+MAX_AGAIN = 3  # times that a device is probed again in one sweep
+
+
+class Prober:
+    """Probes each device before its first cell, unless this machine's file has its ceilings already.
+
+    Args:
+        hosts: where the probe's process comes from.
+        root: the folder of the file.
+        environment: the fingerprint: another machine, other versions or other measuring code are probed anew.
+        say: shows a line to the user.
+    """
+
+    def __init__(self, hosts: Hosts, root: Path, environment: Mapping[str, Any], say: Callable[[str], None]) -> None:
+        self.hosts, self.path, self.say = hosts, root / CEILINGS, say
+        self.machine = machine_key(environment)
+        self.known: dict[Device, Ceilings | None] = {}
+        self.num_again: Counter[Device] = Counter()
+
+    def knows(self, cell: Cell) -> bool:
+        """Whether the cell's device was probed before, on this machine."""
+        return self._read(cell.device) is not None
+
+    def ceilings(self, cell: Cell) -> Ceilings | None:
+        """Those of the cell's device; None where it can't be probed."""
+        if cell.device not in self.known:
+            self.known[cell.device] = self._read(cell.device) or self.probe(cell)
+        return self.known[cell.device]
+
+    def probe(self, cell: Cell) -> Ceilings | None:
+        """Measures them, joins them with what was known before, and keeps the result."""
+        # With PyTorch's operators, whichever engine the cell has: it is the device that is probed.
+        cell = dataclasses.replace(cell, engine=Engine.lightning, keras=None)
+        if not self.hosts.can_probe(cell):
+            return None
+        self.say(f"Probing what {cell.device} can do at most (some 20 s, once on a machine) ...")
+        try:
+            found = self.hosts.probe(cell)
+        except ProbeFailedError as error:
+            self.say(f"{cell.device} could not be probed: {error}. Its cells have no share of a ceiling.")
+            return self.known.get(cell.device)
+        before = self.known.get(cell.device) or self._read(cell.device)
+        self.known[cell.device] = joined = before.joined(found) if before else found
+        everything = read_file(self.path)
+        everything.setdefault(self.machine, {})[cell.device.value] = joined.to_json()
+        try:
+            write_json(self.path, everything)
+        except OSError as error:
+            self.say(f"{self.path.name} could not be kept: {error.strerror}. The next sweep probes again.")
+        return joined
+
+    def judged(self, record: Record) -> Record:
+        """`record` with its device's ceilings, and what they say of it.
+
+        A cell above the ceiling has the device probed again, since what else runs on a machine may have spoilt the
+        probe. If it still is above, that is told; beyond what Winograd's algorithm explains, it is invalid.
+        """
+        device, rate = record.cell.device, flops_per_s(record)
+        record = _with(record, self.known.get(device))
+        ceiling = _ceiling(record)
+        while (
+            rate and ceiling and verdict(rate, ceiling) != CeilingVerdict.below and self.num_again[device] < MAX_AGAIN
+        ):
+            self.num_again[device] += 1
+            record = _with(record, self.probe(record.cell))
+            ceiling = _ceiling(record)
+        if rate is None or ceiling is None or record.measurement is None:
+            return record
+        told = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
+        found = verdict(rate, ceiling)
+        if found == CeilingVerdict.beyond:
+            reason = f"{told}: more than the {WINOGRAD} that a faster algorithm explains"
+            return dataclasses.replace(record, status=Status.invalid, reason=reason)
+        if found == CeilingVerdict.above:
+            warnings = [*record.measurement.warnings, told]
+            return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, warnings=warnings))
+        return record
+
+    def _read(self, device: Device) -> Ceilings | None:
+        return ceilings_from(read_file(self.path).get(self.machine, {}).get(device.value))
+
+
+def _with(record: Record, ceilings: Ceilings | None) -> Record:
+    environment = {**record.environment, "ceilings": ceilings.to_json() if ceilings else None}
+    return dataclasses.replace(record, environment=environment)
+
+
+def _ceiling(record: Record) -> float | None:
+    ceilings = ceilings_of(record)
+    return ceilings.ceiling_of(record.cell.precision) if ceilings else None
+
+
+def flops_per_s(record: Record) -> float | None:
+    """What an ok cell computed in a second; None where operations or speed are unknown."""
+    rate = summarise(record)["flops_per_s"] if record.status == Status.ok else None
+    return rate if isinstance(rate, float) else None

@@ -1,0 +1,99 @@
+"""What a sweep shows while it runs: a bar on a terminal, a line per cell elsewhere."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
+
+from accelbench.grid.plan import Planned
+from accelbench.judging.row import summarise, warnings_of
+from accelbench.presentation import duration
+from accelbench.schema.record import Record, Row
+from accelbench.schema.vocab import UNEXPECTED, Status
+
+STYLES = {Status.ok: "green", Status.skipped: "dim"}
+
+
+UNKNOWN_CELL_S = 60.0  # for the time left: whole epochs that were never run here
+
+
+class SweepProgress(AbstractContextManager["SweepProgress"]):
+    """Progress of one sweep.
+
+    Args:
+        console: where to.
+        planned: the cells to come, in order.
+        estimates: their seconds, as `plan.estimate_s` has them.
+    """
+
+    def __init__(self, console: Console, planned: Sequence[Planned], estimates: Sequence[float | None]) -> None:
+        self.console = console
+        self.num = len(planned)
+        self.estimates = [UNKNOWN_CELL_S if seconds is None else seconds for seconds in estimates]
+        self.num_done = 0
+        self.bar = Progress(
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+            TextColumn("[dim]{task.fields[left]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task("", total=self.num, left="")
+
+    def __enter__(self) -> "SweepProgress":
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def start(self, planned: Planned) -> None:
+        """The cell now in hand."""
+        left = f"about {duration(sum(self.estimates[self.num_done :]))} left"
+        self.bar.update(self.task, description=planned.cell.label, left=left)
+
+    def finish(self, record: Record) -> None:
+        """Its outcome. Skipped cells get no line: `sweep.conclude` counts them by reason."""
+        self.num_done += 1
+        self.bar.update(self.task, completed=self.num_done)
+        if record.status == Status.skipped:
+            return
+        line = Text()
+        line.append(f"[{self.num_done:>{len(str(self.num))}}/{self.num}] ", "dim")
+        line.append(f"{record.cell.label:<38} ")
+        line.append(record.status, STYLES.get(record.status, "bold red"))
+        line.append(f"  {outcome(record)}")
+        self.console.print(line, soft_wrap=True)
+
+
+def outcome(record: Record) -> str:
+    """One cell's result in a few words."""
+    if record.status in UNEXPECTED or record.status == Status.skipped:
+        return record.reason or "no reason was given"
+    row = summarise(record)
+    words = []
+    if isinstance(row["samples_per_s"], float):
+        rate = row["samples_per_s"]
+        words.append(f"{rate:>11,.{0 if rate >= 100 else 2}f} samples/s{_bounds(row)}")
+    if isinstance(row["latency_p50_ms"], float):
+        words.append(f"{row['latency_p50_ms']:>9.3f} ms/step")
+    if isinstance(row["accuracy"], float):
+        words.append(f"accuracy {row['accuracy']:.4f}")
+    if num := len(warnings_of(row)):
+        words.append(f"{num} doubt{'s' * (num > 1)}")
+    return "  ".join(words)
+
+
+def _bounds(row: Row) -> str:
+    """How exactly the speed is known, such as ` +-2.1 %`; nothing where that is unknown."""
+    rate, low, high = (row[f"samples_per_s{end}"] for end in ("", "_low", "_high"))
+    if not (isinstance(rate, float) and isinstance(low, float) and isinstance(high, float)):
+        return ""
+    return f" ±{100 * (high - low) / 2 / rate:.1f} %"

@@ -1,0 +1,48 @@
+"""One planned cell -> its record."""
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from accelbench.grid.plan import Planned
+from accelbench.isolation.hosts import Hosts, Outcome
+from accelbench.schema.conditions import Data
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Status
+
+
+def run_cell(
+    planned: Planned, hosts: Hosts, data: Data, data_folder: Path, environment: Mapping[str, Any], sweep_id: str
+) -> Record:
+    """Runs the cell in a process of its own, or skips it with its reason; whatever happens is a record.
+
+    Args:
+        planned: the cell.
+        hosts: where its process comes from.
+        data: the data set that it reads.
+        data_folder: where that is.
+        environment: the fingerprint and git's state, kept in the record.
+        sweep_id: kept in the record.
+    """
+    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    start = time.perf_counter()
+    if planned.skip_reason is not None:
+        outcome = Outcome(status=Status.skipped, reason=planned.skip_reason)
+    else:
+        outcome = hosts.run(planned.cell, data_folder)
+    return Record(
+        cell=planned.cell,
+        identity=planned.identity,
+        status=outcome.status,
+        reason=outcome.reason,
+        error=outcome.error,
+        started_at=started_at,
+        wall_s=time.perf_counter() - start,
+        environment=environment,
+        sweep_id=sweep_id,
+        data=data,
+        measurement=outcome.measurement,
+        system=outcome.system,
+    )

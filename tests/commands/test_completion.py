@@ -1,0 +1,79 @@
+"""The scripts in the shells that they are for."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from accelbench.cli import COMMANDS
+from accelbench.commands import completion
+from fakes import make_project
+
+ASK_BASH = """
+source {script}
+compopt() {{ :; }}  # it works while a word is completed only
+COMP_LINE={line!r} COMP_POINT=${{#COMP_LINE}}
+read -ra COMP_WORDS <<< "${{COMP_LINE//=/ = }}"
+[[ $COMP_LINE == *' ' ]] && COMP_WORDS+=('')
+COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_accelbench
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+CASES = [
+    ("accelbench comp", {"compare", "completion", "compile="}),
+    ("accelbench compare --f", {"--fail-if"}),
+    ("accelbench ui --", {"--port", "--no-browser"}),
+    ("accelbench prec", {"precision="}),
+    ("accelbench plan chan", {"channels_last="}),
+    ("accelbench mode=", {"train", "infer"}),
+    ("accelbench -m precision=bf16", {"bf16", "bf16_mixed"}),
+    ("accelbench -m device=cpu,xla", {"cpu,xla_cpu"}),
+    ("accelbench plan compile=", {"true", "false"}),
+    ("accelbench engine.backend=", {"tensorflow", "jax"}),
+    ("accelbench profile=f", {"full"}),
+    ("accelbench batch_size=", set()),
+    ("accelbench report runs/", set()),
+]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return make_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.mark.parametrize(("line", "answers"), CASES)
+def test_bash_completes_words_and_lists(line, answers, root, tmp_path):
+    script = tmp_path / "script"
+    script.write_text(completion.script("bash", COMMANDS, root))
+    asked = ASK_BASH.format(script=script, line=line)
+    done = subprocess.run(["bash", "--norc", "-c", asked], capture_output=True, text=True, timeout=20)
+    assert done.stderr == ""
+    assert set(done.stdout.split()) == answers
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+@pytest.mark.parametrize(("line", "answers"), CASES)
+def test_zsh_completes_words_and_lists(line, answers, root, tmp_path):
+    script = tmp_path / "script"
+    # What zsh would offer is caught from its own builtin.
+    catch = "compdef() { : }; compset() { PREFIX=${PREFIX##${~2}} }\n_files() { : }\n"
+    catch += "compadd() { while [[ $1 == -* ]]; do [[ $1 == -S ]] && shift; "
+    catch += "[[ $1 == -- ]] && { shift; break }; shift; done\n"
+    catch += 'for each in "$@"; do [[ $each == ${PREFIX}* ]] && print -r -- $each; done }\n'
+    script.write_text(catch + completion.script("zsh", COMMANDS, root))
+    words = line.split(" ")
+    asked = f"source {script}; words=({' '.join(map(repr, words))}); CURRENT={len(words)}; "
+    asked += f"PREFIX={words[-1]!r}; _accelbench; true"
+    done = subprocess.run(["zsh", "-f", "-c", asked], capture_output=True, text=True, timeout=20)
+    assert done.stderr == ""
+    last = {answer.rpartition(",")[2] for answer in answers}  # zsh keeps the head of a list by itself
+    assert set(done.stdout.split()) == last
+
+
+def test_every_group_has_the_choices_of_its_files(root):
+    choices = dict(completion.settings(root))
+    assert {"mlp", "cnn", "custom", "timm"} < set(choices["model"])
+    assert choices["device"] == ["cpu", "gpu", "tpu", "xla_cpu"]
+    assert choices["tracking"] == ["mlflow", "none"]
+    assert choices["model.name"] == choices["window.measure_s"] == []
+    assert not {"engine.name", "suite.title", "model.args"} & set(choices)

@@ -1,0 +1,113 @@
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from accelbench.commands import doctor
+from accelbench.data.manifest import digest_of
+from accelbench.devices.base import DeviceReport
+from accelbench.devices.registry import look
+from accelbench.errors import UserError
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Device, Mode, Precision
+
+
+@pytest.fixture
+def project(tmp_path):
+    models = {"cnn": "adam", "lstm": "sgd"}
+    (tmp_path / "conf/model").mkdir(parents=True)
+    for name, optimizer in models.items():
+        (tmp_path / f"conf/model/{name}.yaml").write_text(f"name: {name}\noptimizer: {optimizer}\n")
+    (tmp_path / "conf/config.yaml").touch()
+    (tmp_path / "params.yaml").write_text("profile: quick\ndata: {mnist: {source: auto}}\nsuites: {one: {}, two: {}}\n")
+    return tmp_path
+
+
+def shown(root, width=200):
+    out = io.StringIO()
+    doctor.show(root, Console(file=out, width=width))
+    return out.getvalue()
+
+
+def prepare(project, name, stand_in):
+    manifest = {"name": name, "source": "somewhere", "stand_in": stand_in}
+    (project / "data" / name).mkdir(parents=True)
+    text = json.dumps({**manifest, "digest": digest_of(manifest)})
+    (project / "data" / name / "manifest.json").write_text(text)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut(project, width):
+    text = shown(project, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    for word in [*Device, *Precision]:
+        assert word in text
+
+
+def test_plain_where_it_goes_to_no_terminal(project):
+    assert "\x1b" not in shown(project)
+    assert shown(project).isascii()
+
+
+def test_says_of_each_device_what_it_is_or_why_it_is_not_there(project):
+    text = shown(project)
+    for report in map(look, Device):
+        assert (report.name if report.present else report.reason) in text
+
+
+def test_says_what_is_skipped_and_why(project):
+    text = shown(project)
+    assert "cpu fp16, train: cnn\n" in text
+    assert "Adam's epsilon underflows in fp16 and the weights turn non-finite: use fp16_mixed" in text
+    assert "cpu tf32\n" in text
+
+
+def test_data_set_not_prepared(project):
+    line = next(line for line in shown(project).splitlines() if line.startswith("mnist"))
+    assert "data/mnist/manifest.json: not there; prepare it with: dvc repro data@mnist" in line
+
+
+@pytest.mark.parametrize(("stand_in", "state"), [(True, "stand-in"), (False, "yes")])
+def test_data_set_prepared(project, stand_in, state):
+    prepare(project, "mnist", stand_in)
+    line = next(line for line in shown(project).splitlines() if line.startswith("mnist"))
+    assert line.split() == ["mnist", state, "somewhere"]
+
+
+def test_settings(project):
+    assert "params.yaml: profile quick, suites: one, two" in shown(project)
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1\n", "prfile: quick\n"])
+def test_params_that_are_not_readable_are_part_of_the_answer(project, text):
+    (project / "params.yaml").write_text(text)
+    found = shown(project)
+    assert "params.yaml: " in found.partition("Settings")[2]
+    assert "cpu" in found
+
+
+@pytest.mark.parametrize("text", ["name: [", "- 1\n", "optimizer: adam\n", "name: x\noptimizer: ${nowhere}\n"])
+def test_a_broken_model_is_named(project, text):
+    (project / "conf/model/odd.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"conf/model/odd\.yaml"):
+        shown(project)
+
+
+def test_judges_every_kind_of_cell_once():
+    gpu = DeviceReport(device=Device.gpu, present=True, name="T4", count=1, details={"compute_capability": "7.5"})
+    verdicts = list(doctor.judge([gpu], [ModelSpec(name="mlp")]))
+    assert len({(v.precision, v.mode) for v in verdicts}) == len(verdicts) == len(Precision) * len(Mode)
+    refused = {v.precision for v in verdicts if v.reason is not None and v.mode == Mode.infer}
+    assert refused == {Precision.tf32, Precision.bf16, Precision.bf16_mixed}
+
+
+def test_it_imports_no_framework(project):
+    code = (
+        "import sys, pathlib; from accelbench.commands import doctor; doctor.show(pathlib.Path(sys.argv[1])); "
+        "sys.exit(bool({'torch', 'torch_xla', 'tensorflow', 'pytorch_lightning', 'mlflow'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(project)], check=True, capture_output=True)

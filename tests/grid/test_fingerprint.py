@@ -1,0 +1,153 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accelbench.grid import fingerprint
+from accelbench.project import ENVIRONMENT
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A copy of the package, free to be changed."""
+    return Path(shutil.copytree(fingerprint.PACKAGE, tmp_path / "accelbench", ignore=shutil.ignore_patterns("__pyc*")))
+
+
+def change(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write("# changed\n")
+
+
+def test_two_calls_agree_and_are_plain_json():
+    found = fingerprint.fingerprint()
+    assert fingerprint.fingerprint() == found
+    assert json.loads(json.dumps(found)) == found
+    assert set(found) == {"machine", "versions", "variables", "code"}
+
+
+def test_a_copy_of_the_code_has_the_same_digest(package):
+    assert fingerprint.code_digest(package) == fingerprint.code_digest()
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["isolation/sampler.py", "measuring/clock.py", "data/arrays.py", "engines/lightning/new.py", "devices/nvml.py"],
+)
+def test_a_changed_measuring_module_changes_it(package, module):
+    before = fingerprint.fingerprint(package)
+    change(package / module)
+    after = fingerprint.fingerprint(package)
+    assert after["code"] != before["code"]
+    assert after["machine"] == before["machine"]
+
+
+def test_a_renamed_measuring_module_changes_it(package):
+    change(package / "engines/one.py")
+    before = fingerprint.code_digest(package)
+    (package / "engines/one.py").rename(package / "engines/two.py")
+    assert fingerprint.code_digest(package) != before
+
+
+@pytest.mark.parametrize(
+    "module", ["report/build.py", "sinks/mlflow.py", "cli.py", "commands/doctor.py", "data/registry.py"]
+)
+def test_what_measures_nothing_does_not(package, module):
+    before = fingerprint.code_digest(package)
+    change(package / module)
+    assert fingerprint.code_digest(package) == before
+
+
+def test_a_folder_without_the_package_has_no_digest(tmp_path):
+    with pytest.raises(FileNotFoundError, match="not the folder"):
+        fingerprint.code_digest(tmp_path)
+
+
+@pytest.mark.parametrize("pattern", fingerprint.MEASURING)
+def test_every_measuring_pattern_finds_modules(pattern):
+    assert list(fingerprint.PACKAGE.glob(pattern))
+
+
+def test_the_machine_is_this_one():
+    machine = fingerprint.fingerprint()["machine"]
+    assert 1 <= machine["num_threads"] <= len(os.sched_getaffinity(0))
+    assert machine["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert machine["memory_gb"] >= 1
+    assert os.uname().nodename not in json.dumps(machine)
+
+
+def test_only_what_computes_has_its_version_in_it():
+    versions = fingerprint.fingerprint()["versions"]
+    assert {"torch", "numpy", "pytorch-lightning"} <= set(versions)
+    assert not {"mlflow", "dvc", "hydra-core", "pandas", "accelbench"} & set(versions)
+
+
+def git(folder, *args):
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    shown = subprocess.run(["git", *identity, *args], cwd=folder, capture_output=True, text=True, check=True)
+    return shown.stdout.strip()
+
+
+def test_git_state(tmp_path):
+    assert fingerprint.git_state(tmp_path) == {}
+    git(tmp_path, "init", "-q", "-b", "trunk")
+    (tmp_path / "a").write_text("1")
+    git(tmp_path, "add", "a")
+    git(tmp_path, "commit", "-q", "-m", "first")
+    revision = git(tmp_path, "rev-parse", "HEAD")
+    assert fingerprint.git_state(tmp_path) == {"revision": revision, "branch": "trunk", "dirty": False}
+    (tmp_path / "dvc.lock").write_text("what DVC wrote")
+    assert not fingerprint.git_state(tmp_path)["dirty"]
+    git(tmp_path, "add", "dvc.lock")
+    assert not fingerprint.git_state(tmp_path)["dirty"]
+    (tmp_path / "a").write_text("2")
+    assert fingerprint.git_state(tmp_path)["dirty"]
+    git(tmp_path, "checkout", "-q", "--detach")
+    assert fingerprint.git_state(tmp_path)["branch"] is None
+
+
+def test_no_commit_yet(tmp_path):
+    git(tmp_path, "init", "-q", "-b", "trunk")
+    assert fingerprint.git_state(tmp_path) == {"revision": None, "branch": "trunk", "dirty": False}
+
+
+def test_git_itself_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fingerprint.git_state(REPO) == {}
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A second checkout, whose own code must run whatever is installed."""
+    root = tmp_path / "checkout"
+    shutil.copytree(REPO / "src", root / "src", ignore=shutil.ignore_patterns("__pyc*"))
+    (root / "pipelines").mkdir()
+    shutil.copy(REPO / "pipelines/write_environment.py", root / "pipelines")
+    return root
+
+
+def write(checkout):
+    subprocess.run([sys.executable, "pipelines/write_environment.py"], cwd=checkout, check=True)
+    return (checkout / ENVIRONMENT).stat().st_mtime_ns
+
+
+def test_the_stage_writes_only_what_has_changed(checkout):
+    first = write(checkout)
+    written = json.loads((checkout / ENVIRONMENT).read_text())
+    assert written == fingerprint.fingerprint(checkout / "src/accelbench")
+    assert write(checkout) == first
+    change(checkout / "src/accelbench/isolation/sampler.py")
+    assert write(checkout) != first
+    assert json.loads((checkout / ENVIRONMENT).read_text())["code"] != written["code"]
+
+
+def test_the_stage_mends_a_broken_file(checkout):
+    (checkout / ENVIRONMENT).write_text("{")
+    write(checkout)
+    assert json.loads((checkout / ENVIRONMENT).read_text())["code"]

@@ -1,0 +1,124 @@
+import itertools
+import json
+
+import pytest
+
+from accelbench.devices.base import absent
+from accelbench.grid import estimate, identity, plan
+from accelbench.schema import plan_file, record
+from accelbench.schema.cell import Cell
+from accelbench.schema.conditions import Data
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Device, Precision, Protocol, Status
+from accelbench.settings import to_cell
+from fakes import SHORT, make_cell
+
+DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
+FINGERPRINT = {"machine": "this", "code": "c0de"}
+
+
+def planned(*cells):
+    return plan.plan(cells, DATA, FINGERPRINT)
+
+
+def test_equal_cells_are_planned_once():
+    cells = [make_cell(), make_cell(batch_size=8), make_cell(), make_cell(suite="another", timeout_s=1.0)]
+    assert [item.cell.batch_size for item in planned(*cells)] == [32, 8]
+
+
+def test_repeats_are_kept_apart_from_each_other():
+    cells = [make_cell(batch_size=size, repeat=repeat) for size in (8, 16, 32) for repeat in range(3)]
+    order = [(item.cell.batch_size, item.cell.repeat) for item in planned(*cells)]
+    assert order == [(size, repeat) for repeat in range(3) for size in (8, 16, 32)]
+
+
+def test_a_cell_is_repeated_as_other_processes_of_the_same_settings():
+    again = to_cell.repeated([make_cell(), make_cell(batch_size=8, repeat=4)], 2)
+    assert [(cell.batch_size, cell.repeat) for cell in again] == [(32, 0), (32, 1), (8, 4), (8, 5)]
+    assert to_cell.repeated([make_cell()], 1) == [make_cell()]
+
+
+def test_the_identity_holds_what_a_number_depends_on():
+    cell = make_cell()
+    other_data = Data(name="mnist", digest="e" * 64, source="random pixels", stand_in=True)
+    found = {
+        identity.identity(cell, DATA, FINGERPRINT),
+        identity.identity(make_cell(seed=1), DATA, FINGERPRINT),
+        identity.identity(cell, other_data, FINGERPRINT),
+        identity.identity(cell, DATA, {**FINGERPRINT, "code": "0ther"}),
+    }
+    assert len(found) == 4
+    assert identity.identity(make_cell(suite="another"), DATA, FINGERPRINT) in found
+
+
+def test_what_does_not_run_has_its_reason(monkeypatch):
+    monkeypatch.setattr(plan, "report_on", lambda device: plan.look(Device.cpu))
+    fine, tf32 = planned(make_cell(), make_cell(precision=Precision.tf32))
+    assert fine.skip_reason is None
+    assert "tf32" in tf32.skip_reason
+    monkeypatch.setattr(plan, "report_on", lambda device: absent(device, f"no {device} here"))
+    assert planned(make_cell(device=Device.tpu))[0].skip_reason == "no tpu here"
+
+
+def test_the_plan_file_names_every_cells_record(tmp_path):
+    items = planned(make_cell(), make_cell(precision=Precision.tf32))
+    cells = [plan_file.WantedCell(item.cell, item.record_name) for item in items]
+    wanted = plan_file.PlanFile(suite="nets", title="Nets", study="001", profile="quick", cells=cells)
+    plan_file.write_plan(wanted, tmp_path / "new")
+    written = json.loads((tmp_path / "new" / "plan.json").read_text())
+    head = {name: written[name] for name in ("schema_version", "suite", "title", "study", "profile")}
+    assert head == {"schema_version": 5, "suite": "nets", "title": "Nets", "study": "001", "profile": "quick"}
+    assert [entry["record"] for entry in written["cells"]] == [item.record_name for item in items]
+    assert [Cell.from_json(entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
+
+
+def make_record(cell, wall_s, status=Status.ok):
+    (item,) = planned(cell)
+    reason = None if status == Status.ok else "a reason"
+    return Record(
+        cell=cell,
+        identity=item.identity,
+        status=status,
+        reason=reason,
+        started_at="2026-11-20T09:00:00.000+00:00",
+        wall_s=wall_s,
+        environment={},
+    )
+
+
+def test_a_cell_takes_as_long_as_last_time(tmp_path):
+    fit = make_cell(protocol=Protocol.fit)
+    record.write(make_record(fit, 123.0), tmp_path / "runs" / "a")
+    for number, text in enumerate(["{", "[]", "{}", '{"cell_id": 3, "wall_s": 1}']):
+        (tmp_path / "runs" / "a" / f"{number:012}-00000000.json").write_text(text)
+    walls = estimate.known_walls([tmp_path / "runs", tmp_path / "results"])
+    (item,) = planned(fit)
+    assert estimate.estimate_s(item, walls) == 123.0
+    assert estimate.estimate_s(item, {}) is None  # whole epochs that were never run here
+
+
+def test_how_long_a_skip_took_says_nothing_of_a_run(tmp_path):
+    fit = make_cell(protocol=Protocol.fit)
+    record.write(make_record(fit, 0.0, Status.skipped), tmp_path)
+    (item,) = planned(fit)
+    assert estimate.estimate_s(item, estimate.known_walls([tmp_path])) is None
+
+
+def test_a_window_takes_its_bounds_and_some_overhead():
+    (item,) = planned(make_cell())
+    windows = SHORT.warmup_s + SHORT.block_s + SHORT.measure_s + SHORT.latency_s
+    assert estimate.estimate_s(item, {}) == pytest.approx(windows + estimate.OVERHEAD_S)
+    on_xla = plan.Planned(make_cell(device=Device.xla_cpu), "i", None)
+    assert estimate.estimate_s(on_xla, {}) == pytest.approx(windows + estimate.OVERHEAD_S + estimate.XLA_COMPILE_S)
+
+
+def test_a_skipped_cell_takes_no_time():
+    (item,) = planned(make_cell(precision=Precision.tf32, protocol=Protocol.fit))
+    assert estimate.estimate_s(item, {}) == 0
+
+
+def test_record_names_differ_where_identities_do():
+    one, two = (plan.plan([make_cell()], DATA, {"code": code})[0] for code in ("a", "b"))
+    assert one.record_name != two.record_name
+    assert all(item.record_name.startswith(make_cell().id) for item in (one, two))
+    assert not list(itertools.filterfalse(str.isalnum, one.record_name.replace("-", "")))

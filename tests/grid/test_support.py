@@ -1,0 +1,218 @@
+import dataclasses
+import itertools
+from pathlib import Path
+
+import pytest
+
+from accelbench.devices import packages
+from accelbench.devices.base import DeviceReport, absent
+from accelbench.grid import support
+from accelbench.grid.support import why_not
+from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+
+MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
+
+
+def report(device, capability="8.0", instruction_sets="", count=1):
+    details = {"compute_capability": capability} if device == Device.gpu and capability else {}
+    details |= {"instruction_sets": instruction_sets}
+    return DeviceReport(device=device, present=True, name="NVIDIA X", count=count, details=details)
+
+
+def cell(device, precision, mode=Mode.train, model="mlp", optimizer="adam"):
+    return Cell(
+        suite="test",
+        engine=Engine.lightning,
+        device=Device(device),
+        model=ModelSpec(name=model, optimizer=optimizer),
+        data=DataSpec(name="mnist"),
+        mode=Mode(mode),
+        precision=Precision(precision),
+        batch_size=32,
+        protocol=Protocol.window,
+        epochs=1,
+    )
+
+
+def test_cuda_graphs_do_not_train_on_several_devices():
+    graphs = dataclasses.replace(cell("gpu", "fp32"), devices=2, options=Options(cuda_graphs=True))
+    two = dataclasses.replace(report(Device.gpu), count=2)
+    told = why_not(dataclasses.replace(graphs, mode=Mode.train), two)
+    assert told.startswith("cuda_graphs=true: gradients are averaged")
+    assert "gradients" not in (why_not(dataclasses.replace(graphs, mode=Mode.infer), two) or "")
+
+
+def test_devices_are_as_many_as_there_are_and_share_the_batch_evenly():
+    cores = dataclasses.replace(report(Device.cpu), details={"usable_cores": "2"})
+    two = dataclasses.replace(cell("cpu", "fp32"), devices=2)
+    assert why_not(two, cores) is None
+    assert why_not(dataclasses.replace(two, devices=3), cores) == "devices=3: there are 2 cores"
+    assert why_not(dataclasses.replace(two, batch_size=33), cores).startswith("batch_size=33 does not divide among 2")
+    assert why_not(dataclasses.replace(two, device=Device.gpu), report(Device.gpu)) == "devices=2: there are 1 of gpu"
+
+
+def test_an_engine_that_is_not_installed_is_told(monkeypatch):
+    plain = cell("cpu", "fp32")
+
+    def without(*names):
+        monkeypatch.setattr(packages, "folder", lambda name: None if name in names else Path(name))
+        return [
+            why_not(each, report(Device.cpu))
+            for each in (plain, dataclasses.replace(plain, engine=Engine.keras, keras=KerasSettings()))
+        ]
+
+    assert without() == [None, None]
+    lightning, keras = without("torch", "pytorch_lightning")
+    assert lightning == (
+        "engine=lightning: torch is not installed in this environment: use engine=keras, or make setup"
+    )
+    assert keras is None
+    assert without("tensorflow")[1] == "engine.backend=tensorflow: TensorFlow is not installed: use engine.backend=jax"
+
+
+def refused(device, **kwargs):
+    """Every refused (precision, mode, model) on `device`, with adam and with sgd."""
+    found = {}
+    for precision, mode, model, optimizer in itertools.product(Precision, Mode, MODELS, ("adam", "sgd")):
+        reason = why_not(cell(device, precision, mode, model, optimizer), report(device, **kwargs))
+        if reason is not None:
+            found[precision.value, mode.value, model, optimizer] = reason
+    return found
+
+
+def all_of(precision, modes=Mode, models=MODELS, optimizers=("adam", "sgd")):
+    return {(precision, str(mode), model, opt) for mode, model, opt in itertools.product(modes, models, optimizers)}
+
+
+FP16_ADAM = all_of("fp16", modes=["train"], optimizers=["adam"])
+
+
+def test_on_the_cpu():
+    lstm = all_of("fp16_mixed", models=["lstm"])
+    assert set(refused(Device.cpu)) == all_of("tf32") | FP16_ADAM | lstm
+
+
+def test_on_a_cpu_with_avx512_fp16_an_lstm_infers_in_fp16_mixed():
+    lstm = all_of("fp16_mixed", models=["lstm"], modes=["train"])
+    assert set(refused(Device.cpu, instruction_sets="avx2 avx512_fp16")) == all_of("tf32") | FP16_ADAM | lstm
+
+
+def test_processes_are_joined_on_tpus_alone():
+    apart = {"devices": 2, "xla_processes": True}
+    on_cpus, on_tpus = (dataclasses.replace(cell(device, "fp32"), **apart) for device in ("xla_cpu", "tpu"))
+    assert "PJRT joins no processes on CPUs" in why_not(on_cpus, report(Device.xla_cpu, count=2))
+    assert why_not(on_tpus, report(Device.tpu, count=2)) is None
+
+
+@pytest.mark.parametrize("device", [Device.tpu, Device.xla_cpu])
+def test_on_xla(device):
+    assert set(refused(device)) == all_of("tf32") | all_of("fp16") | all_of("fp16_mixed")
+
+
+@pytest.mark.parametrize("capability", ["8.0", "9.0", "12.0"])
+def test_on_a_gpu_from_ampere_on(capability):
+    assert set(refused(Device.gpu, capability=capability)) == FP16_ADAM
+
+
+@pytest.mark.parametrize("capability", ["7.5", "7.0", None])
+def test_on_an_older_gpu_and_on_one_that_does_not_tell(capability):
+    older = all_of("tf32") | all_of("bf16") | all_of("bf16_mixed")
+    assert set(refused(Device.gpu, capability=capability)) == older | FP16_ADAM
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "device"),
+    [({}, Device.cpu), ({}, Device.tpu), ({}, Device.xla_cpu), ({}, Device.gpu), ({"capability": "7.5"}, Device.gpu)],
+)
+def test_each_reason_is_one_line_and_what_it_names_instead_runs(device, kwargs):
+    for (precision, mode, model, optimizer), reason in refused(device, **kwargs).items():
+        assert "\n" not in reason
+        instead = Precision(reason.rpartition(": use ")[2])
+        assert instead != precision
+        again = cell(device, instead, mode, model, optimizer)
+        assert why_not(again, report(device, **kwargs)) is None
+
+
+@pytest.mark.parametrize("device", Device)
+def test_an_absent_device_comes_first(device):
+    missing = absent(device, "nothing there")
+    for precision in Precision:
+        assert why_not(cell(device, precision), missing) == "nothing there"
+
+
+def test_the_reason_names_the_gpu_and_what_it_has():
+    reason = why_not(cell("gpu", "tf32"), report(Device.gpu, capability="7.5"))
+    assert reason == "tf32 needs compute capability 8.0, NVIDIA X has 7.5: use fp32"
+
+
+@pytest.fixture
+def toolchain(tmp_path, monkeypatch):
+    """A machine with compilers and Python's headers, whatever this one has."""
+    for command in ("g++", "clang++", "gcc"):
+        (tmp_path / command).touch(mode=0o755)
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(support.sysconfig, "get_path", lambda name: str(tmp_path))
+    return tmp_path
+
+
+def with_options(device, mode="infer", **on):
+    return dataclasses.replace(cell(device, "fp32", mode), options=Options(**on))
+
+
+@pytest.mark.parametrize(
+    ("device", "mode", "on", "told"),
+    [
+        ("cpu", "train", {"freeze": True}, "freeze=true makes the weights constants, and training changes them"),
+        ("gpu", "train", {"freeze": True, "compile": True}, "freeze=true makes the weights constants"),
+        ("tpu", "infer", {"compile": True}, "compile=true: XLA compiles every network as it is"),
+        ("xla_cpu", "infer", {"channels_last": True}, "channels_last=true: XLA lays out memory as it sees fit"),
+        ("cpu", "infer", {"cuda_graphs": True}, "cuda_graphs=true is for NVIDIA GPUs, cpu has no CUDA graphs"),
+        ("tpu", "train", {"cuda_graphs": True}, "cuda_graphs=true is for NVIDIA GPUs, tpu has no CUDA graphs"),
+    ],
+)
+def test_an_option_that_does_not_go_is_told_with_what_does(device, mode, on, told):
+    asked = with_options(device, mode, **on)
+    reason = why_not(asked, report(asked.device))
+    assert reason.startswith(told)
+    name, _, value = reason.rpartition(": use ")[2].partition("=")
+    better = Mode(value) if name == "mode" else None
+    again = dataclasses.replace(asked, mode=better) if better else with_options(device, mode, **{**on, name: False})
+    assert why_not(again, report(again.device)) is None
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("device", [Device.cpu, Device.gpu])
+def test_options_that_go(device, mode, toolchain):
+    on = {"channels_last": True, "compile": True, "freeze": mode == Mode.infer, "cuda_graphs": device == Device.gpu}
+    assert why_not(with_options(device, mode, **on), report(device)) is None
+    assert why_not(with_options("xla_cpu", freeze=True), report(Device.xla_cpu)) is None
+
+
+def test_a_gpu_that_triton_does_not_compile_for(toolchain):
+    asked = with_options("gpu", compile=True)
+    assert why_not(asked, report(Device.gpu, capability="6.1")).startswith("compile=true needs compute capability 7.0")
+    assert why_not(asked, report(Device.gpu, capability="7.0")) is None
+
+
+@pytest.mark.parametrize(("device", "variable", "language"), [("cpu", "CXX", "C++"), ("gpu", "CC", "C")])
+def test_without_a_compiler_nothing_is_compiled(device, variable, language, toolchain, monkeypatch):
+    asked = with_options(device, compile=True)
+    assert why_not(asked, report(asked.device)) is None
+    monkeypatch.setenv(variable, "no-such-compiler")
+    reason = why_not(asked, report(asked.device))
+    assert reason.startswith(f"compile=true needs a {language} compiler, and {variable}=no-such-compiler is none")
+    monkeypatch.delenv(variable)
+    monkeypatch.setenv("PATH", str(toolchain / "empty"))
+    reason = why_not(asked, report(asked.device))
+    assert reason.startswith(f"compile=true needs a {language} compiler, and none of ")
+    assert why_not(with_options(device, channels_last=True), report(asked.device)) is None
+
+
+def test_without_pythons_headers_nothing_is_compiled(toolchain):
+    (toolchain / "Python.h").unlink()
+    told = "compile=true needs Python's headers: install them (on Debian, python3-dev)"
+    assert why_not(with_options("cpu", compile=True), report(Device.cpu)) == told

@@ -1,0 +1,249 @@
+import itertools
+import os
+import select
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+from accelbench.isolation.sampler import Sampler
+from accelbench.schema.conditions import SystemSeries
+from devices.fakes import FakeNvml
+
+MB = 10**6
+
+
+@contextmanager
+def child(code, *args):
+    """A process that runs `code`; its standard output's first line says that it is ready."""
+    command = [sys.executable, "-c", code, *map(str, args)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline().strip() == "ready"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def go_on(process):
+    """Lets the child take its next step and waits for its word."""
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+ALLOCATE = """
+import sys
+print("ready", flush=True); sys.stdin.readline()
+block = bytearray(int(sys.argv[1])); block[::4096] = b"x" * len(block[::4096])
+print("done", flush=True); sys.stdin.readline()
+"""
+
+SPIN = """
+import sys, time
+print("ready", flush=True); sys.stdin.readline()
+end = time.process_time() + float(sys.argv[1])
+while time.process_time() < end: pass
+print("done", flush=True); sys.stdin.readline()
+"""
+
+# A child that runs the same code below itself, with a step of its own on each side.
+NESTED = """
+import subprocess, sys
+code, arg = sys.argv[1:]
+below = subprocess.Popen([sys.executable, "-c", code, arg], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+below.stdout.readline(); print("ready", flush=True)
+while line := sys.stdin.readline():
+    below.stdin.write(line); below.stdin.flush()
+    print(below.stdout.readline().strip(), flush=True)
+"""
+
+
+def memory_mb(sampler):
+    assert sampler.sample()
+    return sampler.series().values["host_memory_mb"][-1]
+
+
+def test_an_allocation_shows_within_five_percent():
+    with child(ALLOCATE, 256 * MB) as process:
+        sampler = Sampler(process.pid)
+        before = memory_mb(sampler)
+        assert go_on(process) == "done"
+        after = memory_mb(sampler)
+    assert after - before == pytest.approx(256, rel=0.05)
+    assert sampler.series().peak_host_bytes == pytest.approx(after * MB)
+
+
+def test_a_childs_child_counts():
+    with child(NESTED, ALLOCATE, 256 * MB) as process:
+        sampler = Sampler(process.pid)
+        before = memory_mb(sampler)
+        assert go_on(process) == "done"
+        assert memory_mb(sampler) - before == pytest.approx(256, rel=0.05)
+
+
+def sample_until_it_speaks(process, sampler):
+    """Lets the child take its next step and samples until it says that it is done, and once more."""
+    process.stdin.write("\n")
+    process.stdin.flush()
+    done = False
+    while not done:
+        done = bool(select.select([process.stdout], [], [], 0.1)[0])
+        if done:
+            time.sleep(0.1)
+        assert sampler.sample()
+    assert process.stdout.readline().strip() == "done"
+
+
+def spent_s(series):
+    """Processor seconds: utilisation times the length of its interval, summed."""
+    percents = series.values["cpu_utilization_percent"][1:]
+    lengths = [after - before for before, after in itertools.pairwise(series.t_s)]
+    return sum(percent / 100 * length for percent, length in zip(percents, lengths, strict=True) if percent is not None)
+
+
+@pytest.mark.parametrize("command", [(SPIN, 0.8), (NESTED, SPIN, 0.8)], ids=["child", "grandchild"])
+def test_processor_time_of_a_spinning_child(command):
+    """The child ends its loop by its own count of processor time: true on a busy machine as well."""
+    with child(*command) as process:
+        sampler = Sampler(process.pid)
+        assert sampler.sample()
+        sample_until_it_speaks(process, sampler)
+    series = sampler.series()
+    assert spent_s(series) == pytest.approx(0.8, rel=0.1)
+    # One thread: no more than one core, give or take the kernel's ticks.
+    assert all(percent is None or percent <= 125 for percent in series.values["cpu_utilization_percent"])
+
+
+def test_time_of_a_descendant_that_ended_in_between_still_counts():
+    code = """
+import subprocess, sys
+print("ready", flush=True); sys.stdin.readline()
+loop = "import time\\nwhile time.process_time() < .5: pass"
+subprocess.run([sys.executable, "-c", loop])
+print("done", flush=True); sys.stdin.readline()
+"""
+    with child(code) as process:
+        sampler = Sampler(process.pid)
+        sampler.sample()
+        assert go_on(process) == "done"
+        sampler.sample()
+    assert spent_s(sampler.series()) == pytest.approx(0.5, rel=0.1)
+
+
+def test_time_that_vanished_with_an_unwaited_child_is_unknown_not_negative():
+    code = """
+import signal, subprocess, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+loop = "import time\\nwhile time.process_time() < .3: pass\\nprint(1, flush=True)\\ninput()"
+below = subprocess.Popen([sys.executable, "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+below.stdout.readline()
+print("ready", flush=True); sys.stdin.readline()
+below.kill(); below.wait()
+print("done", flush=True); sys.stdin.readline()
+"""
+    with child(code) as process:
+        sampler = Sampler(process.pid)
+        assert go_on(process) == "done"
+        time.sleep(0.06)
+        sampler.sample()
+    assert sampler.series().values["cpu_utilization_percent"] == [None]
+
+
+def test_too_short_an_interval_says_nothing():
+    with child(ALLOCATE, 1) as process:
+        sampler = Sampler(process.pid)
+        sampler.sample()
+    assert sampler.series().values["cpu_utilization_percent"] == [None]
+
+
+def test_times_count_from_the_processs_start():
+    begun = time.monotonic()
+    with child(ALLOCATE, 1) as process:
+        time.sleep(0.3)
+        sampler = Sampler(process.pid)
+        sampler.sample()
+        age_s = time.monotonic() - begun
+    [at_s] = sampler.series().t_s
+    assert 0.3 <= at_s <= age_s + 0.02  # the kernel keeps the start in ticks of 10 ms
+
+
+@pytest.mark.parametrize("reap", [False, True], ids=["zombie", "gone"])
+def test_a_vanished_process_ends_the_series(reap):
+    with child(ALLOCATE, 1) as process:
+        sampler = Sampler(process.pid)
+        assert sampler.sample()
+        process.kill()
+        if reap:
+            process.wait()
+        else:
+            while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.01)
+        assert not sampler.sample()
+        assert not sampler.sample()
+    assert len(sampler.series().t_s) == 1
+
+
+def test_a_process_that_never_was_gives_an_empty_series():
+    with child(ALLOCATE, 1) as process:
+        pass
+    sampler = Sampler(process.pid)
+    assert not sampler.sample()
+    assert sampler.series() == SystemSeries()
+    assert sampler.series(peak_bytes=7).peak_host_bytes == 7
+
+
+def test_the_larger_peak_wins():
+    with child(ALLOCATE, 1) as process:
+        sampler = Sampler(process.pid)
+        sampler.sample()
+    own = sampler.series().peak_host_bytes
+    assert sampler.series(peak_bytes=own + 1).peak_host_bytes == own + 1
+    assert sampler.series(peak_bytes=1).peak_host_bytes == own
+
+
+def test_one_failing_nvml_query_leaves_the_others():
+    nvml = FakeNvml(("A", "B"), failing=["nvmlDeviceGetPowerUsage"])
+    sampler = Sampler(os.getpid(), num_gpus=1, nvml=nvml, environ={"CUDA_VISIBLE_DEVICES": "1,0"})
+    sampler.sample()
+    gpu = {name: values for name, values in sampler.series().values.items() if name.startswith("gpu_")}
+    assert gpu == {
+        "gpu_0_memory_mb": [3000.0],
+        "gpu_0_utilization_percent": [87],
+        "gpu_0_power_w": [None],
+        "gpu_0_temperature_c": [61],
+        "gpu_0_energy_j": [1235.567],
+        "gpu_0_throttled": [1.0],
+        "gpu_0_sm_clock_mhz": [1410],
+    }
+
+
+def test_samples_the_gpus_used_in_cudas_order():
+    sampler = Sampler(os.getpid(), num_gpus=1, nvml=FakeNvml(("A", "B")), environ={"CUDA_VISIBLE_DEVICES": "1,0"})
+    sampler.sample()
+    assert sampler.series().values["gpu_0_power_w"] == [251.501]
+    assert not any(name.startswith("gpu_1") for name in sampler.series().values)
+
+
+@pytest.mark.parametrize("num_gpus", [0, 1])
+def test_no_gpu_series_without_a_gpu(num_gpus):
+    sampler = Sampler(os.getpid(), num_gpus=num_gpus, nvml=FakeNvml(driver=False), environ={})
+    sampler.sample()
+    assert not any(name.startswith("gpu") for name in sampler.series().values)
+
+
+def test_a_sample_costs_no_more_than_a_millisecond(capsys):
+    """At ten a second: 1 % of a core. Processor time, so that a busy machine doesn't matter."""
+    with child(NESTED, ALLOCATE, MB) as process:
+        sampler = Sampler(process.pid)
+        begun = time.process_time()
+        for _ in range(200):
+            sampler.sample()
+        cost_s = (time.process_time() - begun) / 200
+    with capsys.disabled():
+        print(f" {1e6 * cost_s:.0f} us per sample ", end="")
+    assert cost_s <= 1e-3

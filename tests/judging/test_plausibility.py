@@ -1,0 +1,76 @@
+import csv
+from pathlib import Path
+
+import pytest
+
+from accelbench.judging.plausibility import doubts, flops_per_s
+
+# Multiply-adds of an image of 224 x 224 in 1e9, by study 000's names.
+GIGA_MACS = {
+    **{"efficientnet_b0": 0.386, "efficientnet_b1": 0.570, "efficientnet_b2": 0.659, "efficientnet_b3": 0.963},
+    **{"efficientnet_b4": 1.504, "mobilenetv2_100": 0.301, "nasnetalarge": 10.284, "xception": 4.553},
+    **{"resnet18": 1.814, "resnet26": 2.342, "resnet34": 3.664, "resnet50": 4.089, "resnet101": 7.801},
+    **{"resnet152": 11.514, "vgg11": 7.609, "vgg13": 11.308, "vgg16": 15.470, "vgg19": 19.632},
+}
+# FLOP/s as the makers state them; an A100's fp32 as TF32, its fp64 on the tensor cores.
+A100 = {"float16": 312e12, "bfloat16": 312e12, "float32": 156e12, "float64": 19.5e12}
+I7_8750H = {"float32": 749e9, "float64": 374e9}  # 6 cores, 3.9 GHz, two AVX2 units
+PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "published"
+
+
+def test_a_launch_time_is_told_from_a_computing_time():
+    # vgg16 in fp16 at batch 64 on the A100: 20.3 us an image are said to be inference.
+    found = doubts(15.47e9, 20.3e-6, 600e-6, A100["float16"])
+    assert found[0].startswith("1,524 TFLOP/s on a device with a peak of 312: the time to launch")
+    assert doubts(15.47e9, 620e-6, 0.0, A100["float16"]) == []
+
+
+def test_a_time_that_is_nearly_all_communication_holds_the_computing():
+    # resnet50 on the TPU at batch 32: 3.4 ms of inference, 247 of communication.
+    assert doubts(4.089e9, 3.378e-3, 247.4e-3, 45e12) == [
+        "98.7% of the time is called communication: the work was waited for there"
+    ]
+
+
+def test_operations_are_two_to_a_multiply_add():
+    assert flops_per_s(1e9, 1.0) == 2e9
+
+
+def rows(name):
+    if not (PUBLISHED / name).exists():
+        pytest.skip(f"study 000's raw data are not beside the project ({name})")
+    with (PUBLISHED / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def judge(row, peaks):
+    communication = float(row["host_to_device_time"]) + float(row["device_to_host_time"])
+    macs = 1e9 * GIGA_MACS[row["model_name"]]
+    return doubts(macs, float(row["inference_time"]), communication, peaks[row["precision"]])
+
+
+def test_of_the_gpus_raw_data_those_rows_are_flagged_that_no_a100_can_reach():
+    flagged = {
+        (row["model_name"], row["precision"], int(float(row["batch_size"])))
+        for row in rows("000_gpu_data.csv")
+        if any("peak" in reason for reason in judge(row, A100))
+    }
+    assert ("vgg16", "float16", 64) in flagged
+    assert {model for model, _, _ in flagged} >= {"vgg11", "vgg13", "vgg16", "vgg19", "resnet152"}
+    assert not [model for model, _, _ in flagged if model.startswith(("mobilenet", "efficientnet_b0"))]
+    # The same rows' totals are possible.
+    for row in rows("000_gpu_data.csv"):
+        total = float(row["avg_time"]) / float(row["batch_size"])
+        assert not doubts(1e9 * GIGA_MACS[row["model_name"]], total, 0.0, A100[row["precision"]])
+
+
+def test_of_the_tpus_raw_data_the_lazily_recorded_rows_are_flagged():
+    found = rows("000_tpu_data.csv")
+    flagged = [
+        row for row in found if any("communication" in reason for reason in judge(row, dict.fromkeys(A100, 45e12)))
+    ]
+    assert len(flagged) > len(found) / 2
+
+
+def test_a_laptops_cpu_is_believed():
+    assert not [row for row in rows("000_cpu_data_p1.csv") if judge(row, I7_8750H)]

@@ -1,0 +1,261 @@
+import dataclasses
+
+import pytest
+
+from accelbench.judging.row import MEASURED, summarise
+from accelbench.schema.conditions import Data, SystemSeries
+from accelbench.schema.measurement import Block, Breakdown, Epoch, Evaluation
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Device, Mode, Protocol, Status, Stop
+from fakes import make_cell, make_measurement
+
+# The columns that users' scripts may rely on, in the order in which they are promised.
+CONTRACT = [
+    "suite",
+    "mode",
+    "engine",
+    "model",
+    "data",
+    "device",
+    "precision",
+    "batch_size",
+    "status",
+    "reason",
+    "samples_per_s",
+    "samples_per_s_low",
+    "samples_per_s_high",
+    "num_params",
+    "threads",
+    "batch_size_per_device",
+    "latency_p50_ms",
+    "latency_p99_ms",
+    "compile_s",
+    "peak_device_mb",
+    "peak_host_mb",
+    "energy_j_per_sample",
+    "mfu",
+    "accuracy",
+]
+RATES = [100.0, 90.0, 110.0, 120.0, 80.0, 105.0, 95.0]
+
+
+def make_record(cell=None, **changes):
+    values = {
+        "cell": cell or make_cell(),
+        "identity": "0123456789abcdef" * 4,
+        "status": Status.ok,
+        "started_at": "2026-11-20T09:00:00.000+00:00",
+        "wall_s": 1.25,
+        "environment": {},
+    }
+    return Record(**{**values, **changes})
+
+
+def row_of(cell=None, *, system=None, **measured):
+    return summarise(make_record(cell, measurement=make_measurement(**measured), system=system))
+
+
+def blocks(rates):
+    return [Block(num_steps=4, num_samples=100, seconds=100 / rate) for rate in rates]
+
+
+def test_the_promised_columns_are_there_in_order_whatever_happened():
+    skipped = summarise(make_record(status=Status.skipped, reason="no such device"))
+    assert [name for name in skipped if name in CONTRACT] == CONTRACT
+    assert list(skipped) == list(row_of())
+    assert skipped["reason"] == "no such device"
+
+
+def test_what_is_unknown_is_empty_never_zero():
+    row = summarise(make_record(status=Status.failed, reason="it broke"))
+    assert {row[name] for name in MEASURED} == {None}
+    bare = row_of(blocks=[], latency_s=[])
+    known = {name: bare[name] for name in MEASURED if bare[name] is not None}
+    assert known == {"num_params": 10, "threads": 2, "build_s": 0.1, "device_name": "a CPU", "num_devices": 1}
+
+
+def test_settings_are_the_cells():
+    data = Data(name="mnist", digest="d", source="random pixels", stand_in=True)
+    cell = make_cell(repeat=2, seed=3, epochs=4)
+    row = summarise(make_record(cell, data=data))
+    expected = {
+        "suite": "test",
+        "mode": "infer",
+        "engine": "lightning",
+        "model": "mlp",
+        "data": "mnist",
+        "pipeline": "array",
+        "num_workers": None,
+        "augment": "none",
+        "input_shape": None,
+        "device": "cpu",
+        "precision": "fp32",
+        "batch_size": 32,
+        "protocol": "window",
+        "epochs": 4,
+        "seed": 3,
+        "repeat": 2,
+        "status": "ok",
+        "reason": None,
+        "cell_id": cell.id,
+        "identity": "01234567",
+        "started_at": "2026-11-20T09:00:00.000+00:00",
+        "wall_s": 1.25,
+        "data_source": "random pixels",
+        "stand_in": True,
+    }
+    assert {name: row[name] for name in expected} == expected
+    assert all(type(value) in (str, int, float, bool, type(None)) for value in row.values())
+
+
+def test_a_windows_rate_is_its_blocks_median_with_bounds():
+    row = row_of(blocks=blocks(RATES))
+    assert row["samples_per_s"] == pytest.approx(100)
+    assert (row["samples_per_s_low"], row["samples_per_s_high"]) == pytest.approx((80, 120))
+
+
+def test_too_few_blocks_give_a_rate_without_bounds():
+    row = row_of(blocks=blocks(RATES[:5]))
+    assert row["samples_per_s"] == pytest.approx(100)
+    assert row["samples_per_s_low"] is None
+    assert row["samples_per_s_high"] is None
+
+
+@pytest.mark.parametrize(("mode", "samples"), [(Mode.train, 3 * 600), (Mode.infer, 50)])
+def test_a_windows_time_is_estimated(mode, samples):
+    row = row_of(make_cell(mode=mode, epochs=3), blocks=blocks(RATES), num_train_samples=600, num_test_samples=50)
+    assert row["time_s"] == pytest.approx(samples / 100)
+    assert row["time_provenance"] == "estimated"
+    assert row["accuracy"] is None
+
+
+EPOCHS = [Epoch(seconds=seconds, num_samples=600, loss=0.5) for seconds in (20.0, 6.0, 4.0, 8.0)]
+
+
+@pytest.mark.parametrize(("mode", "seconds"), [(Mode.train, 38.0), (Mode.infer, 6.0)])
+def test_a_fits_time_is_measured_and_its_rate_without_the_first_epoch(mode, seconds):
+    row = row_of(make_cell(mode=mode, protocol=Protocol.fit, epochs=4), blocks=[], epochs=EPOCHS)
+    assert row["time_s"] == seconds
+    assert row["time_provenance"] == "measured"
+    assert row["samples_per_s"] == pytest.approx(100)
+    assert row["samples_per_s_low"] is None  # three epochs are too few for bounds
+
+
+def test_a_single_epoch_is_all_there_is():
+    row = row_of(make_cell(mode=Mode.train, protocol=Protocol.fit), blocks=[], epochs=EPOCHS[:1])
+    assert (row["time_s"], row["samples_per_s"]) == (20.0, 30.0)
+
+
+def test_an_evaluation_gives_accuracy_and_its_loss_apart_from_trainings():
+    evaluation = Evaluation(num_samples=50, seconds=1.0, loss=0.1, accuracy=0.98)
+    cell = make_cell(mode=Mode.train, protocol=Protocol.fit)
+    row = row_of(cell, blocks=[], epochs=EPOCHS, evaluation=evaluation, loss=0.3)
+    assert (row["accuracy"], row["test_loss"], row["loss"]) == (0.98, 0.1, EPOCHS[-1].loss)
+    no_classes = dataclasses.replace(evaluation, accuracy=None)
+    assert row_of(cell, epochs=EPOCHS, evaluation=no_classes)["accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    ("num", "shown"), [(5, ""), (6, "p50"), (63, "p50"), (64, "p50 p90"), (661, "p50 p90"), (662, "p50 p90 p99")]
+)
+def test_latency_tails_are_withheld_where_the_samples_do_not_support_them(num, shown):
+    row = row_of(latency_s=[i / 1000 for i in range(1, num + 1)])
+    found = {name for name in ("p50", "p90", "p99") if row[f"latency_{name}_ms"] is not None}
+    assert found == set(shown.split())
+    if num == 662:
+        assert row["latency_p99_ms"] == pytest.approx(656)  # the 656th of 662
+        assert row["latency_p50_ms"] == pytest.approx(331)
+
+
+def test_the_steps_parts_are_medians_in_ms():
+    row = row_of(
+        latency_s=[0.010, 0.020, 0.030],
+        launch_s=[0.001, 0.009, 0.002],
+        data_s=[0.003, 0.001, 0.002],
+        copy_in_s=[0.004, 0.004, 0.005],
+        copy_out_s=[0.0, 0.006, 0.007],
+    )
+    parts = [row[name] for name in ("launch_p50_ms", "data_wait_ms", "copy_in_ms", "compute_ms", "copy_out_ms")]
+    assert parts == pytest.approx([2, 2, 4, 9, 6])  # compute: 3, 9 and 16 ms are left of the steps
+    assert row["data_wait_share"] == pytest.approx(0.1)
+
+
+def test_a_true_zero_stays_a_zero():
+    row = row_of(num_compiles=0, compile_s=0.0, peak_device_bytes=0, copy_in_s=[0.0])
+    assert [row[name] for name in ("num_compiles", "compile_s", "peak_device_mb", "copy_in_ms")] == [0, 0, 0, 0]
+    assert row_of(system=SystemSeries(peak_host_bytes=0))["peak_host_mb"] == 0
+
+
+def test_a_batch_is_shared_by_the_devices():
+    assert row_of(make_cell(batch_size=32), num_devices=4)["batch_size_per_device"] == 8
+
+
+def test_memory_and_utilisation_over_the_steady_state():
+    values = {
+        "host_memory_mb": [900.0, 100.0, None, 300.0, 900.0],
+        "cpu_utilization_percent": [10.0, None, 150.0, 50.0, 10.0],
+        "gpu_0_memory_mb": [1.0, None, 10.0, 30.0, 1.0],
+    }
+    system = SystemSeries(
+        started_boot_s=1000.0, t_s=[0, 0.1, 0.2, 0.3, 0.4], values=values, peak_host_bytes=350_000_000
+    )
+    row = row_of(system=system, peak_device_bytes=2_500_000, steady_boot_s=(1000.05, 1000.35))
+    assert row["peak_host_mb"] == 350
+    assert row["mean_host_mb"] == 200
+    assert row["cpu_utilization_percent"] == 100
+    assert row["peak_device_mb"] == 2.5
+    assert row["mean_gpu_used_mb"] == 20
+
+
+def test_memory_that_was_never_seen_is_empty():
+    row = row_of(system=SystemSeries(t_s=[0.0], values={"host_memory_mb": [None]}))
+    assert row["peak_host_mb"] is None
+    assert row["mean_host_mb"] is None
+    assert row["mean_gpu_used_mb"] is None
+    assert row["cpu_utilization_percent"] is None
+
+
+def test_the_device_and_threads_are_those_that_ran():
+    row = row_of(make_cell(device=Device.gpu, threads=8), device_name="a GPU", threads=2, warnings=["hot", "late"])
+    assert (row["device"], row["device_name"], row["threads"]) == ("gpu", "a GPU", 2)
+    assert row["warnings"] == "hot; late"
+
+
+def test_a_windows_last_batch_is_no_loss_to_publish():
+    assert row_of(make_cell(mode=Mode.train), loss=0.3)["loss"] is None
+
+
+def test_the_breakdown_is_of_the_middle_steps_and_adds_up_to_them():
+    phases = {"data_wait": [1e-3] * 8, "forward": [4e-3] * 6 + [50e-3] * 2, "framework": [0.0] * 8}
+    row = row_of(breakdown=Breakdown(phases_s=phases, undisturbed_s=[4.9e-3] * 8))
+    assert row["breakdown_data_wait_ms"] == pytest.approx(1)
+    assert row["breakdown_forward_ms"] == pytest.approx(4)
+    assert row["breakdown_framework_ms"] == 0
+    assert row["breakdown_backward_ms"] is None
+    assert row["breakdown_disturbance"] == pytest.approx(5 / 4.9 - 1)
+
+
+def test_latency_has_its_bounds_where_it_is_shown():
+    latency = [0.01 + 0.0001 * place for place in range(64)]
+    row = row_of(latency_s=latency)
+    for name in ("latency_p50_ms", "latency_p90_ms"):
+        assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
+    assert row["latency_p99_ms_low"] is None
+
+
+def test_how_long_was_measured_and_why_no_longer():
+    row = row_of(stop=Stop.precise, settled=True, num_warmup_steps=12, latency_s=[0.01, 0.011, 0.0105] * 20 + [0.2])
+    expected = {"num_blocks": 8, "num_steps": 80, "stopped": "precise", "settled": True, "num_warmup_steps": 12}
+    assert {name: row[name] for name in expected} == expected
+    assert row["num_outliers"] == 1
+
+
+def test_doubts_are_said():
+    few = [Block(num_steps=1, num_samples=32, seconds=0.1)] * 3
+    assert "only 3 blocks" in row_of(blocks=few)["warnings"]
+    short = [Block(num_steps=1, num_samples=32, seconds=seconds) for seconds in [0.001, *[0.1] * 7]]
+    assert "1 of 8 blocks are shorter than 0.01 s" in row_of(blocks=short)["warnings"]
+    values = {"other_cpu_utilization_percent": [80.0]}
+    busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values=values)
+    assert row_of(system=busy, steady_boot_s=(0.5, 1.5))["warnings"] == "other processes used 80 % of a core meanwhile"
+    assert row_of()["warnings"] is None

@@ -1,0 +1,129 @@
+import time
+
+import pytest
+
+from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS, measure_breakdown
+from accelbench.measuring.step import RankGroup
+from accelbench.schema.vocab import Phase
+
+LENGTHS = {Phase.forward: 0.004, Phase.backward: 0.008, Phase.optimizer: 0.002}
+
+
+class Device:
+    """Work that is done after it was launched, on a clock that moves only when told to."""
+
+    def __init__(self, fused=False):
+        self.fused, self.time, self.queue = fused, 0.0, 0.0
+
+    def now(self):
+        return self.time
+
+    def wait(self):
+        self.time += self.queue
+        self.queue = 0.0
+
+    def stamp(self):
+        # As an event in a stream: it belongs where the work launched so far ends.
+        return self.time + self.queue
+
+    def between(self, start, end):
+        return end - start
+
+
+class Training:
+    def __init__(self, device):
+        self.device, self.mark, self.num_steps = device, lambda phase: None, 0
+
+    def fetch(self):
+        self.device.time += 0.001
+        return
+
+    def copy_in(self, batch):
+        self.device.queue += 0.0005
+        return batch
+
+    def compute(self, batch):
+        self.num_steps += 1
+        self.device.time += 0.0001  # the loop itself, before anything is launched
+        for phase, seconds in LENGTHS.items():
+            self.device.queue += seconds
+            self.mark(phase)
+        self.device.time += 0.003 * self.device.fused  # as a launch that runs the step
+        return
+
+    def copy_out(self, result):
+        self.device.queue += 0.0003
+
+
+def test_each_phase_has_its_length_and_they_add_up_to_the_step():
+    device = Device()
+    found = measure_breakdown(Training(device), device, 0.5, device.now)
+    first = {phase: seconds[0] for phase, seconds in found.phases_s.items()}
+    assert first == pytest.approx(
+        {"data_wait": 0.001, "copy_in": 0.0005, "forward": 0.0041, "backward": 0.008, "optimizer": 0.002}
+        | {"copy_out": 0.0003, "framework": 0.0},
+        abs=0.00011,
+    )
+    assert sum(first.values()) == pytest.approx(found.undisturbed_s[0], rel=0.03)
+    assert sum(found.undisturbed_s) == pytest.approx(0.25, rel=0.1)
+
+
+def test_a_device_that_runs_whole_steps_has_no_phases_within():
+    device = Device(fused=True)
+    training = Training(device)
+    found = measure_breakdown(training, device, 0.1, device.now)
+    assert set(found.phases_s) == {"data_wait", "copy_in", "trace", "execute", "framework", "copy_out"}
+    assert found.phases_s["execute"][0] == pytest.approx(0.003)  # launched after it was recorded
+    assert training.mark(Phase.forward) is None
+
+
+def test_a_slow_step_gets_its_few_and_a_fast_one_no_more_than_enough():
+    device = Device()
+    training = Training(device)
+    assert len(measure_breakdown(training, device, 1e-9, device.now).undisturbed_s) == MIN_STEPS
+    assert len(measure_breakdown(training, device, 1e9, device.now).undisturbed_s) == MAX_STEPS
+
+
+def test_sleeps_on_a_real_clock_are_found():
+    class Host:
+        fused = False
+
+        def wait(self):
+            pass
+
+        def stamp(self):
+            return time.perf_counter()
+
+        def between(self, start, end):
+            return end - start
+
+    class Sleeper(Training):
+        def compute(self, batch):
+            time.sleep(0.01)
+            self.mark(Phase.forward)
+            time.sleep(0.02)
+            self.mark(Phase.backward)
+
+    found = measure_breakdown(Sleeper(Device()), Host(), 0.3)
+    middle = sorted(found.phases_s["backward"])[len(found.undisturbed_s) // 2]
+    assert middle == pytest.approx(0.02, rel=0.1)
+    for step, total in enumerate(found.undisturbed_s[:3]):
+        assert sum(seconds[step] for seconds in found.phases_s.values()) == pytest.approx(total, rel=0.2)
+
+
+class Counting(RankGroup):
+    def __init__(self):
+        self.begun, self.ended = 0, 0
+
+    def begin(self, num_steps):
+        self.begun += num_steps
+
+    def end(self):
+        self.ended += 1
+
+
+def test_other_processes_take_every_step():
+    device, team = Device(), Counting()
+    step = Training(device)
+    measure_breakdown(step, device, 0.5, device.now, team)
+    assert team.begun == team.ended == step.num_steps

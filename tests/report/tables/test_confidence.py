@@ -1,0 +1,47 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from accelbench.report import read
+from accelbench.report.tables.confidence import how_sure
+
+
+@pytest.fixture
+def sides(tmp_path: Path, maker):
+    """Processes of two cells, `num` each, in turns or one side after the other, at these speeds."""
+
+    def sides(one: float, other: float, num: int = 1, in_turns: bool = True):
+        records = []
+        for i in range(num):
+            for side, (rate, precision) in enumerate(((one, "fp32"), (other, "bf16"))):
+                cell = maker.cell(precision=precision, repeat=i)
+                minute = 2 * i + side if in_turns else 10 * side + i
+                done = maker.ok(cell, rate * (1 + i / 1000))
+                records.append(replace(done, started_at=f"2026-11-20T18:{minute:02}:00+00:00"))
+        cells = read.read(maker.suite(tmp_path, records)).cells
+        return [[each for each in cells if each.cell.precision == precision] for precision in ("fp32", "bf16")]
+
+    return sides
+
+
+def test_one_process_a_side_is_never_a_proof(sides) -> None:
+    assert how_sure(*sides(1000, 2000)) == "likely, not proven"
+    assert how_sure(*sides(1000, 1010)) == "can't tell: they overlap"
+
+
+def test_five_in_turns_tell(sides) -> None:
+    assert how_sure(*sides(1000, 2000, num=5)).startswith("sure: faster (+99.")
+    assert how_sure(*sides(2000, 1000, num=5)).startswith("sure: slower (-50.")
+    assert how_sure(*sides(1000, 1001, num=5)).startswith("sure: same (")
+
+
+def test_five_after_five_do_not(sides) -> None:
+    assert how_sure(*sides(1000, 2000, num=5, in_turns=False)) == "likely, not proven"
+
+
+def test_without_intervals_nothing_can_be_told(tmp_path: Path, maker) -> None:
+    blocks = maker.measurement(maker.cell(), 1).blocks[:2]
+    records = [maker.ok(maker.cell(precision=precision), 1, blocks=blocks) for precision in ("fp32", "bf16")]
+    one, other = read.read(maker.suite(tmp_path, records)).cells
+    assert how_sure([one], [other]) == "can't tell: too few blocks"

@@ -1,0 +1,72 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from accelbench.errors import UserError
+from accelbench.report import read
+from accelbench.schema.vocab import Status
+
+
+def test_reads_what_the_plan_names_in_its_order(tmp_path: Path, maker) -> None:
+    records = [maker.ok(maker.cell("cnn"), 10), maker.ok(maker.cell("mlp"), 20)]
+    folder = maker.suite(tmp_path, records, [maker.cell("rnn")])
+    (folder / "stray-00000000.json").write_text("not a record, and not in the plan")
+    found = read.read(folder)
+    assert (found.suite, found.title, found.study) == ("nets", "Five networks on MNIST", "001")
+    assert [(cell.cell.model.name, cell.outcome) for cell in found.cells] == [
+        ("cnn", "ok"),
+        ("mlp", "ok"),
+        ("rnn", "not run yet"),
+    ]
+    assert [record.cell.model.name for record in found.records] == ["cnn", "mlp"]
+
+
+def test_a_cell_that_has_not_run_has_its_settings_and_nothing_else(tmp_path: Path, maker) -> None:
+    waiting = read.read(maker.suite(tmp_path, [maker.ok(maker.cell("cnn"), 10)], [maker.cell("rnn")])).cells[1]
+    known = {column: value for column, value in waiting.row.items() if value is not None}
+    assert known == {
+        **{"suite": "nets", "mode": "train", "engine": "lightning", "model": "rnn", "data": "mnist", "device": "cpu"},
+        **{"pipeline": "array", "augment": "none", "library": "accelbench", "weights": "none"},
+        **dict.fromkeys(["channels_last", "compile", "freeze", "cuda_graphs"], False),
+        **{
+            "precision": "fp32",
+            "devices": 1,
+            "batch_size": 128,
+            "protocol": "window",
+            "epochs": 5,
+            "seed": 0,
+            "repeat": 0,
+        },
+        **{"reason": "not run yet", "cell_id": waiting.cell.id, "identity": "99999999"},
+    }
+
+
+def test_an_invalid_cell_keeps_its_reason_and_loses_its_numbers(tmp_path: Path, maker) -> None:
+    cell = maker.cell()
+    measured = maker.measurement(cell, 1e9, warnings=["ran as bf16"])
+    invalid = maker.record(cell, Status.invalid, reason="another precision ran", measurement=measured)
+    row = read.read(maker.suite(tmp_path, [invalid])).cells[0].row
+    assert (row["status"], row["reason"]) == ("invalid", "another precision ran")
+    assert row["warnings"].startswith("ran as bf16")
+    assert [row[column] for column in ("samples_per_s", "latency_p50_ms", "time_s", "num_params")] == [None] * 4
+
+
+def test_all_sweeps_by_name_or_the_one_that_the_folder_is(tmp_path: Path, maker) -> None:
+    for suite in ("b", "a"):
+        maker.suite(tmp_path, [maker.ok(maker.cell(suite=suite), 10)])
+    assert [found.suite for found in read.read_all(tmp_path)] == ["a", "b"]
+    assert [found.suite for found in read.read_all(tmp_path / "b")] == ["b"]
+
+
+def test_no_results(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no results.*run the sweep first"):
+        read.read_all(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"schema_version": 99}, {"cells": [{"record": "x"}]}])
+def test_a_plan_that_cannot_be_read_is_named(tmp_path: Path, maker, change: dict[str, object]) -> None:
+    path = maker.suite(tmp_path, [maker.ok(maker.cell(), 10)]) / "plan.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(UserError, match=r"plan.json: not a readable plan"):
+        read.read(path.parent)

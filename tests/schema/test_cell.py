@@ -1,0 +1,218 @@
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options, Window
+from accelbench.schema.serialize import canonical_json
+from accelbench.schema.vocab import (
+    Augment,
+    Device,
+    Engine,
+    KerasBackend,
+    Library,
+    Mode,
+    Pipeline,
+    Precision,
+    Protocol,
+    Scaling,
+    Weights,
+)
+from fakes import make_cell
+
+POSITIVE = st.floats(min_value=1e-6, max_value=1e6)
+NUMBER = st.integers(min_value=0, max_value=2**40)
+ARGS = st.dictionaries(st.text(max_size=8), st.none() | st.booleans() | st.integers() | POSITIVE | st.text(max_size=8))
+SHAPES = st.lists(NUMBER, min_size=2, max_size=3).map(tuple)
+MODELS = st.builds(
+    ModelSpec,
+    name=st.text(),
+    library=st.sampled_from(Library),
+    network=st.none() | st.text(),
+    weights=st.sampled_from(Weights),
+    args=ARGS,
+    optimizer=st.text(),
+    learning_rate=POSITIVE,
+    input_shape=SHAPES,
+    num_classes=NUMBER,
+)
+DATA = st.builds(
+    DataSpec,
+    name=st.text(),
+    pipeline=st.sampled_from(Pipeline),
+    num_workers=NUMBER,
+    augment=st.sampled_from(Augment),
+)
+WINDOWS = st.builds(
+    Window,
+    warmup_steps=NUMBER,
+    warmup_s=POSITIVE,
+    measure_s=POSITIVE,
+    block_s=POSITIVE,
+    latency_s=POSITIVE,
+    latency_steps=NUMBER,
+)
+OPTIONS = st.builds(
+    Options, channels_last=st.booleans(), compile=st.booleans(), freeze=st.booleans(), cuda_graphs=st.booleans()
+)
+KERAS = st.builds(
+    KerasSettings,
+    backend=st.sampled_from(KerasBackend),
+    jit_compile=st.booleans(),
+    steps_per_execution=NUMBER,
+    tpu=st.text(),
+)
+CELLS = st.builds(
+    Cell,
+    suite=st.text(),
+    engine=st.sampled_from(Engine),
+    device=st.sampled_from(Device),
+    model=MODELS,
+    data=DATA,
+    mode=st.sampled_from(Mode),
+    precision=st.sampled_from(Precision),
+    batch_size=NUMBER,
+    protocol=st.sampled_from(Protocol),
+    epochs=NUMBER,
+    warmup=NUMBER,
+    steps=NUMBER,
+    devices=NUMBER,
+    xla_processes=st.booleans(),
+    scaling=st.sampled_from(Scaling),
+    options=OPTIONS,
+    keras=st.none() | KERAS,
+    threads=st.none() | NUMBER,
+    seed=NUMBER,
+    repeat=NUMBER,
+    window=WINDOWS,
+    timeout_s=POSITIVE,
+)
+OTHER = {
+    "suite": "another",
+    "engine": Engine.keras,
+    "device": Device.gpu,
+    "model": ModelSpec(name="cnn"),
+    "data": DataSpec(name="another"),
+    "mode": Mode.train,
+    "precision": Precision.bf16,
+    "batch_size": 33,
+    "protocol": Protocol.fit,
+    "epochs": 2,
+    "warmup": 3,
+    "steps": 7,
+    "breakdown_s": 0.0,
+    "devices": 2,
+    "xla_processes": True,
+    "scaling": Scaling.weak,
+    "options": Options(compile=True),
+    "keras": KerasSettings(),
+    "threads": 1,
+    "seed": 1,
+    "repeat": 1,
+    "window": Window(),
+    "timeout_s": 61.0,
+}
+
+
+@given(CELLS)
+def test_json_and_back_is_the_same_cell(cell):
+    read = Cell.from_json(json.loads(json.dumps(cell.to_json())))
+    assert read == cell
+    assert read.id == cell.id
+    assert isinstance(read.device, Device)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Cell)])
+def test_every_setting_changes_the_id_but_the_label_and_the_time_limit(name):
+    changed = dataclasses.replace(make_cell(), **{name: OTHER[name]})
+    assert changed != make_cell()
+    assert (changed.id == make_cell().id) == (name in ("suite", "timeout_s", "warmup", "steps"))
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ModelSpec)])
+def test_every_setting_of_the_model_changes_the_id(name):
+    other = {"name": "cnn", "args": {"width": 8}, "optimizer": "sgd", "learning_rate": 0.5} | {
+        "library": Library.timm,
+        "network": "resnet18",
+        "weights": Weights.pretrained,
+        "input_shape": (3, 8, 8),
+        "num_classes": 2,
+    }
+    changed = dataclasses.replace(make_cell().model, **{name: other[name]})
+    assert make_cell(model=changed).id != make_cell().id
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(DataSpec)])
+def test_every_setting_of_the_data_changes_the_id(name):
+    other = {"name": "random", "pipeline": Pipeline.jpeg, "num_workers": 7, "augment": Augment.flip}
+    changed = dataclasses.replace(make_cell().data, **{name: other[name]})
+    assert make_cell(data=changed).id != make_cell().id
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Options)])
+def test_every_option_changes_the_id_and_the_label(name):
+    changed = make_cell(options=Options(**{name: True}), repeat=1)
+    assert changed.id != make_cell(repeat=1).id
+    assert changed.label == f"mlp-cpu-fp32-b32-infer-{name}-r1"
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(KerasSettings)])
+def test_every_setting_of_keras_changes_the_id(name):
+    other = {"backend": KerasBackend.jax, "jit_compile": True, "steps_per_execution": 4, "tpu": "my-tpu"}
+    keras = make_cell(engine=Engine.keras, keras=KerasSettings())
+    assert dataclasses.replace(keras, keras=KerasSettings(**{name: other[name]})).id != keras.id
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Window)])
+@pytest.mark.parametrize("protocol", Protocol)
+def test_the_window_is_part_of_a_window_cells_id_only(name, protocol):
+    cell = make_cell(protocol=protocol)
+    window = dataclasses.replace(cell.window, **{name: 7 + getattr(cell.window, name)})
+    same = dataclasses.replace(cell, window=window).id == cell.id
+    assert same == (protocol != Protocol.window)
+
+
+@pytest.mark.parametrize("name", ["warmup", "steps"])
+@pytest.mark.parametrize("protocol", Protocol)
+def test_the_number_of_steps_is_part_of_the_id_where_it_is_what_is_run(name, protocol):
+    cell = make_cell(protocol=protocol)
+    same = dataclasses.replace(cell, **{name: 7}).id == cell.id
+    assert same == (protocol != Protocol.steps)
+
+
+def test_the_id_is_the_same_in_every_process():
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from fakes import make_cell; print(make_cell('raise').id)"
+    ids = {
+        subprocess.run(
+            [sys.executable, "-c", code, sys.path[0]],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert ids == {make_cell("raise").id}
+    assert len(make_cell().id) == 12
+    assert int(make_cell().id, 16) >= 0
+
+
+def test_the_order_of_arguments_does_not_change_the_id():
+    one, two = ({"a": 1, "b": 2.5}, {"b": 2.5, "a": 1})
+    assert make_cell(model=ModelSpec(name="mlp", args=one)).id == make_cell(model=ModelSpec(name="mlp", args=two)).id
+    assert canonical_json(one) == '{"a":1,"b":2.5}'
+
+
+def test_labels_name_what_differs():
+    assert make_cell().label == "mlp-cpu-fp32-b32-infer"
+    assert make_cell(repeat=3).label == "mlp-cpu-fp32-b32-infer-r3"
+    assert make_cell(devices=2, scaling=Scaling.weak).label == "mlp-cpux2-fp32-b32-infer-weak"
+    apart = make_cell(device=Device.xla_cpu, devices=2, xla_processes=True)
+    assert apart.label == "mlp-xla_cpux2-fp32-b32-infer-processes"
+    keras = KerasSettings(backend=KerasBackend.jax, jit_compile=True, steps_per_execution=4)
+    label = make_cell(engine=Engine.keras, keras=keras).label
+    assert label == "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution"

@@ -1,0 +1,147 @@
+import dataclasses
+import json
+import os
+
+import pytest
+
+from accelbench.errors import UserError
+from accelbench.schema import plan_file, record, serialize
+from accelbench.schema.conditions import Data, SystemSeries
+from accelbench.schema.measurement import Block, Epoch, Evaluation
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Status
+from fakes import make_cell, make_measurement
+
+DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
+SYSTEM = SystemSeries(t_s=[0.0, 0.1], values={"host_memory_mb": [100.5, None]}, peak_host_bytes=12345)
+FULL = make_measurement(
+    blocks=[Block(num_steps=3, num_samples=96, seconds=0.1)],
+    epochs=[Epoch(seconds=1.5, num_samples=100, loss=0.3), Epoch(seconds=1.4, num_samples=100)],
+    evaluation=Evaluation(num_samples=50, seconds=0.2, loss=0.1, accuracy=0.98),
+    warnings=["a warning"],
+    loss=0.25,
+)
+
+
+def make_record(status=Status.ok, **changes):
+    told = {} if status == Status.ok else {"reason": "for a reason", "error": "Traceback\nlast line"}
+    values = {
+        "cell": make_cell("raise"),
+        "identity": "0123456789abcdef" * 4,
+        "status": status,
+        "started_at": "2026-11-20T09:00:00.000+00:00",
+        "wall_s": 1.25,
+        "environment": {"code": "c0de", "machine": {"num_cores": 2}},
+        "data": DATA,
+        **told,
+    }
+    return Record(**{**values, **changes})
+
+
+@pytest.mark.parametrize("status", Status)
+@pytest.mark.parametrize("measurement", [None, make_measurement(), FULL], ids=["none", "window", "fit"])
+def test_a_file_and_back_is_the_same_record(tmp_path, status, measurement):
+    written = make_record(status, measurement=measurement, system=SYSTEM if measurement else None)
+    path = record.write(written, tmp_path / "new" / "folder")
+    assert path.name == f"{written.cell.id}-01234567.json"
+    assert record.read(path) == written
+
+
+def test_the_file_tells_people_its_id_and_label(tmp_path):
+    values = json.loads(record.write(make_record(), tmp_path).read_text())
+    assert values["cell_id"] == make_record().cell.id
+    assert values["label"] == make_record().cell.label
+    assert values["schema_version"] == record.SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("value", [object(), float("nan")], ids=["no JSON", "not a number"])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, value):
+    path = tmp_path / "a.json"
+    serialize.write_json(path, {"old": 1})
+    with pytest.raises((TypeError, ValueError)):
+        serialize.write_json(path, {"new": list(range(10_000)), "then": value})
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    serialize.write_json(path, {"old": 1})
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        serialize.write_json(path, {"new": 1})
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_others_may_read_what_is_written(tmp_path):
+    assert record.write(make_record(), tmp_path).stat().st_mode & 0o777 == 0o644
+
+
+def of_another_schema(text):
+    return json.dumps(json.loads(text) | {"schema_version": 99})
+
+
+def without(key):
+    return lambda text: json.dumps({k: v for k, v in json.loads(text).items() if k != key})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (of_another_schema, "a record of schema 99; this accelbench reads schema 5"),
+        (without("schema_version"), "a record of schema None"),
+        (without("identity"), "identity"),
+        (lambda text: text[: len(text) // 2], "not a readable record"),
+        (lambda text: "", "not a readable record"),
+        (lambda text: "[]", "not a readable record"),
+        (lambda text: "null", "not a readable record"),
+        (lambda text: text.replace('"ok"', '"fine"'), "fine"),
+        (lambda text: text.replace('"cpu"', '"abacus"'), "abacus"),
+    ],
+)
+def test_what_is_no_record_is_named(tmp_path, spoil, told):
+    path = record.write(make_record(), tmp_path)
+    path.write_text(spoil(path.read_text()))
+    with pytest.raises(UserError, match=told) as raised:
+        record.read(path)
+    assert str(path) in str(raised.value)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "a-b.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="a-b.json"):
+        record.read(path)
+
+
+def planned(folder, records):
+    cells = [plan_file.WantedCell(one.cell, one.name) for one in records]
+    plan_file.write_plan(plan_file.PlanFile(suite="s", title="", study=None, profile=None, cells=cells), folder)
+
+
+def test_the_plans_records_are_read_in_its_order(tmp_path):
+    cells = [make_cell(batch_size=size) for size in (32, 8, 16, 64)]
+    records = [make_record(cell=cell) for cell in cells]
+    planned(tmp_path, records)
+    for one in (records[3], records[0], records[1]):  # the third was never run
+        record.write(one, tmp_path)
+    record.write(make_record(cell=make_cell(batch_size=1)), tmp_path)  # of an earlier plan
+    assert list(plan_file.read_planned(tmp_path)) == [records[0], records[1], records[3]]
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"cells": [{}]}', "{}"])
+def test_a_folder_without_a_readable_plan_is_named(tmp_path, text):
+    if text is not None:
+        (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(UserError, match=r"plan.json.*run the sweep (first|again)"):
+        list(plan_file.read_planned(tmp_path))
+
+
+def test_records_are_values():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        make_record().status = Status.failed

@@ -1,0 +1,92 @@
+import pytest
+from hydra.errors import ConfigCompositionException, MissingConfigException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from accelbench.errors import BusyError, UserError
+from accelbench.settings.config import RunConfig
+from accelbench.settings.hydra_errors import as_user_error
+
+
+def told(error):
+    """The complaint about `error`, which is always one line."""
+    mended = as_user_error(error)
+    assert isinstance(mended, UserError)
+    assert "\n" not in str(mended)
+    return str(mended)
+
+
+def raised_by(change):
+    """What OmegaConf raises at a change of the schema."""
+    with pytest.raises(OmegaConfBaseException) as raised:
+        OmegaConf.merge(OmegaConf.structured(RunConfig), change)
+    return raised.value
+
+
+def caused_by(error):
+    """A Hydra error around `error`, as its own code raises them."""
+    try:
+        raise ConfigCompositionException("Error merging override x") from error
+    except ConfigCompositionException as outer:
+        return outer
+
+
+@pytest.mark.parametrize("wrap", [lambda error: error, caused_by])
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"mode": "fit"}, "mode=fit: unknown mode. Choose from: train, infer."),
+        ({"device": {"name": "abacus"}}, "device=abacus: unknown device. Choose from: cpu, gpu, tpu, xla_cpu."),
+        (
+            {"model": {"optimizer": "lion"}},
+            "model.optimizer=lion: unknown model.optimizer. Choose from: adam, sgd.",
+        ),
+        ({"batch_size": "many"}, "batch_size=many: should be a whole number"),
+        ({"timeout_s": "soon"}, "timeout_s=soon: should be a number"),
+        ({"window": {"measure_s": "long"}}, "window.measure_s=long: should be a number"),
+        ({"batchsize": 3}, "batchsize: unknown setting. Did you mean batch_size?"),
+        ({"window": {"measure": 3}}, "window.measure: unknown setting. `accelbench --cfg job` prints all settings."),
+    ],
+)
+def test_a_libraries_complaint_in_a_users_words(change, expected, wrap):
+    assert told(wrap(raised_by(change))) == expected
+
+
+def test_what_resembles_nothing_has_all_names():
+    complaint = told(raised_by({"xyz": 3}))
+    assert complaint.startswith("xyz: unknown setting. Choose from: engine, device, model,")
+    assert complaint.endswith("verbose.")
+
+
+def test_a_missing_file_of_a_group_has_the_groups_choices():
+    error = MissingConfigException("Could not find 'model/x'", "model/resnet", ["cnn", "mlp"])
+    assert told(error) == "model=resnet: unknown model. Choose from: cnn, mlp."
+
+
+def test_our_own_complaint_is_found_inside_a_librarys():
+    inner = BusyError("another measurement is under way")
+    assert as_user_error(inner) is inner
+    assert as_user_error(caused_by(inner)) is inner
+
+
+def test_any_other_complaint_of_hydras_is_its_first_line():
+    assert told(ConfigCompositionException("Something is wrong\nwith a long story")) == "Something is wrong"
+
+
+@pytest.mark.parametrize("error", [ValueError("a defect"), KeyError("x"), OSError("disk")])
+def test_a_defect_is_no_users_mistake(error):
+    assert as_user_error(error) is None
+
+
+def stumble_over(error):
+    """As a library does that fails while it handles an error."""
+    try:
+        raise error
+    except OmegaConfBaseException:
+        raise RuntimeError("on the way out")  # noqa: B904
+
+
+def test_a_complaint_is_found_behind_an_error_that_it_led_to():
+    with pytest.raises(RuntimeError) as raised:
+        stumble_over(raised_by({"mode": "fit"}))
+    assert told(raised.value).startswith("mode=fit: unknown mode")

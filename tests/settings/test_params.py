@@ -1,0 +1,35 @@
+import pytest
+
+from accelbench.errors import UserError
+from accelbench.judging.costs import Cost
+from accelbench.schema.vocab import Device
+from accelbench.settings import params
+
+
+def written(root, text):
+    (root / "params.yaml").write_text(text)
+    return root
+
+
+def test_they_are_read_by_device(tmp_path):
+    root = written(tmp_path, "costs: {gpu: {price_per_hour: 2.5, power_w: 350}, cpu: {power_w: 65}}")
+    assert params.costs(root) == {
+        Device.gpu: Cost(price_per_hour=2.5, power_w=350),
+        Device.cpu: Cost(power_w=65),
+    }
+    assert params.costs(written(tmp_path, "profile: quick")) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("costs: 3", "costs should map names"),
+        ("costs: {abacus: {power_w: 3}}", "abacus.*Choose from: cpu, gpu"),
+        ("costs: {cpu: {watts: 3}}", "costs.cpu=watts.*Choose from: price_per_hour, power_w"),
+        ("costs: {cpu: {power_w: -3}}", "costs.cpu.power_w=-3: should be a number above 0"),
+        ("costs: {cpu: {power_w: much}}", "power_w=much: should be a number above 0"),
+    ],
+)
+def test_a_mistake_is_told_with_the_choices(tmp_path, text, told):
+    with pytest.raises(UserError, match=told):
+        params.costs(written(tmp_path, text))

@@ -1,0 +1,105 @@
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Breakdown, Epoch, Evaluation
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Mode, Phase, Protocol, Status
+from accelbench.sweep import card
+from fakes import make_cell, make_measurement
+
+PHASES = {Phase.data_wait: [0.001] * 8, Phase.forward: [0.007] * 8, Phase.framework: [0.002] * 8}
+LEARNED = Evaluation(num_samples=9, loss=0.1, accuracy=0.985, seconds=0.1)
+
+
+def shown(status=Status.ok, width=120, places=None, cell=None, reason=None, **changes):
+    measurement = make_measurement(**changes)
+    made = Record(
+        cell=cell or make_cell(),
+        identity="0" * 64,
+        status=status,
+        reason=reason,
+        started_at="2026-11-20T09:00:00.000+00:00",
+        wall_s=1.0,
+        environment={},
+        measurement=measurement,
+        system=SystemSeries(t_s=[], values={}, peak_host_bytes=612_000_000),
+    )
+    console = Console(file=io.StringIO(), width=width)
+    card.show(made, places or {}, console)
+    return console.file.getvalue()
+
+
+def lines(text):
+    """First word -> the rest, of lines that have one there; the others continue it."""
+    found = [line.strip().partition("  ") for line in text.splitlines() if line.strip()]
+    return {name: rest.strip() for name, _, rest in found}
+
+
+def test_the_figures_of_a_cell_with_their_intervals():
+    told = lines(shown())
+    assert told["cell"] == "mlp-cpu-fp32-b32-infer: ok on a CPU"
+    assert told["speed"] == "3,200 samples/s  (3,200 to 3,200 with 95 % confidence, in this process)"
+    assert told["latency"].startswith("p50 10.0 ms, p90 10.0 ms  (p50 10.0 to 10.0")
+    assert told["memory"] == "at most 612 MB of the processes"
+    assert told["time"] == "inference over the test set takes 0.0156 s (estimated from the speed)"
+
+
+def test_a_tail_without_enough_steps_is_not_shown():
+    assert "p90" not in shown(latency_s=[0.01] * 63)
+    assert "latency" not in shown(latency_s=[])
+
+
+def test_a_step_is_a_bar_whose_parts_are_its_phases():
+    text = shown(breakdown=Breakdown(phases_s=PHASES, undisturbed_s=[0.01] * 8))
+    bar = lines(text)["step"]
+    assert {fill: bar.count(fill) for fill in set(bar)} == {"░": 5 + 10, "█": 33}
+    assert len(bar) == card.BAR_WIDTH
+    assert "10.0 ms: data wait 10%, forward 70%, framework 20%" in text
+
+
+def test_phases_that_disturb_each_other_still_fill_the_bar():
+    text = shown(breakdown=Breakdown(phases_s={**PHASES, Phase.framework: [-0.001] * 8}, undisturbed_s=[0.01] * 8))
+    assert len(lines(text)["step"]) == card.BAR_WIDTH
+    assert "data wait 12%, forward 88%" in text
+
+
+def test_the_time_of_whole_epochs_is_measured():
+    epochs = [Epoch(seconds=2.0, num_samples=100, loss=0.5)] * 3
+    fit = make_cell(mode=Mode.train, protocol=Protocol.fit, epochs=3)
+    assert lines(shown(cell=fit, epochs=epochs))["time"] == "training for 3 epochs takes 6.00 s"
+
+
+def test_every_phase_has_its_fill():
+    assert list(card.PHASES) == list(Phase)
+
+
+def test_what_was_learned():
+    told = lines(shown(cell=make_cell(mode=Mode.train), evaluation=LEARNED))
+    assert told["quality"] == "test accuracy 98.50%"
+
+
+def test_doubts_and_places_are_named():
+    link = "http://127.0.0.1:5000/#/experiments/1/runs/" + 32 * "a" + "?workflowType=machine_learning"
+    text = shown(
+        warnings=["the clock [drifted]", "others ran"], places={"record": "runs/x/y.json", "MLflow": link}, width=80
+    )
+    assert re.search(r"doubt +the clock \[drifted\] *\n +doubt +others ran", text)
+    assert f"  record    runs/x/y.json\n  MLflow    {link}\n" in text  # an address is never folded
+
+
+@pytest.mark.parametrize("status", [Status.invalid, Status.failed])
+def test_no_figure_of_a_cell_that_is_not_ok(status):
+    text = shown(status, reason="for [a] reason", places={"record": "runs/x/y.json"})
+    assert lines(text)["reason"] == "for [a] reason"
+    assert "samples/s" not in text
+    assert "runs/x/y.json" in text
+
+
+def test_a_narrow_terminal_cuts_nothing():
+    text = shown(width=50, breakdown=Breakdown(phases_s=PHASES, undisturbed_s=[0.01] * 8))
+    assert "…" not in text
+    assert "framework 20%" in " ".join(text.split())

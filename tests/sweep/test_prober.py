@@ -1,0 +1,180 @@
+import dataclasses
+import json
+
+import pytest
+
+from accelbench.isolation.hosts import Hosts, ProbeFailedError
+from accelbench.project import CEILINGS
+from accelbench.schema.ceilings import Ceilings, read_ceilings
+from accelbench.schema.cell import KerasSettings
+from accelbench.schema.measurement import Block
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Engine, Status
+from accelbench.schema.work import Work
+from accelbench.sweep.prober import Prober, flops_per_s
+from fakes import faulty_host, make_cell, make_measurement
+
+ENVIRONMENT = {"machine": {"cpu_name": "a CPU"}, "versions": {"torch": "2"}, "variables": {}, "code": "c"}
+CELL = make_cell(batch_size=32)
+
+
+def ceilings(fp32):
+    return Ceilings(
+        device="cpu",
+        device_name="a CPU",
+        threads=2,
+        flops_per_s={"fp32": fp32},
+        how={"fp32": "matmul"},
+        memory_bytes_per_s=1e10,
+        host_to_device_bytes_per_s=None,
+        device_to_host_bytes_per_s=None,
+        launch_s=1e-6,
+        seconds=1.0,
+        measured_at="2026-11-20T09:00:00.000+00:00",
+    )
+
+
+class FakeHosts:
+    """Probes that find what they are told to, one after another."""
+
+    def __init__(self, *rates, fails=False):
+        self.rates, self.fails = list(rates), fails
+
+    def can_probe(self, cell):
+        return True
+
+    def probe(self, cell):
+        if self.fails:
+            raise ProbeFailedError("no such device")
+        return ceilings(self.rates.pop(0))
+
+
+def record_of(flops_per_second, status=Status.ok):
+    """A cell's record whose steps of 32 samples compute so much: 320 samples in 0.1 s, 10 steps."""
+    work = Work(flops=round(flops_per_second * 0.01), bytes=1000, num_operators=3)
+    blocks = [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8
+    return Record(
+        cell=CELL,
+        identity="0123456789abcdef" * 4,
+        status=status,
+        started_at="2026-11-20T09:00:00.000+00:00",
+        wall_s=1.0,
+        environment=ENVIRONMENT,
+        measurement=make_measurement(work=work, blocks=blocks),
+    )
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+def prober(tmp_path, hosts, said):
+    return Prober(hosts, tmp_path, ENVIRONMENT, said.append)
+
+
+def test_a_device_is_probed_once_on_a_machine(tmp_path, said):
+    assert prober(tmp_path, FakeHosts(1e9), said).ceilings(CELL).flops_per_s == {"fp32": 1e9}
+    again = prober(tmp_path, FakeHosts(), said)
+    assert again.ceilings(CELL) == again.ceilings(CELL) == ceilings(1e9)
+    assert len(said) == 1
+    assert read_ceilings(tmp_path, ENVIRONMENT) == {"cpu": ceilings(1e9)}
+
+
+def test_another_machine_or_version_is_probed_anew(tmp_path, said):
+    prober(tmp_path, FakeHosts(1e9), said).ceilings(CELL)
+    other = {**ENVIRONMENT, "versions": {"torch": "3"}}
+    assert Prober(FakeHosts(2e9), tmp_path, other, said.append).ceilings(CELL).flops_per_s == {"fp32": 2e9}
+    assert read_ceilings(tmp_path, ENVIRONMENT)["cpu"].flops_per_s == {"fp32": 1e9}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", json.dumps({"x": {"cpu": {"device": "cpu"}}})])
+def test_a_file_that_is_not_readable_is_as_good_as_none(tmp_path, said, text):
+    (tmp_path / CEILINGS).write_text(text)
+    assert prober(tmp_path, FakeHosts(1e9), said).ceilings(CELL).flops_per_s == {"fp32": 1e9}
+
+
+def test_a_device_that_can_not_be_probed_has_no_ceilings_and_is_told_once(tmp_path, said):
+    failing = prober(tmp_path, FakeHosts(fails=True), said)
+    assert failing.ceilings(CELL) is None
+    assert failing.ceilings(CELL) is None
+    assert "cpu could not be probed: no such device" in said[-1]
+    assert failing.judged(record_of(1e12)).status == Status.ok
+
+
+def test_an_engine_without_a_prober_is_not_asked(tmp_path, said):
+    with Hosts(faulty_host) as hosts:
+        assert prober(tmp_path, hosts, said).ceilings(CELL) is None
+    assert said == []
+
+
+def test_any_engines_cell_has_its_device_probed_with_lightning(tmp_path, said):
+    asked = []
+
+    class Noting(FakeHosts):
+        def probe(self, cell):
+            asked.append(cell)
+            return super().probe(cell)
+
+    keras_cell = dataclasses.replace(CELL, engine=Engine.keras, keras=KerasSettings())
+    assert prober(tmp_path, Noting(1e9), said).ceilings(keras_cell) == ceilings(1e9)
+    assert [(cell.engine, cell.keras) for cell in asked] == [(Engine.lightning, None)]
+
+
+def test_a_cell_below_the_ceiling_keeps_it_in_its_record(tmp_path, said):
+    one = prober(tmp_path, FakeHosts(1e9), said)
+    one.ceilings(CELL)
+    judged = one.judged(record_of(0.5e9))
+    assert (judged.status, judged.measurement.warnings) == (Status.ok, [])
+    assert judged.environment["ceilings"] == ceilings(1e9).to_json()
+
+
+def known(tmp_path, said, first, *later):
+    """A prober of a machine that was probed some other day."""
+    prober(tmp_path, FakeHosts(first), said).ceilings(CELL)
+    one = prober(tmp_path, FakeHosts(*later), said)
+    one.ceilings(CELL)
+    return one
+
+
+def test_a_cell_above_it_has_the_device_probed_again(tmp_path, said):
+    judged = known(tmp_path, said, 1e9, 3e9).judged(record_of(1.5e9))
+    assert (judged.status, judged.measurement.warnings) == (Status.ok, [])
+    assert judged.environment["ceilings"]["flops_per_s"] == {"fp32": 3e9}
+
+
+def test_a_spoilt_first_probe_makes_no_cell_invalid(tmp_path, said):
+    one = prober(tmp_path, FakeHosts(0.1e9, 0.2e9, 5e9), said)
+    one.ceilings(CELL)
+    judged = one.judged(record_of(1.5e9))
+    assert (judged.status, judged.measurement.warnings) == (Status.ok, [])
+
+
+def test_a_cell_that_stays_above_it_is_warned_of(tmp_path, said):
+    judged = known(tmp_path, said, 1e9, 0.9e9, 0.9e9, 0.9e9).judged(record_of(1.5e9))
+    assert judged.status == Status.ok
+    assert judged.measurement.warnings == ["1.5 GFLOP/s, 1.50 times the device's ceiling"]
+
+
+def test_a_cell_beyond_what_an_algorithm_explains_is_invalid(tmp_path, said):
+    judged = known(tmp_path, said, 1e9, 1e9, 1e9, 1e9).judged(record_of(3e9))
+    assert judged.status == Status.invalid
+    assert judged.reason.startswith("3 GFLOP/s, 3.00 times the device's ceiling: more than the 2.25")
+
+
+def test_what_has_no_count_or_failed_is_left_as_it_is(tmp_path, said):
+    one = prober(tmp_path, FakeHosts(1e9), said)
+    one.ceilings(CELL)
+    uncounted = dataclasses.replace(record_of(3e9), measurement=make_measurement(work=Work(uncounted=["aten.fft"])))
+    assert one.judged(uncounted).status == Status.ok
+    assert flops_per_s(record_of(3e9, Status.failed)) is None
+    assert one.judged(record_of(3e9, Status.failed)).status == Status.failed
+
+
+@pytest.mark.timeout(300)
+def test_a_real_cpu_is_probed_in_a_process_of_its_own(tmp_path, said):
+    with Hosts() as hosts:
+        found = prober(tmp_path, hosts, said).ceilings(CELL)
+    assert found.device_name
+    assert found.flops_per_s["fp32"] > 1e9
+    assert found.launch_s < 1e-3

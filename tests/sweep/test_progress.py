@@ -1,0 +1,80 @@
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from accelbench.grid.plan import Planned
+from accelbench.presentation import duration
+from accelbench.schema.measurement import Block, Evaluation
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Status
+from accelbench.sweep.progress import SweepProgress, outcome
+from fakes import make_cell, make_measurement
+
+
+def make_record(cell=None, status=Status.ok, **changes):
+    values = {
+        "cell": cell or make_cell(),
+        "identity": "0" * 64,
+        "status": status,
+        "started_at": "2026-11-20T09:00:00.000+00:00",
+        "wall_s": 1.0,
+        "environment": {},
+        "measurement": make_measurement() if status == Status.ok else None,
+        "reason": None if status == Status.ok else "for [a] reason",
+    }
+    return Record(**{**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "0 s"), (0.4, "0 s"), (89, "89 s"), (90, "2 min"), (720, "12 min"), (5399, "90 min"), (12600, "3.5 h")],
+)
+def test_durations(seconds, told):
+    assert duration(seconds) == told
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status != Status.ok])
+def test_what_went_wrong_is_the_outcome(status):
+    assert outcome(make_record(status=status)) == "for [a] reason"
+    assert outcome(make_record(status=status, reason=None)) == "no reason was given"
+
+
+def test_what_was_measured_is_the_outcome():
+    evaluation = Evaluation(num_samples=50, seconds=1.0, loss=0.1, accuracy=0.98765)
+    blocks = [Block(num_steps=1, num_samples=123_456, seconds=1.0)] * 6
+    told = outcome(make_record(measurement=make_measurement(blocks=blocks, evaluation=evaluation)))
+    assert told.split() == ["123,456", "samples/s", "±0.0", "%", "10.000", "ms/step", "accuracy", "0.9877"]
+    assert outcome(make_record(measurement=make_measurement(blocks=[], latency_s=[]))) == ""
+
+
+def test_doubts_are_counted():
+    assert outcome(make_record(measurement=make_measurement(warnings=["drift"]))).endswith("  1 doubt")
+    assert outcome(make_record(measurement=make_measurement(warnings=["drift", "load"]))).endswith("  2 doubts")
+
+
+def shown(statuses, **options):
+    console = Console(file=io.StringIO(), **options)
+    cells = [make_cell(batch_size=size) for size in range(1, len(statuses) + 1)]
+    items = [Planned(cell, "0" * 64, None) for cell in cells]
+    with SweepProgress(console, items, [None, *[30.0] * (len(cells) - 1)]) as progress:
+        for item, status in zip(items, statuses, strict=True):
+            progress.start(item)
+            progress.finish(make_record(item.cell, status))
+    return console.file.getvalue()
+
+
+def test_where_there_is_no_terminal_each_cell_is_one_plain_line():
+    text = shown([Status.ok, Status.skipped, Status.failed], width=20)
+    assert "\x1b" not in text
+    first, second = text.splitlines()
+    assert re.fullmatch(r"\[1/3\] mlp-cpu-fp32-b1-infer +ok +3,200 samples/s ±0\.0 % +10\.000 ms/step", first)
+    assert re.fullmatch(r"\[3/3\] mlp-cpu-fp32-b3-infer +failed +for \[a\] reason", second)
+
+
+def test_a_terminal_has_a_bar_with_the_cell_the_count_and_the_time_left():
+    text = shown([Status.ok, Status.ok], width=120, force_terminal=True, color_system=None)
+    assert "mlp-cpu-fp32-b2-infer" in text
+    assert "about 90 s left" in text or "about 2 min left" in text or "about 30 s left" in text
+    assert "2/2" in text

@@ -1,0 +1,304 @@
+"""Sweeps through real forkservers: most of the engine that fails as told (`fakes`), some of a real tiny network."""
+
+import dataclasses
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from accelbench import lock
+from accelbench.data.manifest import digest_of
+from accelbench.errors import UserError
+from accelbench.grid import identity, plan, prepare
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import RECORDS
+from accelbench.schema import plan_file, record
+from accelbench.schema.cell import DataSpec
+from accelbench.schema.vocab import Device, Precision, Status
+from accelbench.settings.config import Retry, SweepOptions
+from accelbench.sinks.base import Sink
+from accelbench.sweep import run
+from fakes import faulty_host, make_cell, make_project
+
+OPTIONS = SweepOptions(
+    suite="test", title="A test", study=None, profile=None, tracking="none", out="runs/test", retry=Retry.none
+)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lock, "measuring_lock", lambda: tmp_path / "measuring.lock")
+    monkeypatch.setattr(run, "Hosts", lambda: Hosts(faulty_host))
+    return tmp_path
+
+
+def swept(cells, **options):
+    """The sweep's result and what it printed."""
+    console = Console(file=io.StringIO(), width=200)
+    result = run.run(cells, dataclasses.replace(OPTIONS, **options), console)
+    return result, console.file.getvalue()
+
+
+def written(folder):
+    """Record file -> when it was written."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob(RECORDS)}
+
+
+def measured(before, after):
+    """How many records were written between the two."""
+    return sum(before.get(name) != time_ns for name, time_ns in after.items())
+
+
+FAULTS = {
+    "none": Status.ok,
+    "raise": Status.failed,
+    "memory": Status.oom,
+    "signal": Status.killed,
+    "other device": Status.invalid,
+}
+
+
+def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(project):
+    cells = [make_cell(fault) for fault in FAULTS]
+    result, text = swept([*cells, make_cell(batch_size=8)])
+    assert [found.status for found in result.records] == [*FAULTS.values(), Status.ok]
+    assert result.num_unexpected == 4
+    assert list(plan_file.read_planned(project / "runs/test")) == result.records
+    assert "2 ok, 1 failed, 1 oom, 1 killed, 1 invalid" in text
+    assert text.count("ValueError: a bad layer") == 2  # at once, and at the end
+    assert "Records: runs/test" in text
+
+
+def test_a_record_is_there_before_the_next_cell_starts(project, monkeypatch):
+    seen = []
+
+    class Watching(Hosts):
+        def run(self, cell, data_folder):
+            seen.append(len(written(project / "runs/test")))
+            return super().run(cell, data_folder)
+
+    monkeypatch.setattr(run, "Hosts", lambda: Watching(faulty_host))
+    swept([make_cell(batch_size=size) for size in (8, 16, 32)])
+    assert seen == [0, 1, 2]
+
+
+def test_a_record_holds_what_it_depended_on(project):
+    result, _ = swept([make_cell()])
+    (found,) = result.records
+    assert found.data.source == "random pixels"
+    assert {"machine", "versions", "variables", "code", "git", "idle_w", "ceilings"} == set(found.environment)
+    assert found.sweep_id.endswith("-test")
+    assert found.identity == identity.identity(
+        found.cell, found.data, {k: v for k, v in found.environment.items() if k not in ("git", "idle_w", "ceilings")}
+    )
+    assert 0 < found.wall_s < 60
+
+
+def test_without_a_folder_each_sweep_has_one_of_its_own_under_runs(project):
+    result, _ = swept([make_cell()], out=None)
+    assert result.folder.parent == project / "runs"
+    assert result.folder.name.endswith("-test")
+
+
+def test_what_has_its_record_is_not_measured_again(project):
+    folder = project / "runs/test"
+    first, _ = swept([make_cell(), make_cell("raise")])
+    before = written(folder)
+    again, text = swept([make_cell(), make_cell("raise")])
+    assert written(folder) == before
+    assert again.records == first.records
+    assert again.num_unexpected == 1
+    assert "2 of 2 cells have their record already." in text
+
+
+def test_a_changed_axis_runs_the_new_cells_only_and_plans_no_old_ones(project):
+    folder = project / "runs/test"
+    swept([make_cell(batch_size=size) for size in (8, 16)])
+    before = written(folder)
+    result, _ = swept([make_cell(batch_size=size) for size in (16, 32)])
+    assert measured(before, written(folder)) == 1
+    assert [found.cell.batch_size for found in result.records] == [16, 32]
+    assert [found.cell.batch_size for found in plan_file.read_planned(folder)] == [16, 32]
+    assert len(written(folder)) == 3
+
+
+def test_retry_tries_again_what_failed_timed_out_or_was_killed(project):
+    folder = project / "runs/test"
+    cells = [make_cell(fault) for fault in FAULTS] + [make_cell("hang", timeout_s=0.5)]
+    swept(cells)
+    before = written(folder)
+    swept(cells)
+    assert written(folder) == before
+    result, _ = swept(cells, retry=Retry.failed)
+    after = written(folder)
+    again = {found.status for found in result.records if before[f"{found.name}.json"] != after[f"{found.name}.json"]}
+    assert again == {Status.failed, Status.timeout, Status.killed}
+    assert measured(before, after) == 3
+
+
+def test_another_machine_or_code_measures_again_and_keeps_what_was(project, monkeypatch):
+    folder = project / "runs/test"
+    swept([make_cell()])
+    before = written(folder)
+    current = prepare.fingerprint()
+    monkeypatch.setattr(prepare, "fingerprint", lambda: {**current, "code": "another"})
+    result, _ = swept([make_cell()])
+    assert set(before) < set(written(folder))
+    assert len(written(folder)) == 2
+    assert list(plan_file.read_planned(folder)) == result.records
+    assert result.records[0].environment["code"] == "another"
+
+
+def test_a_record_that_cannot_be_read_is_measured_again(project):
+    first, _ = swept([make_cell()])
+    path = project / "runs/test" / f"{first.records[0].name}.json"
+    path.write_text(path.read_text()[:100])
+    result, _ = swept([make_cell()])
+    assert result.records[0].status == Status.ok
+    assert record.read(path) == result.records[0]
+
+
+def test_what_does_not_run_here_is_a_record_with_its_reason_and_nobodys_fault(project, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    plan.report_on.cache_clear()
+    cells = [make_cell(device=Device.gpu), make_cell(precision=Precision.tf32), make_cell()]
+    result, text = swept(cells)
+    assert [found.status for found in result.records] == [Status.skipped, Status.skipped, Status.ok]
+    assert all(found.reason and found.measurement is None for found in result.records[:2])
+    assert result.num_unexpected == 0
+    for found in result.records[:2]:
+        assert f"skipped 1: {found.reason}" in text
+    plan.report_on.cache_clear()
+
+
+class Broken(Sink):
+    """A tracker that fails as told."""
+
+    name = "Broken"
+
+    def __init__(self, where):
+        super().__init__()
+        self.where = where
+
+    def _open(self):
+        self._fail("open")
+
+    def _send(self, record):
+        self._fail("send")
+
+    def _find(self, record):
+        self._fail("find")
+
+    def _close(self):
+        self._fail("close")
+
+    def _fail(self, here):
+        if here == self.where:
+            raise ConnectionError("the server is gone")
+
+
+@pytest.mark.parametrize(("where", "lost"), [("open", 2), ("send", 2), ("close", 0)])
+def test_a_tracker_that_fails_loses_nothing(project, monkeypatch, where, lost):
+    monkeypatch.setattr(run, "make_sinks", lambda *_: [Broken(where)])
+    result, text = swept([make_cell(), make_cell(batch_size=8)])
+    assert [found.status for found in result.records] == [Status.ok, Status.ok]
+    assert len(written(project / "runs/test")) == 2
+    told = f"{lost} runs did not reach Broken (the server is gone): `accelbench sync` delivers them."
+    assert (told in text) == (lost > 0)
+
+
+def test_a_tracker_gets_what_is_on_disk_already(project, monkeypatch):
+    delivered = []
+
+    class Watching(Broken):
+        def _send(self, of):
+            delivered.append(record.read(project / "runs/test" / f"{of.name}.json") == of)
+
+    monkeypatch.setattr(run, "make_sinks", lambda *_: [Watching(None)])
+    swept([make_cell(), make_cell("raise")])
+    assert delivered == [True, True]
+
+
+def test_a_sweep_has_one_data_set(project):
+    with pytest.raises(UserError, match="data=fashion,mnist: a sweep has one data set"):
+        swept([make_cell(), make_cell(data=DataSpec(name="fashion"))])
+
+
+def test_data_that_only_stands_in_is_said_first(project):
+    path = project / "data/mnist/manifest.json"
+    manifest = json.loads(path.read_text()) | {"stand_in": True}
+    manifest["digest"] = digest_of(manifest)
+    path.write_text(json.dumps(manifest))
+    _, text = swept([make_cell()])
+    assert text.startswith("Not mnist: random pixels\n")
+
+
+# Real networks, through the command line, in processes of their own.
+
+WINDOW = {"warmup_steps": 1, "warmup_s": 0, "measure_s": 0.1, "block_s": 0.01, "latency_s": 0.02}
+TINY = ["model.args.widths=[8]", "mode=infer", *[f"window.{name}={n}" for name, n in WINDOW.items()]]
+
+
+def start(project, scratch, *words):
+    sweep_words = ["-m", *TINY, "threads=1", "tracking=none", "out=runs/real", *words]
+    command = [sys.executable, "-m", "accelbench.cli", *sweep_words]
+    environment = {**os.environ, "TMPDIR": str(scratch)}  # where the measuring lock is
+    return subprocess.Popen(
+        command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
+    project, folder = make_project(tmp_path / "p"), tmp_path / "p/runs/real"
+    sizes = "batch_size=" + ",".join(map(str, range(1, 9)))
+    (tmp_path / "t").mkdir()
+    with start(project, tmp_path / "t", sizes) as killed:
+        deadline = time.monotonic() + 120
+        while len(written(folder)) < 2 and killed.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        killed.send_signal(signal.SIGKILL)
+        assert killed.wait() == -signal.SIGKILL
+    before = written(folder)
+    assert 2 <= len(before) < 8
+    with start(project, tmp_path / "t", sizes) as resumed:
+        text, _ = resumed.communicate(timeout=120)
+    after = written(folder)
+    assert resumed.returncode == 0, text
+    assert f"{len(before)} of 8 cells have their record already." in text
+    assert measured(before, after) == 8 - len(before)
+    records = list(plan_file.read_planned(folder))
+    assert [found.cell.batch_size for found in records] == list(range(1, 9))
+    assert {found.status for found in records} == {Status.ok}
+    assert all(found.measurement.blocks and found.measurement.num_params == 6370 for found in records)
+
+
+def test_altered_data_is_refused_since_a_record_bears_its_digest(project):
+    path = project / "data" / "mnist" / "train_labels.npy"
+    labels = np.load(path)
+    np.save(path, (labels + 1) % 10)
+    with pytest.raises(UserError, match="train_labels.npy: altered"):
+        swept([make_cell()])
+
+
+@pytest.mark.parametrize("out", ["results/mnist_networks", "..", "runs", "/tmp/x"])
+def test_the_command_line_writes_under_runs_alone(project, out):
+    with pytest.raises(UserError, match="should be a folder under runs/"):
+        swept([make_cell()], out=out)
+
+
+def test_a_cell_that_is_supported_now_is_no_longer_skipped(project, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("accelbench.grid.plan.why_not", lambda cell, report: "not today")
+        result, _ = swept([make_cell()])
+        assert result.records[0].status == Status.skipped
+    result, _ = swept([make_cell()])
+    assert result.records[0].status == Status.ok
