@@ -60,7 +60,7 @@ def test_the_walls_between_the_parts_stand(copy):
         ("sweep.run", "import mlflow", "Only sinks/mlflow.py imports mlflow"),
         ("judging.row", "import pandas", "Only report/ imports pandas"),
         ("report.build", "import accelbench.sweep.run", "Data flows down"),
-        ("report.build", "import accelbench.devices.nvml", "Data flows down"),
+        ("report.build", "import accelbench.devices.nvml", "The report is made from records"),
         ("grid.plan", "import accelbench.settings.config", "Data flows down"),
         ("worker", "import hydra", "What runs in a cell's process"),
     ],

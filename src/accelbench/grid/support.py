@@ -117,7 +117,7 @@ def _on_cpu(cell: Cell, report: DeviceReport) -> str | None:
 
 
 def _fp16_adam(cell: Cell, report: DeviceReport) -> str | None:
-    """torch's default epsilon, 1e-8, is below the smallest fp16 number, 6e-8, and so are the squared gradients."""
+    """PyTorch's default epsilon, 1e-8, is below the smallest fp16 number, 6e-8, and so are the squared gradients."""
     if (cell.precision, cell.mode, cell.model.optimizer) != (Precision.fp16, Mode.train, "adam"):
         return None
     lstm_on_cpu = cell.device == Device.cpu and cell.model.is_own("lstm")
