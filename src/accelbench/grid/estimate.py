@@ -19,8 +19,8 @@ def recorded_durations_s(folders: Iterable[Path], cell_ids: Collection[str]) -> 
     """Seconds that cells took in earlier sweeps.
 
     Args:
-        folders: searched for records, subfolders included. A record's file name begins with its cell's id, so that
-            only those of `cell_ids` are opened.
+        folders: searched for records, subfolders included. A record's file name begins with its cell's id: no
+            other records are opened.
         cell_ids: the cells to look for.
 
     Returns:

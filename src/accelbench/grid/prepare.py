@@ -27,7 +27,7 @@ class Prepared:
         data_folder: where its arrays are.
         environments: what the records of each engine's cells keep of machine, versions, code and git.
         planned: the cells in the order in which they run.
-        estimates: seconds that each of them will take; None where that is unknown.
+        estimates: seconds that each planned cell will take; None if unknown.
     """
 
     root: Path

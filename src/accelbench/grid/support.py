@@ -130,7 +130,7 @@ def _options(cell: Cell, report: DeviceReport) -> str | None:
     if options.freeze and cell.mode == Mode.train:
         return "freeze=true makes the weights constants, and training changes them: use mode=infer"
     if options.compile and cell.device in XLA:
-        return "compile=true: XLA compiles every network as it is: use compile=false"
+        return "compile=true: XLA compiles every network anyway: use compile=false"
     if options.channels_last and cell.device in XLA:
         return "channels_last=true: XLA lays out memory as it sees fit: use channels_last=false"
     if options.cuda_graphs and cell.device != Device.gpu:
