@@ -1,8 +1,9 @@
 """The record: what happened to one cell, raw samples included, written first and atomically."""
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,19 @@ Value = str | float | int | bool | None
 
 
 Row = dict[str, Value]  # a record's published numbers, by column (`summary`)
+
+
+class OtherSchemaError(UserError):
+    """A record of a schema that this release cannot read.
+
+    Attributes:
+        version: the schema version that the file names; None if it names none.
+    """
+
+    def __init__(self, version: object, path: Path | None = None) -> None:
+        text = f"a record of schema {version}; this accelbench reads schema {SCHEMA_VERSION}"
+        super().__init__(text if path is None else f"{path}: not a readable record ({text})")
+        self.version = version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +90,7 @@ class Record:
             UserError: the record is of another schema.
         """
         if values.get("schema_version") != SCHEMA_VERSION:
-            found = values.get("schema_version")
-            raise UserError(f"a record of schema {found}; this accelbench reads schema {SCHEMA_VERSION}")
+            raise OtherSchemaError(values.get("schema_version"))
         measurement, data, system = values["measurement"], values["data"], values["system"]
         return cls(
             cell=Cell.from_json(values["cell"]),
@@ -106,9 +119,46 @@ def read(path: Path) -> Record:
     """Reads one record.
 
     Raises:
+        OtherSchemaError: the record is of a schema that this release cannot read.
         UserError: the file is no record.
     """
     try:
         return Record.from_json(orjson.loads(path.read_bytes()))  # five times as fast as json
-    except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:
+    except OtherSchemaError as error:
+        raise OtherSchemaError(error.version, path) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: not a readable record ({error})") from error
+
+
+@dataclass(frozen=True)
+class Readable:
+    """The readable records of some files, read one at a time while iterating.
+
+    Attributes:
+        refused: reason -> number of files that could not be read. Complete once the iteration has ended.
+    """
+
+    paths: Iterable[Path]
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def __iter__(self) -> Iterator[Record]:
+        self.refused.clear()
+        for path in self.paths:
+            try:
+                record = read(path)
+            except OtherSchemaError as error:
+                self.refused[f"of schema {error.version}"] += 1
+            except UserError:
+                self.refused["without a readable record"] += 1
+            else:
+                yield record
+
+    @property
+    def refused_text(self) -> str:
+        """What was not read, such as `12 of schema 2, 1 without a readable record`; empty if every file was read."""
+        return ", ".join(f"{num} {reason}" for reason, num in self.refused.most_common())
+
+
+def read_all(paths: Iterable[Path]) -> Readable:
+    """Reads what can be read of `paths` and counts, by reason, what cannot."""
+    return Readable(paths)
