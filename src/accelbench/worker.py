@@ -11,6 +11,7 @@ from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.isolation.child import _outcome
 from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Status
 
 
@@ -31,7 +32,7 @@ def alone(words: Sequence[str]) -> int:
     chosen = parser.parse_args(words)
     try:
         values = json.loads(chosen.cell.read_text())
-        cell = Cell.from_json(values.get("cell", values))
+        cell = load(Cell, values.get("cell", values))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         parser.error(f"{chosen.cell}: no readable cell ({type(error).__name__}: {error})")
     if not (chosen.data_folder / MANIFEST).exists():

@@ -9,6 +9,7 @@ from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Precision, Protocol, Status
 from accelbench.settings import to_cell
 from fakes import SHORT, make_cell
@@ -69,7 +70,7 @@ def test_the_plan_file_names_every_cells_record(tmp_path):
     head = {name: written[name] for name in ("schema_version", "suite", "title", "study", "profile")}
     assert head == {"schema_version": 5, "suite": "nets", "title": "Nets", "study": "001", "profile": "quick"}
     assert [entry["record"] for entry in written["cells"]] == [item.record_name for item in items]
-    assert [Cell.from_json(entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
+    assert [load(Cell, entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
 
 
 def make_record(cell, wall_s, status=Status.ok):

@@ -24,6 +24,7 @@ from accelbench.lifeline import end_with_starter
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Status
 
 # What the frameworks say when memory ran out: torch's CPU allocator and XLA raise plain RuntimeErrors.
@@ -53,7 +54,7 @@ def main(
         answer: gets one JSON text: `status`, `reason`, `error`, `measurement`, `peak_host_bytes`, `until_boot_s`, when
             measuring ended, and `ended_s`, when the process did; or `ceilings`. A process that followed another one
             has no measurement.
-        stack: gets the calls that the process is in, whenever it gets the signal `STACK_DUMP_SIGNAL`: even in a library's code.
+        stack: gets the calls that the process is in, whenever it gets `STACK_DUMP_SIGNAL`: even in a library's code.
     """
     os.setsid()  # a group of its own, so that one signal ends it with its data workers
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
@@ -87,7 +88,7 @@ def _probe(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure(request: dict[str, Any]) -> dict[str, Any]:
-    cell = Cell.from_json(request["cell"])
+    cell = load(Cell, request["cell"])
     engine = importlib.import_module(request["engine"])
     measurement: Measurement | None = engine.run(cell, Path(request["data_folder"]))
     if measurement is None:  # another process has it

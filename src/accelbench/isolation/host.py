@@ -76,7 +76,7 @@ class _Rank:
         return answer
 
     def where(self) -> str:
-        """The calls that it was in when it got `worker.STACK_DUMP_SIGNAL`, innermost last; empty where it does not tell."""
+        """The calls that it was in at `STACK_DUMP_SIGNAL`, innermost last; empty where it does not tell."""
         told = b""
         while connection.wait([self.stack], STACK_S) and (part := os.read(self.stack.fileno(), 1 << 16)):
             told += part

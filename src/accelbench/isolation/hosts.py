@@ -16,6 +16,7 @@ from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Measurement
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Status
 
 # How long a host may take to end its cell and itself before it is killed.
@@ -99,7 +100,7 @@ class Hosts:
             "num_processes": 1,
         }
         answer = self._ask(spec, request)
-        found = Ceilings.from_json(answer.get("ceilings"))
+        found = load(Ceilings, answer["ceilings"]) if "ceilings" in answer else None
         if found is None:
             raise ProbeFailedError(answer.get("reason") or answer["status"])
         return found
@@ -187,6 +188,6 @@ def _outcome(answer: dict[str, Any]) -> Outcome:
         status=Status(answer["status"]),
         reason=answer.get("reason"),
         error=answer.get("error"),
-        measurement=Measurement.from_json(measurement) if measurement else None,
+        measurement=load(Measurement, measurement) if measurement else None,
         system=SystemSeries(**system) if system else None,
     )

@@ -9,7 +9,7 @@ from accelbench.errors import UserError
 from accelbench.project import PLAN
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, read
-from accelbench.schema.serialize import write_json
+from accelbench.schema.serialize import load, write_json
 
 VERSION = 5
 
@@ -69,7 +69,7 @@ def read_plan(folder: Path) -> PlanFile:
             title=values["title"],
             study=values["study"],
             profile=values["profile"],
-            cells=[WantedCell(Cell.from_json(entry["cell"]), entry["record"]) for entry in values["cells"]],
+            cells=[WantedCell(load(Cell, entry["cell"]), entry["record"]) for entry in values["cells"]],
         )
     except FileNotFoundError as error:
         raise UserError(f"{path}: there is none; run the sweep first") from error
