@@ -14,21 +14,15 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, write_json
+from accelbench.schema.upgrade import READABLE, SCHEMA_VERSION, is_readable, upgrade_cell
 from accelbench.schema.vocab import Status
 
-SCHEMA_VERSION = 5
-
-
-DEVICE_MEASUREMENTS = (
-    "ceilings",
-    "idle_w",
-)  # of an environment: what was measured of the devices, and no part of an identity
-
+# The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
+# part of an identity.
+DEVICE_MEASUREMENTS = ("ceilings", "idle_w")
 
 Value = str | float | int | bool | None
-
-
-Row = dict[str, Value]  # a record's published numbers, by column (`summary`)
+Row = dict[str, Value]  # a record's published numbers, by column; see `judging.row.summarise`
 
 
 class OtherSchemaError(UserError):
@@ -39,7 +33,7 @@ class OtherSchemaError(UserError):
     """
 
     def __init__(self, version: object, path: Path | None = None) -> None:
-        text = f"a record of schema {version}; this accelbench reads schema {SCHEMA_VERSION}"
+        text = f"a record of schema {version}; this accelbench reads {READABLE}"
         super().__init__(text if path is None else f"{path}: not a readable record ({text})")
         self.version = version
 
@@ -49,14 +43,17 @@ class Record:
     """One cell's outcome.
 
     Attributes:
-        identity: digest of the settings, the data, the machine, the versions and the measuring code: a
-            record answers for a cell only where these are equal.
-        reason: why it is not `ok`, in one line; None where it is.
-        error: the traceback's end, the last words of the process, or where it hung; None where it is ok.
+        identity: digest of the settings, the data, the machine, the versions and the measuring code. A sweep reuses
+            a record only for a cell of the same identity.
         started_at: UTC, ISO 8601.
-        wall_s: seconds from asking for the cell to its outcome, process start included.
-        environment: the fingerprint of machine, versions, measuring code and git.
-        sweep_id: which sweep measured it (its start and suite); None for a cell run on its own.
+        wall_s: seconds from the request to the outcome, process start included.
+        environment: the fingerprint of machine, versions, measuring code and git, and `DEVICE_MEASUREMENTS`.
+        reason: why the status is not `ok`, in one line; None if it is.
+        error: the end of the traceback, of the process's output, or of the calls it hung in; None if the cell is ok.
+        data, measurement, system: None if the cell did not get that far.
+        sweep_id: the sweep that measured the cell (its start and suite); None for a cell run alone.
+        schema_version: the schema of the release that wrote the record.
+        cell_id: the cell's id in that release, if its schema is older than this one's; None: `cell.id`.
     """
 
     cell: Cell
@@ -72,15 +69,18 @@ class Record:
     system: SystemSeries | None = None
     sweep_id: str | None = None
     schema_version: int = SCHEMA_VERSION
+    cell_id: str | None = None
 
     @property
     def name(self) -> str:
         """The file's name without its ending: `<cell_id>-<identity8>`."""
-        return f"{self.cell.id}-{self.identity[:8]}"
+        return f"{self.cell_id or self.cell.id}-{self.identity[:8]}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, the cell's id and label added for people and scripts."""
-        return {"cell_id": self.cell.id, "label": self.cell.label, **dataclasses.asdict(self)}
+        """Plain JSON values, with the cell's id and label for people and scripts."""
+        values = dataclasses.asdict(self)
+        del values["cell_id"]
+        return {"cell_id": self.cell_id or self.cell.id, "label": self.cell.label, **values}
 
 
 def from_json(values: Mapping[str, Any]) -> Record:
@@ -90,11 +90,14 @@ def from_json(values: Mapping[str, Any]) -> Record:
         OtherSchemaError: the record is of a schema that this release cannot read.
         TypeError, ValueError, KeyError: `values` are no record.
     """
-    if values.get("schema_version") != SCHEMA_VERSION:
-        raise OtherSchemaError(values.get("schema_version"))
-    values = dict(values)
-    del values["cell_id"], values["label"]
-    return load(Record, values)
+    version: Any = values.get("schema_version")
+    if not is_readable(version):
+        raise OtherSchemaError(version)
+    loaded = dict(values)
+    cell_id, _ = loaded.pop("cell_id"), loaded.pop("label")
+    if version != SCHEMA_VERSION:
+        loaded |= {"cell": upgrade_cell(values["cell"], version), "cell_id": cell_id}
+    return load(Record, loaded)
 
 
 def write(record: Record, folder: Path) -> Path:

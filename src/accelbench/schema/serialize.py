@@ -1,6 +1,5 @@
 """Typed values <-> JSON: loading, canonical text, digests, and files that are written whole or not at all."""
 
-import dataclasses
 import functools
 import hashlib
 import json
