@@ -6,6 +6,7 @@ from accelbench.grid import identity, plan
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Engine, Precision
 from accelbench.settings import to_cell
 from fakes import make_cell
@@ -67,7 +68,7 @@ def test_the_plan_file_names_every_cells_record(tmp_path):
     head = {name: written[name] for name in ("schema_version", "suite", "title", "study", "profile")}
     assert head == {"schema_version": 5, "suite": "nets", "title": "Nets", "study": "001", "profile": "quick"}
     assert [entry["record"] for entry in written["cells"]] == [item.record_name for item in items]
-    assert [Cell.from_json(entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
+    assert [load(Cell, entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
 
 
 def test_record_names_differ_where_identities_do():

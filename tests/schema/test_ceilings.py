@@ -5,6 +5,7 @@ import pytest
 
 from accelbench.judging.roofline import WINOGRAD, bound, least_times, share, verdict
 from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Bound, CeilingVerdict, Precision
 from accelbench.schema.work import Work
 
@@ -26,11 +27,9 @@ WORK = Work(flops=2 * 10**11, bytes=10**10, num_operators=1000)
 
 
 def test_ceilings_and_work_survive_json():
-    assert Ceilings.from_json(json.loads(json.dumps(CEILINGS.to_json()))) == CEILINGS
-    assert Ceilings.from_json(None) is None
+    assert load(Ceilings, json.loads(json.dumps(CEILINGS.to_json()))) == CEILINGS
     work = Work(bytes=3, num_operators=1, uncounted=["aten._fft_r2c"])
-    assert Work.from_json(json.loads(json.dumps(dataclasses.asdict(work)))) == work
-    assert Work.from_json(None) is None
+    assert load(Work, json.loads(json.dumps(dataclasses.asdict(work)))) == work
 
 
 def test_a_mixed_precision_has_the_higher_ceiling_of_its_two_formats():

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from accelbench.judging.energy import joules_per_sample
 from accelbench.judging.roofline import bound, share
 from accelbench.judging.warnings import MAX_OTHERS_PERCENT, doubts
-from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Breakdown, Measurement, Operator
 from accelbench.schema.record import Record, Row
@@ -55,7 +55,7 @@ def ceilings_of(record: Record) -> Ceilings | None:
 
     Several devices of a CPU are parts of one, which was probed as a whole.
     """
-    one = Ceilings.from_json(record.environment.get("ceilings"))
+    one = ceilings_in(record.environment)
     if one is None or record.measurement is None or record.cell.device in SHARE_ONE_CPU:
         return one
     return one.of_devices(record.measurement.num_devices)

@@ -11,7 +11,7 @@ from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.project import PLAN
 from accelbench.schema import plan_file
-from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row
 from accelbench.schema.serialize import canonical_json
@@ -128,7 +128,7 @@ def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
     """The same, each record with the best ceilings that any record has of its device: one roof for all."""
     best: dict[str, Ceilings] = {}
     for found in (each for sweep in sweeps for each in sweep.records):
-        if ceilings := Ceilings.from_json(found.environment.get("ceilings")):
+        if ceilings := ceilings_in(found.environment):
             known = best.get(_device(found))
             best[_device(found)] = known.joined(ceilings) if known else ceilings
 

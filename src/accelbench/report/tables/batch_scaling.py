@@ -8,7 +8,7 @@ from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.options import named
 from accelbench.report.tables.study_times import one_of_each
 from accelbench.report.tables.table import Table, count, number, word
-from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Mode
 
@@ -80,7 +80,7 @@ def devices(sweep: Sweep) -> Table | None:
             continue
         machine = planned.record.environment.get("machine", {})
         on_host = planned.cell.device in ("cpu", "xla_cpu")
-        ceilings = Ceilings.from_json(planned.record.environment.get("ceilings"))
+        ceilings = ceilings_in(planned.record.environment)
         facts = [
             planned.cell.device.value,
             measured.device_name,
