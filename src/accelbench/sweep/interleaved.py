@@ -51,8 +51,8 @@ def plan(
     """
     if rounds is not None and (not rounds.isdecimal() or int(rounds) < 1):
         raise UserError(f"--repeats {rounds}: should be a whole number, at least 1")
-    if unlike := config.unlike(first[1], second[1]):
-        raise UserError(f"{unlike}: holds for both sides: give it one value")
+    if names := config.differing_options(first[1], second[1]):
+        raise UserError(f"{names}: holds for both sides: give it one value")
     options = first[1]
     folder = options.out or f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-compare"
     if any((root / folder).glob(RECORDS)):
