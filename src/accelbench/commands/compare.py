@@ -47,20 +47,22 @@ def _run(chosen: Namespace, context: Context) -> int:
     root = project.project_root()
     if not chosen.run:
         first, second = (
-            interleaved.load(Path(names[0])) if len(names) == 1 else (record_sets.find(name, root) for name in names)
+            interleaved.load_comparison(Path(names[0]))
+            if len(names) == 1
+            else (record_sets.find(name, root) for name in names)
         )
         return answer.answer(first, second, terms, context.console)
     shown = f" {VERBOSE}" if chosen.verbose else ""
-    order, options = interleaved.plan(one_cell(names[0] + shown), one_cell(names[1] + shown), chosen.repeats, root)
-    result = sweep.run(order.cells, options, context.console)
-    interleaved.save(order, (names[0], names[1]), result.records, result.folder)
-    status = answer.answer(*interleaved.load(result.folder), terms, context.console)
+    runs, options = interleaved.plan_runs(one_cell(names[0] + shown), one_cell(names[1] + shown), chosen.repeats, root)
+    result = sweep.run(runs.cells, options, context.console)
+    interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
+    status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)
     return 1 if result.num_unexpected else status
 
 
 def _check(chosen: Namespace, num_names: int) -> None:
     if num_names not in ((2,) if chosen.run else (1, 2)):
-        raise UserError(f"compare: takes two sides, {num_names} given; words with spaces go in quotes")
+        raise UserError(f"compare: takes A and B, {num_names} given; words with spaces go in quotes")
     if chosen.verbose and not chosen.run:
         raise UserError("-v: goes with --run; existing records are not measured again")
     if chosen.repeats is not None and not chosen.run:
