@@ -8,7 +8,6 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Engine, Precision
-from accelbench.settings import to_cell
 from fakes import make_cell
 
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
@@ -29,12 +28,6 @@ def test_repeats_are_kept_apart_from_each_other():
     cells = [make_cell(batch_size=size, repeat=repeat) for size in (8, 16, 32) for repeat in range(3)]
     order = [(item.cell.batch_size, item.cell.repeat) for item in planned(*cells)]
     assert order == [(size, repeat) for repeat in range(3) for size in (8, 16, 32)]
-
-
-def test_a_cell_is_repeated_as_other_processes_of_the_same_settings():
-    again = to_cell.repeated([make_cell(), make_cell(batch_size=8, repeat=4)], 2)
-    assert [(cell.batch_size, cell.repeat) for cell in again] == [(32, 0), (32, 1), (8, 4), (8, 5)]
-    assert to_cell.repeated([make_cell()], 1) == [make_cell()]
 
 
 def test_the_identity_holds_what_a_number_depends_on():

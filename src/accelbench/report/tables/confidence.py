@@ -24,7 +24,7 @@ def how_sure(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> s
     """
     sides = [[Process.of(planned.record) for planned in side if planned.record] for side in (first, second)]
     found = Pair(first=sides[0], second=sides[1]).compare(anyway=False)
-    if found.low is not None and found.high is not None and found.is_told:
+    if found.low is not None and found.high is not None and found.interleaved:
         low, high = (f"{100 * (ratio - 1):+.3g} %" for ratio in (found.low, found.high))
         verdict = found.verdict()
         what = "can't tell" if verdict == Verdict.cant_tell else f"sure: {verdict}"
