@@ -85,8 +85,8 @@ def test_each_device_that_was_asked_for_says_whether_it_ran_and_why_not(read, ma
         maker.record(maker.cell(device="gpu", batch_size=2**i), Status.skipped, reason=reason)
         for i, reason in enumerate(reasons)
     ]
-    found = first_screen.devices(read([maker.ok(maker.cell(), 1), *skipped]))
-    cpu, gpu = rows(found)
+    found = read([maker.ok(maker.cell(), 1), *skipped])
+    cpu, gpu = rows(first_screen.devices(found))
     assert (cpu["device"], cpu["did it run"], cpu["what it is"], cpu["cells ok"]) == ("cpu", "yes", "Example CPU", "1")
-    assert first_screen.machine(found) == ["cpu: Example CPU", "gpu: not measured (no GPU)"]
+    assert first_screen.device_texts(found) == ["cpu: Example CPU", "gpu: not measured (no GPU)"]
     assert (gpu["did it run"], gpu["cells not ok"], gpu["why: the most frequent reason"]) == ("no", "3", "no GPU")
