@@ -35,7 +35,7 @@ def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:
     records = [
         *(maker.ok(maker.cell(precision=precision, batch_size=size), rate * size)
           for precision, rate in (("fp32", 10), ("bf16", 20)) for size in (32, 128)),
-        maker.ok(maker.cell(mode=Mode.infer), 99, warnings=["a doubt"]),
+        maker.ok(maker.cell(mode=Mode.infer), 99, warnings=["a warning"]),
     ]  # fmt: skip
     train, infer = rows(first_screen.table(read(records)))
     assert train["model, and what is done"] == "mlp train, mnist"
@@ -45,7 +45,7 @@ def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:
     assert train["best of each precision"] == "bf16 2,560, fp32 1,280"
     assert train["least latency with"] == "cpu bf16 b32"
     assert infer["next best"] == "no other was measured"
-    assert (train["doubts"], infer["doubts"]) == ("1", "2")
+    assert (train["warnings"], infer["warnings"]) == ("1", "2")
     assert "least money with" not in train
 
 

@@ -117,7 +117,7 @@ COLUMNS: list[Column[Choice]] = [
     Column("J/sample", lambda choice: number(choice.row["energy_j_per_sample"])),
     Column("cost of a million", lambda choice: number(choice.row["cost_per_million_samples"])),
     Column("bound by", lambda choice: word(str(choice.row["bound"]) if choice.row["bound"] else None)),
-    Column("doubts", lambda choice: num_warnings(choice.row)),
+    Column("warnings", lambda choice: num_warnings(choice.row)),
 ]
 
 
@@ -127,7 +127,7 @@ def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | N
         "The best ok cell by each criterion that is known. Unbeaten: no other cell is at least as good in all that is "
         "known of every cell. Of several repeats and seeds, the one of the middle throughput (the slower of two) "
         "stands for all. ± is half of the 95 % interval within one process: where cells are that near, `accelbench "
-        "compare` decides. Doubts: how many warnings the cell has; the table of every cell tells them."
+        "compare` decides. Warnings: how many the cell has; the table of every cell has their text."
     ]
     if latency_ms is not None:
         notes.append(f"Of cells whose median latency is at most {latency_ms:g} ms.")

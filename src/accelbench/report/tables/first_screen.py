@@ -127,7 +127,7 @@ COLUMNS: list[Column[Recommendation]] = [
     Column("its samples/s", lambda found: number(found.next_best.number("samples_per_s") if found.next_best else None)),
     Column("behind by", _lead),
     Column("how sure", _confidence),
-    Column("doubts", lambda found: best.num_warnings(found.fastest.row)),
+    Column("warnings", lambda found: best.num_warnings(found.fastest.row)),
     *(column for item in CRITERIA_HEADINGS.items() for column in _criterion_columns(*item)),
 ]
 
@@ -138,8 +138,8 @@ def table(sweeps: Sequence[Sweep]) -> Table | None:
         "The best ok cell by each criterion that is known; of several repeats and seeds, the one of the middle "
         "throughput (the slower of two) stands for all. ± is half of the 95 % interval within one process. Next best: "
         "the fastest cell of another device, precision, engine or options, or several of them. Best of each precision: "
-        "samples/s, for each engine that was measured. Doubts: how many warnings the fastest has; the table of every "
-        "cell tells them.",
+        "samples/s, for each engine that was measured. Warnings: how many the fastest has; the table of every "
+        "cell has their text.",
         confidence.NOTE,
     ]
     return tabulate_known("What to use", COLUMNS, map(Recommendation, best.workloads(sweeps)), notes)
