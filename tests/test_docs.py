@@ -28,6 +28,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
 ]
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "accelbench"
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("docs/*.md"), ROOT / "README.md"])
+MAX_CELL = 120  # characters of a table's cell; a link counts by its text
+EXAMPLES = {"conf/data/stripes.yaml", "my_package/nets.py"}  # files that a page has its reader write
 SHORT = ["tracking=none", "window.measure_s=0.1", "window.latency_s=0.05", "window.warmup_s=0.01", "batch_size=8"]
 
 
@@ -150,13 +154,27 @@ def test_a_cell_is_planned_for_a_bare_machine_as_the_page_says(measured):
     assert (cell.model.name, cell.device, cell.precision, cell.data.name) == ("cnn", "gpu", "bf16", "random")
 
 
-@pytest.mark.parametrize(
-    "page", sorted(path.relative_to(ROOT) for path in [*ROOT.glob("docs/*.md"), ROOT / "README.md"])
-)
+@pytest.mark.parametrize("page", PAGES)
 def test_every_link_to_a_file_leads_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         if "://" not in link:
             assert ((ROOT / page).parent / link).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_of_the_project_that_a_page_names_exists(page):
+    text = (ROOT / page).read_text()
+    named = set(re.findall(r"(?<![\w/.-])(?:src|tests|conf|docs|pipelines|bench)/[\w./-]*\w", text))
+    named |= {name for name in re.findall(r"`([\w/]+\.py)`", text) if "/" in name}
+    missing = {name for name in named if not any((folder / name).exists() for folder in (ROOT, PACKAGE))}
+    assert missing <= EXAMPLES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_cell_of_a_table_is_long(page):
+    lines = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("|")]
+    cells = [cell.strip() for line in lines for cell in re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line).split("|")]
+    assert [cell for cell in cells if len(cell) > MAX_CELL] == []
 
 
 def test_a_data_set_of_ones_own_is_prepared_and_measured_as_the_page_says(measured, tmp_path):
