@@ -20,7 +20,7 @@ define install
 		{ echo "$(PYTHON) has no venv module: on Debian, apt-get install python3-venv" >&2; exit 2; }
 	@echo "Installing into $(1) (about a minute) ..."
 	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check uv
-	@$(1)/bin/uv pip sync --quiet --python $(1)/bin/python --require-hashes $(2)
+	@$(1)/bin/uv pip sync --quiet --compile-bytecode --python $(1)/bin/python --require-hashes $(2)
 	@$(1)/bin/uv pip install --quiet --python $(1)/bin/python --no-deps --editable .
 	@touch $@
 endef

@@ -1,3 +1,4 @@
+import ast
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,8 @@ HEAVY = (
     "dvc",
 )
 MAX_LINES = 320
+MAX_FUNCTION_LINES = 50
+MAX_FLAT_MODULES = 9
 
 
 def lint(folder):
@@ -57,7 +60,7 @@ def test_the_walls_between_the_parts_stand(copy):
         ("sweep.run", "import mlflow", "Only sinks/mlflow.py imports mlflow"),
         ("judging.row", "import pandas", "Only report/ imports pandas"),
         ("report.build", "import accelbench.sweep.run", "Data flows down"),
-        ("report.build", "import accelbench.devices.nvml", "Data flows down"),
+        ("report.build", "import accelbench.devices.nvml", "The report is made from records"),
         ("grid.plan", "import accelbench.settings.config", "Data flows down"),
         ("worker", "import hydra", "What runs in a cell's process"),
     ],
@@ -71,8 +74,8 @@ def test_a_module_that_breaks_a_wall_is_found(copy, module, line, contract):
     finally:
         path.write_text(whole)
     assert done.returncode == 1, done.stdout
-    (broken,) = [told for told in done.stdout.splitlines() if " BROKEN" in told]
-    assert broken.startswith(contract)
+    broken = [line for line in done.stdout.splitlines() if " BROKEN" in line]
+    assert any(line.startswith(contract) for line in broken)
 
 
 def test_the_parent_loads_no_framework(tmp_path):
@@ -94,3 +97,16 @@ def test_modules_are_small_and_init_files_empty(path):
     assert len(text.splitlines()) <= MAX_LINES
     if path.name == "__init__.py":
         assert text == ""
+
+
+def test_few_modules_lie_outside_the_rooms():
+    assert len(list(PACKAGE.glob("*.py"))) <= MAX_FLAT_MODULES
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("*.py")), ids=lambda path: path.relative_to(SOURCE).with_suffix("").as_posix()
+)
+def test_functions_are_short(path):
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    lengths = {node.name: node.end_lineno - node.lineno + 1 for node in functions}
+    assert {name: num for name, num in lengths.items() if num > MAX_FUNCTION_LINES} == {}

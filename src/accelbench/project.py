@@ -5,7 +5,7 @@ from pathlib import Path
 
 from accelbench.errors import UserError
 
-# The names of a project's files and folders, spelt here alone.
+# The names of a project's files. No other module spells them.
 PARAMS = "params.yaml"
 ENVIRONMENT = "environment.json"  # the fingerprint of machine, versions and code, which every sweep depends on
 CEILINGS = "ceilings.json"  # what each device was seen to do at most
@@ -19,7 +19,7 @@ def project_root() -> Path:
     """The project's folder: the nearest one, from the current folder up, that holds params.yaml and conf/.
 
     Raises:
-        UserError: there is none.
+        UserError: no such folder was found.
     """
     here = Path.cwd()
     for folder in [here, *here.parents]:
@@ -29,5 +29,5 @@ def project_root() -> Path:
 
 
 def store_root(root: Path) -> Path:
-    """Where what outlives an experiment belongs: DVC's main checkout in its queued experiments, else `root`."""
+    """The folder for files that must outlive an experiment: DVC's main checkout in a queued experiment, else `root`."""
     return Path(os.environ.get("DVC_ROOT") or root)

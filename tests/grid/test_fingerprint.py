@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
+from accelbench.errors import UserError
 from accelbench.grid import fingerprint
 from accelbench.project import ENVIRONMENT
+from accelbench.schema.vocab import Engine
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -33,7 +36,7 @@ def test_two_calls_agree_and_are_plain_json():
 
 
 def test_a_copy_of_the_code_has_the_same_digest(package):
-    assert fingerprint.code_digest(package) == fingerprint.code_digest()
+    assert fingerprint.code_digest(package=package) == fingerprint.code_digest()
 
 
 @pytest.mark.parametrize(
@@ -41,37 +44,75 @@ def test_a_copy_of_the_code_has_the_same_digest(package):
     ["isolation/sampler.py", "measuring/clock.py", "data/arrays.py", "engines/lightning/new.py", "devices/nvml.py"],
 )
 def test_a_changed_measuring_module_changes_it(package, module):
-    before = fingerprint.fingerprint(package)
+    before = fingerprint.fingerprint(package=package)
     change(package / module)
-    after = fingerprint.fingerprint(package)
+    after = fingerprint.fingerprint(package=package)
     assert after["code"] != before["code"]
     assert after["machine"] == before["machine"]
 
 
 def test_a_renamed_measuring_module_changes_it(package):
     change(package / "engines/one.py")
-    before = fingerprint.code_digest(package)
+    before = fingerprint.code_digest(package=package)
     (package / "engines/one.py").rename(package / "engines/two.py")
-    assert fingerprint.code_digest(package) != before
+    assert fingerprint.code_digest(package=package) != before
 
 
 @pytest.mark.parametrize(
     "module", ["report/build.py", "sinks/mlflow.py", "cli.py", "commands/doctor.py", "data/registry.py"]
 )
 def test_what_measures_nothing_does_not(package, module):
-    before = fingerprint.code_digest(package)
+    before = fingerprint.code_digest(package=package)
     change(package / module)
-    assert fingerprint.code_digest(package) == before
+    assert fingerprint.code_digest(package=package) == before
 
 
 def test_a_folder_without_the_package_has_no_digest(tmp_path):
     with pytest.raises(FileNotFoundError, match="not the folder"):
-        fingerprint.code_digest(tmp_path)
+        fingerprint.code_digest(package=tmp_path)
 
 
 @pytest.mark.parametrize("pattern", fingerprint.MEASURING)
 def test_every_measuring_pattern_finds_modules(pattern):
     assert list(fingerprint.PACKAGE.glob(pattern))
+
+
+@pytest.fixture(scope="module")
+def imports():
+    return grimp.build_graph("accelbench", cache_dir=None)
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_the_code_of_an_identity_is_all_that_a_cells_process_imports(imports, engine):
+    started = {f"accelbench.isolation.{name}" for name in ("hosts", "host", "child")}
+    started |= {name for name in imports.modules if name.startswith(f"accelbench.engines.{engine}.")}
+    imported = started | {upstream for module in started for upstream in imports.find_upstream_modules(module)}
+    paths = {Path(f"{'/'.join(name.split('.')[1:])}.py") for name in imported}
+    files = {path for path in paths if (fingerprint.PACKAGE / path).is_file()}  # not packages, which are folders
+    covered = {path.relative_to(fingerprint.PACKAGE) for path in fingerprint.measuring_code(engine)}
+    exempt = set(map(Path, fingerprint.NOT_MEASURING))
+    assert files - covered == exempt
+
+
+def test_a_changed_engine_measures_the_cells_of_no_other_engine_again(package):
+    before = {engine: fingerprint.code_digest(engine, package) for engine in Engine}
+    change(package / "engines/keras/engine.py")
+    after = {engine: fingerprint.code_digest(engine, package) for engine in Engine}
+    assert after[Engine.keras] != before[Engine.keras]
+    assert after[Engine.lightning] == before[Engine.lightning]
+
+
+def test_a_new_engine_measures_no_other_engines_cells_again(package):
+    before = fingerprint.code_digest(Engine.lightning, package)
+    change(package / "engines/onnx/engine.py")
+    change(package / "schema/vocab.py")
+    assert fingerprint.code_digest(Engine.lightning, package) == before
+
+
+def test_a_changed_shared_file_measures_the_cells_of_every_engine_again(package):
+    before = {engine: fingerprint.code_digest(engine, package) for engine in Engine}
+    change(package / "engines/registry.py")
+    assert all(fingerprint.code_digest(engine, package) != before[engine] for engine in Engine)
 
 
 def test_the_machine_is_this_one():
@@ -140,7 +181,7 @@ def write(checkout):
 def test_the_stage_writes_only_what_has_changed(checkout):
     first = write(checkout)
     written = json.loads((checkout / ENVIRONMENT).read_text())
-    assert written == fingerprint.fingerprint(checkout / "src/accelbench")
+    assert written == fingerprint.fingerprint(package=checkout / "src/accelbench")
     assert write(checkout) == first
     change(checkout / "src/accelbench/isolation/sampler.py")
     assert write(checkout) != first
@@ -151,3 +192,43 @@ def test_the_stage_mends_a_broken_file(checkout):
     (checkout / ENVIRONMENT).write_text("{")
     write(checkout)
     assert json.loads((checkout / ENVIRONMENT).read_text())["code"]
+
+
+# The source of a user's own network.
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    fingerprint.source_digest.cache_clear()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def source_digest(target):
+    fingerprint.source_digest.cache_clear()
+    return fingerprint.source_digest(target)
+
+
+def test_the_digest_changes_with_any_file_of_the_package_and_nothing_is_imported(folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "__init__.py").write_text("raise RuntimeError('imported')")
+    (folder / "mine" / "nets.py").write_text("a = 1")
+    before = source_digest("mine.nets.Net")
+    assert source_digest("mine.nets.Net") == before
+    (folder / "mine" / "layers.py").write_text("b = 1")
+    changed = source_digest("mine.nets.Net")
+    assert changed != before
+    (folder / "mine" / "layers.py").rename(folder / "mine" / "later.py")
+    assert source_digest("mine.nets.Net") not in (before, changed)
+
+
+def test_a_single_module_will_do(folder):
+    (folder / "single_module.py").write_text("a = 1")
+    before = source_digest("single_module.Net")
+    (folder / "layers.py").write_text("b = 2")
+    assert source_digest("single_module.Net") != before
+
+
+def test_what_is_not_there_is_named(folder):
+    with pytest.raises(UserError, match=r"model.target=nowhere.Net: no package or module nowhere in this folder"):
+        source_digest("nowhere.Net")

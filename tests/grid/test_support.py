@@ -204,7 +204,7 @@ def test_without_a_compiler_nothing_is_compiled(device, variable, language, tool
     assert why_not(asked, report(asked.device)) is None
     monkeypatch.setenv(variable, "no-such-compiler")
     reason = why_not(asked, report(asked.device))
-    assert reason.startswith(f"compile=true needs a {language} compiler, and {variable}=no-such-compiler is none")
+    assert reason.startswith(f"compile=true needs a {language} compiler, and {variable}=no-such-compiler is not found")
     monkeypatch.delenv(variable)
     monkeypatch.setenv("PATH", str(toolchain / "empty"))
     reason = why_not(asked, report(asked.device))

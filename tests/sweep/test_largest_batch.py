@@ -9,6 +9,7 @@ from accelbench.schema.vocab import Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import largest_batch
 from accelbench.sweep.largest_batch import search
+from accelbench.sweep.run import SweepResult
 from fakes import make_cell
 
 
@@ -45,11 +46,11 @@ def tries(monkeypatch, tmp_path):
     """Runs of cells that end as the batch has them, and what was said."""
 
     def use(ends):
-        def run(cells, options, console):
+        def swept(cells, options, console):
             records = [make_record(cell, status=ends(cell.batch_size), reason="told") for cell in cells]
-            return run.SweepResult(tmp_path / "runs" / (options.out or "runs/new").split("/")[1], records)
+            return SweepResult(tmp_path / "runs" / (options.out or "runs/new").split("/")[1], records)
 
-        monkeypatch.setattr(largest_batch.run, "run", run)
+        monkeypatch.setattr(largest_batch.run, "run", swept)
         console = Console(file=io.StringIO(), width=200)
         options = SweepOptions(suite="s", title="", study=None, profile=None, tracking="none", out=None, retry="none")
         status = largest_batch.find(make_cell(batch_size=8), options, console, most=256)

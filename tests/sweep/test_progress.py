@@ -49,9 +49,9 @@ def test_what_was_measured_is_the_outcome():
     assert outcome(make_record(measurement=make_measurement(blocks=[], latency_s=[]))) == ""
 
 
-def test_doubts_are_counted():
-    assert outcome(make_record(measurement=make_measurement(warnings=["drift"]))).endswith("  1 doubt")
-    assert outcome(make_record(measurement=make_measurement(warnings=["drift", "load"]))).endswith("  2 doubts")
+def test_warnings_are_counted():
+    assert outcome(make_record(measurement=make_measurement(warnings=["drift"]))).endswith("  1 warning")
+    assert outcome(make_record(measurement=make_measurement(warnings=["drift", "load"]))).endswith("  2 warnings")
 
 
 def shown(statuses, **options):

@@ -21,10 +21,10 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import DataSpec
-from accelbench.schema.vocab import Device, Precision, Status
+from accelbench.schema.vocab import Device, Engine, Precision, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
-from accelbench.sweep import run
+from accelbench.sweep import run, session
 from fakes import faulty_host, make_cell, make_project
 
 OPTIONS = SweepOptions(
@@ -37,7 +37,7 @@ def project(tmp_path, monkeypatch):
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lock, "measuring_lock", lambda: tmp_path / "measuring.lock")
-    monkeypatch.setattr(run, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
     return tmp_path
 
 
@@ -86,7 +86,7 @@ def test_a_record_is_there_before_the_next_cell_starts(project, monkeypatch):
             seen.append(len(written(project / "runs/test")))
             return super().run(cell, data_folder)
 
-    monkeypatch.setattr(run, "Hosts", lambda: Watching(faulty_host))
+    monkeypatch.setattr(session, "Hosts", lambda: Watching(faulty_host))
     swept([make_cell(batch_size=size) for size in (8, 16, 32)])
     assert seen == [0, 1, 2]
 
@@ -149,8 +149,8 @@ def test_another_machine_or_code_measures_again_and_keeps_what_was(project, monk
     folder = project / "runs/test"
     swept([make_cell()])
     before = written(folder)
-    current = prepare.fingerprint()
-    monkeypatch.setattr(prepare, "fingerprint", lambda: {**current, "code": "another"})
+    current = prepare.fingerprint(Engine.lightning)
+    monkeypatch.setattr(prepare, "fingerprint", lambda engine: {**current, "code": "another"})
     result, _ = swept([make_cell()])
     assert set(before) < set(written(folder))
     assert len(written(folder)) == 2
@@ -208,7 +208,7 @@ class Broken(Sink):
 
 @pytest.mark.parametrize(("where", "lost"), [("open", 2), ("send", 2), ("close", 0)])
 def test_a_tracker_that_fails_loses_nothing(project, monkeypatch, where, lost):
-    monkeypatch.setattr(run, "make_sinks", lambda *_: [Broken(where)])
+    monkeypatch.setattr(session, "make_sinks", lambda *_: [Broken(where)])
     result, text = swept([make_cell(), make_cell(batch_size=8)])
     assert [found.status for found in result.records] == [Status.ok, Status.ok]
     assert len(written(project / "runs/test")) == 2
@@ -223,7 +223,7 @@ def test_a_tracker_gets_what_is_on_disk_already(project, monkeypatch):
         def _send(self, of):
             delivered.append(record.read(project / "runs/test" / f"{of.name}.json") == of)
 
-    monkeypatch.setattr(run, "make_sinks", lambda *_: [Watching(None)])
+    monkeypatch.setattr(session, "make_sinks", lambda *_: [Watching(None)])
     swept([make_cell(), make_cell("raise")])
     assert delivered == [True, True]
 

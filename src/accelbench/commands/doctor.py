@@ -25,7 +25,7 @@ from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell, DataSpec, ModelSpec
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.settings import params
-from accelbench.sweep.prober import Prober
+from accelbench.sweep.prober import PROBING_ENGINE, Prober
 
 GB = 1e9  # bytes
 
@@ -61,7 +61,7 @@ def show(root: Path, console: Console | None = None, *, probe: bool = False) -> 
 def measure_ceilings(root: Path, console: Console) -> None:
     """Probes every device that is there, and keeps the result."""
     with lock.hold(lock.measuring_lock(), "another measurement", console.print), Hosts() as hosts:
-        prober = Prober(hosts, project.store_root(root), fingerprint.fingerprint(), console.print)
+        prober = Prober(hosts, project.store_root(root), fingerprint.fingerprint(PROBING_ENGINE), console.print)
         for device in Device:
             if look(device).present:
                 prober.probe(_cell(device, Precision.fp32, Mode.infer, ModelSpec(name="mlp")))
@@ -196,7 +196,7 @@ def _share(num_running: int, num_all: int) -> Text:
 
 def _ceilings(root: Path) -> RenderableType:
     """What each device was seen to do at most; what has not been probed has no line."""
-    known = read_ceilings(project.store_root(root), fingerprint.fingerprint())
+    known = read_ceilings(project.store_root(root), fingerprint.fingerprint(PROBING_ENGINE))
     if not known:
         return Text("not probed yet: the first cell on each device does")
     table = Table(box=None, pad_edge=False)

@@ -1,51 +1,64 @@
 """How long a cell will take."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from accelbench.grid.plan import Planned
 from accelbench.project import RECORDS
-from accelbench.schema.vocab import Device, Protocol, Status
+from accelbench.schema.vocab import XLA, Protocol, Status
 
-# What a cell costs beside its windows (process, model, tracking), and for compilation: first guesses
-# of `estimate_s`, for cells that were never run here.
+# First guesses for cells that were never measured here: what a cell costs besides its windows (process, model,
+# tracking), and what it takes to compile.
 OVERHEAD_S = 0.5
-
-
 XLA_COMPILE_S = 5.0
-
-
 INDUCTOR_COMPILE_S = 30.0
 
 
-def known_walls(folders: Iterable[Path]) -> dict[str, float]:
-    """Seconds that cells took, by cell id, from the records under `folders`.
+def recorded_durations_s(folders: Iterable[Path], cell_ids: Collection[str]) -> dict[str, float]:
+    """Seconds that cells took in earlier sweeps.
 
-    Skipped ones took none, and are passed over as unreadable ones are.
+    Args:
+        folders: searched for records, subfolders included. A record's file name begins with its cell's id: no
+            other records are opened.
+        cell_ids: the cells to look for.
+
+    Returns:
+        Cell id -> seconds. Skipped cells and unreadable records are left out.
     """
-    walls = {}
+    durations_s = {}
     for folder in folders:
         for path in sorted(folder.rglob(RECORDS)):
+            if path.name.partition("-")[0] not in cell_ids:
+                continue
             try:
                 values = json.loads(path.read_text())
                 if values["status"] != Status.skipped:
-                    walls[values["cell_id"]] = float(values["wall_s"])
+                    durations_s[values["cell_id"]] = float(values["wall_s"])
             except (OSError, ValueError, KeyError, TypeError):
                 continue
-    return walls
+    return durations_s
 
 
-def estimate_s(planned: Planned, walls: dict[str, float]) -> float | None:
-    """Seconds that the cell will take: as long as last time, else its windows'; None for unknown epochs or steps."""
+def estimate_s(planned: Planned, recorded_s: Mapping[str, float]) -> float | None:
+    """Seconds that the cell will take.
+
+    Args:
+        planned: the cell.
+        recorded_s: seconds that cells took in earlier sweeps (`recorded_durations_s`).
+
+    Returns:
+        The recorded duration if there is one, else the sum of the cell's windows; None for whole epochs and fixed
+        steps that were never measured here.
+    """
     if planned.skip_reason is not None:
         return 0.0
     cell = planned.cell
-    if cell.id in walls:
-        return walls[cell.id]
+    if cell.id in recorded_s:
+        return recorded_s[cell.id]
     if cell.protocol != Protocol.window:
         return None
-    compile_s = XLA_COMPILE_S if cell.device in (Device.xla_cpu, Device.tpu) else 0.0
+    compile_s = XLA_COMPILE_S if cell.device in XLA else 0.0
     compile_s += INDUCTOR_COMPILE_S if cell.options.compile else 0.0
     window = cell.window
     return OVERHEAD_S + compile_s + window.warmup_s + window.block_s + window.measure_s + window.latency_s

@@ -4,7 +4,10 @@ import hashlib
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable
+from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,10 @@ import pynvml
 import accelbench
 from accelbench.devices import cpu, nvml, packages, tpu
 from accelbench.engines.registry import SUBSTITUTING
+from accelbench.errors import UserError
+from accelbench.schema.vocab import Engine
 
-# Beginnings of the variables by which a user tunes the libraries that compute.
+# Prefixes of the environment variables that tune the computing libraries.
 TUNING = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_", "LD_PRELOAD"),
     *("NCCL_", "GLOO_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "CC", "CXX"),
@@ -22,74 +27,124 @@ TUNING = (
 )
 PACKAGE = Path(accelbench.__path__[0])
 
-# Distributions that compute. What plans, tracks or reports (hydra-core, dvc, mlflow, pandas) changes no
-# number, and neither does accelbench's own version: its measuring code has a digest.
+# Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
+# neither does accelbench's own version, since its measuring code has a digest.
 COMPUTING = (
     *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "tensorflow", "keras", "numpy"),
     *("jax", "jaxlib", "pillow", "timm", "triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
 )
 
-# The modules of this package that a number passes through, from the bytes on disk to the raw sample.
+# The code that a number passes through, from the bytes on disk to the raw sample: whole rooms, and from other rooms
+# the files that a cell's process imports. The folder of the cell's engine is added to it (`measuring_code`).
 MEASURING = (
-    "stats/**/*.py",  # the clock stops by it
-    "devices/**/*.py",
-    "measuring/**/*.py",
-    "isolation/**/*.py",
     "data/arrays.py",
     "data/decode.py",
+    "data/manifest.py",
     "data/order.py",
-    "engines/**/*.py",
+    "devices/**/*.py",
+    "engines/*.py",
+    "isolation/**/*.py",
+    "judging/asked.py",
+    "lifeline.py",
+    "measuring/**/*.py",
+    "schema/measurement.py",
+    "schema/work.py",
+    "stats/**/*.py",
+)
+# What a cell's process imports and no number depends on: names, messages, and the types of settings and results. The
+# values of the settings are part of the identity, and a new word here must not measure every cell again.
+NOT_MEASURING = (
+    "errors.py",
+    "project.py",
+    "schema/ceilings.py",
+    "schema/cell.py",
+    "schema/conditions.py",
+    "schema/serialize.py",
+    "schema/vocab.py",
 )
 
 
-def fingerprint(package: Path = PACKAGE) -> dict[str, Any]:
-    """The part of a record's identity that isn't in its cell: equal here means comparable.
+def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:
+    """The part of a record's identity that is not in its cell. Records with equal fingerprints are comparable.
 
     Args:
+        engine: the engine whose code measures; None for the code of all engines.
         package: the folder of the accelbench package whose code measures.
 
     Returns:
         `machine` (cpu_name, instruction_sets, num_cores, num_threads, memory_gb, gpus, tpus, platform, python),
-        `versions` (of what computes), `variables` (of the shell that tune it) and `code` (`code_digest`), as plain
-        JSON values. Nothing in it changes with
-        load, time or the host's name; the kernel counts by its major and minor release.
+        `versions` (of the libraries that compute), `variables` (environment variables that tune them) and `code`
+        (`code_digest`), as plain JSON values. They do not depend on the load, the time or the host's name; the
+        kernel counts by its major and minor release.
     """
     return {
         "machine": _machine(),
         "versions": _versions(),
         "variables": _variables(),
-        "code": code_digest(package),
+        "code": code_digest(engine, package),
     }
 
 
-def code_digest(package: Path = PACKAGE) -> str:
-    """The sha256 over names and bytes of the modules that measure, in sorted order.
+def code_digest(engine: Engine | None = None, package: Path = PACKAGE) -> str:
+    """The sha256 over names and bytes of `measuring_code`, in sorted order.
 
     Raises:
-        FileNotFoundError: `package` holds none of them.
+        FileNotFoundError: `package` holds none of it.
     """
-    paths = sorted({path for pattern in MEASURING for path in package.glob(pattern)})
+    paths = measuring_code(engine, package)
     if not paths:
         raise FileNotFoundError(f"{package}: not the folder of the accelbench package")
     return files_digest((path.relative_to(package), path) for path in paths)
 
 
+def measuring_code(engine: Engine | None = None, package: Path = PACKAGE) -> list[Path]:
+    """The files that a number of `engine` passes through; of every engine if it is None."""
+    patterns = (*MEASURING, f"engines/{engine or '*'}/**/*.py")
+    return sorted({path for pattern in patterns for path in package.glob(pattern)})
+
+
 def files_digest(files: Iterable[tuple[Path, Path]]) -> str:
-    """The sha256 over the (name, path) of files in their order: it changes with any name or byte."""
+    """The sha256 over (name, path) of files in the given order: it changes with any name or byte."""
     total = hashlib.sha256()
     for name, path in files:
         total.update(f"{name.as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return total.hexdigest()
 
 
+@cache
+def source_digest(target: str) -> str:
+    """The sha256 over the source of a user's own network: the top-level package that holds `target`.
+
+    If that is a single module, the other modules of its folder count too. It is searched in the current folder, then
+    on Python's path. Nothing is imported.
+
+    Args:
+        target: the dotted path of a class.
+
+    Raises:
+        UserError: there is no such package.
+    """
+    name = target.partition(".")[0]
+    found = PathFinder.find_spec(name, ["", *sys.path])
+    folders = list(found.submodule_search_locations or []) if found else []
+    if found is None or not (folders or found.origin):
+        raise UserError(f"model.target={target}: no package or module {name} in this folder or where Python looks")
+    if folders:
+        paths = {path.relative_to(folder): path for folder in map(Path, folders) for path in folder.rglob("*.py")}
+    else:
+        parent = Path(str(found.origin)).parent
+        paths = {path.relative_to(parent): path for path in parent.glob("*.py")}
+    return files_digest(sorted(paths.items()))
+
+
 def git_state(root: Path) -> dict[str, Any]:
-    """The checkout at `root`, recorded beside the fingerprint for people; no part of the identity.
+    """The checkout at `root`. It is recorded with the fingerprint, and is no part of the identity.
 
     Returns:
-        `revision` (None before the first commit), `branch` (None when detached) and `dirty`, whether files that git
-        knows were changed; empty where there is no checkout or no git.
+        `revision` (None before the first commit), `branch` (None when detached) and `dirty` (whether tracked files
+        were changed); empty without a checkout or without git.
     """
-    # DVC writes dvc.lock as it goes, and the digest of the measuring code sees files that git does not know.
+    # Without dvc.lock, which DVC writes while it runs, and without untracked files: the code's digest covers those.
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     command += ["--untracked-files=no", "--", ".", ":(exclude)dvc.lock"]
     try:
@@ -129,7 +184,7 @@ def _versions() -> dict[str, str]:
 
 
 def _variables() -> dict[str, str]:
-    """The shell's settings of the libraries that compute, but those that no cell sees."""
+    """The environment variables that tune the computing libraries, except those that no cell's process gets."""
     return {
         name: value
         for name, value in sorted(os.environ.items())

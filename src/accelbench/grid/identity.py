@@ -1,19 +1,25 @@
 """The identity of a cell's record: the digest of everything that its numbers depend on."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from accelbench.grid.usercode import source_digest
+from accelbench.grid.fingerprint import source_digest
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.serialize import digest
 from accelbench.schema.vocab import Library
 
 
-def identity(cell: Cell, data: Data, fingerprint: dict[str, Any]) -> str:
-    """The digest of everything that the cell's numbers depend on.
+def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
+    """The sha256 of the cell's settings, its data set, the fingerprint and, for a user's own network, its source.
+
+    Args:
+        cell: the cell.
+        data: its data set.
+        fingerprint: of the cell's engine (`fingerprint.fingerprint`).
 
     Raises:
-        UserError: the user's own network is nowhere to be found.
+        UserError: the source of the user's own network can't be found.
     """
     parts = {"settings": cell.settings(), "data": data.digest, "environment": fingerprint}
     if cell.model.library == Library.custom:

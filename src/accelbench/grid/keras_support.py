@@ -1,4 +1,4 @@
-"""What a cell may ask of Lightning and not of Keras, or of one of Keras' backends and not of the other."""
+"""What Keras, or one of its backends, does not support."""
 
 from accelbench.devices import packages
 from accelbench.schema.cell import Cell
@@ -6,10 +6,13 @@ from accelbench.schema.vocab import Augment, Device, KerasBackend, Library, Mode
 
 
 def why_not(cell: Cell) -> str | None:
-    """Why Keras can't run `cell`, in one line that names what to use instead; None where it can, or has not to.
+    """Why Keras can't run `cell`, in one line that names an alternative.
 
     Args:
         cell: the cell, of any engine.
+
+    Returns:
+        None if it is supported, or if it is not a Keras cell.
     """
     if cell.keras is None:
         return None

@@ -1,6 +1,6 @@
-"""The grid as cells: which record answers for each, which are skipped, how long the rest will take."""
+"""The grid as planned cells: the record that answers for each, and why a cell is skipped."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,12 +11,12 @@ from accelbench.grid.identity import identity
 from accelbench.grid.support import why_not
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
-from accelbench.schema.vocab import Device
+from accelbench.schema.vocab import Device, Engine
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell, the name of its record, and why it would be skipped (None: it runs)."""
+    """A cell, the identity of its record, and why it is skipped (None: it runs)."""
 
     cell: Cell
     identity: str
@@ -24,7 +24,7 @@ class Planned:
 
     @property
     def record_name(self) -> str:
-        """The record's file name, without its ending."""
+        """The file name of the record, without `.json`."""
         return f"{self.cell.id}-{self.identity[:8]}"
 
 
@@ -34,13 +34,18 @@ def report_on(device: Device) -> DeviceReport:
     return look(device)
 
 
-def plan(cells: Iterable[Cell], data: Data, fingerprint: dict[str, Any]) -> list[Planned]:
-    """The cells in the order in which they run: repeats apart from each other, so that drift hits all alike.
+def plan(cells: Iterable[Cell], data: Data, fingerprints: Mapping[Engine, Mapping[str, Any]]) -> list[Planned]:
+    """The cells in the order in which they run; equal cells once.
 
-    Equal cells are planned once.
+    The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike.
+
+    Args:
+        cells: the grid.
+        data: the data set of all cells.
+        fingerprints: one for each engine of the cells.
     """
     unique = {cell.id: cell for cell in cells}
     return [
-        Planned(cell, identity(cell, data, fingerprint), why_not(cell, report_on(cell.device)))
+        Planned(cell, identity(cell, data, fingerprints[cell.engine]), why_not(cell, report_on(cell.device)))
         for cell in sorted(unique.values(), key=lambda cell: cell.repeat)
     ]

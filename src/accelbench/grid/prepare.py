@@ -1,6 +1,6 @@
 """Plans the cells of a sweep on this machine's data and environment."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,22 +8,32 @@ from typing import Any
 from accelbench.data.arrays import how_to_prepare
 from accelbench.data.manifest import check_arrays, read_manifest
 from accelbench.errors import UserError
-from accelbench.grid.estimate import estimate_s, known_walls
+from accelbench.grid.estimate import estimate_s, recorded_durations_s
 from accelbench.grid.fingerprint import fingerprint, git_state
 from accelbench.grid.plan import Planned, plan
 from accelbench.project import project_root
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
+from accelbench.schema.vocab import Engine
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A sweep that is ready to run."""
+    """A sweep that is ready to run.
+
+    Attributes:
+        root: the project's folder.
+        data: the data set of all cells.
+        data_folder: where its arrays are.
+        environments: what the records of each engine's cells keep of machine, versions, code and git.
+        planned: the cells in the order in which they run.
+        estimates: seconds that each planned cell will take; None if unknown.
+    """
 
     root: Path
     data: Data
     data_folder: Path
-    environment: dict[str, Any]
+    environments: Mapping[Engine, Mapping[str, Any]]
     planned: list[Planned]
     estimates: list[float | None]
 
@@ -32,7 +42,7 @@ def data_of(cells: Sequence[Cell]) -> tuple[Data, Path]:
     """The one data set that `cells` use, and its folder.
 
     Raises:
-        UserError: they use several, or theirs is not prepared.
+        UserError: they use several data sets, or theirs is not prepared.
     """
     names = sorted({cell.data.name for cell in cells})
     if len(names) != 1:
@@ -48,19 +58,20 @@ def prepare(cells: Sequence[Cell]) -> Prepared:
     """Plans `cells` on this machine's data and environment.
 
     Raises:
-        UserError: the cells use more than one data set, or theirs is not prepared.
+        UserError: the cells use several data sets, or theirs is not prepared.
     """
     root = project_root()
     data, folder = data_of(cells)
     check_arrays(folder)
-    current = fingerprint()
-    planned = plan(cells, data, current)
-    walls = known_walls([root / "runs", root / "results"])
+    fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
+    planned = plan(cells, data, fingerprints)
+    recorded_s = recorded_durations_s([root / "runs", root / "results"], {item.cell.id for item in planned})
+    git = git_state(root)
     return Prepared(
         root=root,
         data=data,
         data_folder=folder,
-        environment={**current, "git": git_state(root)},
+        environments={engine: {**found, "git": git} for engine, found in fingerprints.items()},
         planned=planned,
-        estimates=[estimate_s(item, walls) for item in planned],
+        estimates=[estimate_s(item, recorded_s) for item in planned],
     )

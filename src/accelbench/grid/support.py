@@ -1,4 +1,4 @@
-"""(engine, device, precision, mode, model, options) -> supported, or why not."""
+"""Whether a cell is supported on this machine, and the reason if it is not."""
 
 import os
 import shutil
@@ -14,37 +14,38 @@ from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Mode, Pre
 
 FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
 BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
+# Compute capabilities.
 VOLTA = (7, 0)  # the first that Triton compiles for
-AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
+AMPERE = (8, 0)  # the first with TF32 and bfloat16 units
 
-# The compilers that inductor and Triton look for where CXX and CC name none.
+# The compilers that inductor and Triton look for if CXX and CC are not set.
 CXX = ["clang++" if sys.platform == "darwin" else "g++"]
 C = ["clang", "gcc"]
 
 
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
-    """Why `cell` can't run, or gives no true number, on the device that `report` describes.
+    """Why `cell` can't run, or can't give a true number, on the device that `report` describes.
 
     Args:
         cell: the cell, of the same device as the report.
-        report: what this machine has of the cell's device.
+        report: what this machine has of that device.
 
     Returns:
-        One line that names what to use instead where there is something; None where the cell is supported.
+        One line, which names an alternative if there is one; None if the cell is supported.
     """
     if (reason := keras_support.why_not(cell)) is not None:
         return reason
-    elsewhere = _is_elsewhere(cell)
-    if not report.present and not elsewhere:
+    is_remote = _is_remote_tpu(cell)
+    if not report.present and not is_remote:
         return report.reason
     rules = [_lightning, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler]
-    if not elsewhere:
+    if not is_remote:
         rules.insert(0, _devices)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
 
 
 def _lightning(cell: Cell, report: DeviceReport) -> str | None:
-    """The environments of Keras on a GPU and of JAX on a TPU have no PyTorch."""
+    """PyTorch is missing in the environments of Keras on a GPU and of JAX on a TPU."""
     needed = ("torch", "pytorch_lightning", *(["torch_xla"] if cell.device == Device.tpu else []))
     if cell.engine != Engine.lightning or all(map(packages.folder, needed)):
         return None
@@ -52,8 +53,8 @@ def _lightning(cell: Cell, report: DeviceReport) -> str | None:
     return f"engine=lightning: {missing} is not installed in this environment: use engine=keras, or make setup"
 
 
-def _is_elsewhere(cell: Cell) -> bool:
-    """Whether the cell's TPU has a name: it is none of this machine's, and only TensorFlow can tell."""
+def _is_remote_tpu(cell: Cell) -> bool:
+    """Whether the cell names a TPU that is not part of this machine: only TensorFlow can tell what it is."""
     keras = cell.keras
     by_tensorflow = keras is not None and keras.backend == KerasBackend.tensorflow and keras.tpu != KerasSettings.tpu
     return cell.device == Device.tpu and by_tensorflow
@@ -62,10 +63,10 @@ def _is_elsewhere(cell: Cell) -> bool:
 def _devices(cell: Cell, report: DeviceReport) -> str | None:
     if cell.devices == 1:
         return None
-    cores = report.details.get("usable_cores")  # of a CPU, which is divided among them
+    cores = report.details.get("usable_cores")  # several devices of a CPU share its cores
     if cell.devices > int(cores or report.count):
-        there = f"{cores} cores" if cores else f"{report.count} of {cell.device}"
-        return f"devices={cell.devices}: there are {there}"
+        found = f"{cores} cores" if cores else f"{report.count} of {cell.device}"
+        return f"devices={cell.devices}: there are {found}"
     if cell.options.cuda_graphs and cell.mode == Mode.train:
         return f"cuda_graphs=true: gradients are averaged between the graphs of devices={cell.devices}: use devices=1"
     return None
@@ -116,7 +117,7 @@ def _on_cpu(cell: Cell, report: DeviceReport) -> str | None:
 
 
 def _fp16_adam(cell: Cell, report: DeviceReport) -> str | None:
-    """The default epsilon of torch, 1e-8, is below fp16's smallest number, 6e-8; the squared gradients are too."""
+    """PyTorch's default epsilon, 1e-8, is below the smallest fp16 number, 6e-8, and so are the squared gradients."""
     if (cell.precision, cell.mode, cell.model.optimizer) != (Precision.fp16, Mode.train, "adam"):
         return None
     lstm_on_cpu = cell.device == Device.cpu and cell.model.is_own("lstm")
@@ -129,7 +130,7 @@ def _options(cell: Cell, report: DeviceReport) -> str | None:
     if options.freeze and cell.mode == Mode.train:
         return "freeze=true makes the weights constants, and training changes them: use mode=infer"
     if options.compile and cell.device in XLA:
-        return "compile=true: XLA compiles every network as it is: use compile=false"
+        return "compile=true: XLA compiles every network anyway: use compile=false"
     if options.channels_last and cell.device in XLA:
         return "channels_last=true: XLA lays out memory as it sees fit: use channels_last=false"
     if options.cuda_graphs and cell.device != Device.gpu:
@@ -138,7 +139,7 @@ def _options(cell: Cell, report: DeviceReport) -> str | None:
 
 
 def _compiler(cell: Cell, report: DeviceReport) -> str | None:
-    """What inductor makes for the CPU is C++, for a GPU Triton with launchers in C; both include Python's headers."""
+    """Inductor generates C++ for the CPU, and Triton with launchers in C for a GPU; both include Python's headers."""
     if not cell.options.compile:
         return None
     if cell.device == Device.gpu and _capability(report) < VOLTA:
@@ -148,15 +149,15 @@ def _compiler(cell: Cell, report: DeviceReport) -> str | None:
     given = os.environ.get(variable)
     commands = [given] if given else commands
     if not any(map(shutil.which, commands)):
-        told = f"{variable}={given} is none" if given else f"none of {', '.join(commands)} is there"
-        return f"compile=true needs a {language} compiler, and {told}: install one (on Debian, g++)"
+        problem = f"{variable}={given} is not found" if given else f"none of {', '.join(commands)} is found"
+        return f"compile=true needs a {language} compiler, and {problem}: install one (on Debian, g++)"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         return "compile=true needs Python's headers: install them (on Debian, python3-dev)"
     return None
 
 
 def _runs_fp16_lstm(cell: Cell, report: DeviceReport) -> bool:
-    """Autocast to fp16 takes oneDNN's LSTM, which knows fp16 forwards only, and only with AVX512-FP16.
+    """Under fp16 autocast torch calls oneDNN's LSTM, which has fp16 for the forward pass only, with AVX512-FP16.
 
     Measured with torch 2.9.0 and ONEDNN_MAX_CPU_ISA at AVX2, AVX512_CORE_BF16 and AVX512_CORE_FP16.
     """
@@ -168,6 +169,6 @@ def _no_tf32(device: Device) -> str:
 
 
 def _capability(report: DeviceReport) -> tuple[int, int]:
-    """The GPU's compute capability; (0, 0) where its driver doesn't tell, since what is unknown isn't there."""
+    """The GPU's compute capability; (0, 0) if the driver does not report it, so that nothing is assumed."""
     major, _, minor = report.details.get("compute_capability", "0.0").partition(".")
     return int(major), int(minor)

@@ -1,4 +1,4 @@
-"""The largest batch that fits: found by trying, each try in a process of its own, each with its record."""
+"""Finds the largest batch that fits in memory. Each try is a cell with a process and a record of its own."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,20 +13,20 @@ from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
 
 MAX_BATCH = 1 << 20
-# The search ends when the largest that fits and the smallest that doesn't are within this share of each other.
-FINE = 1 / 8
+# The search ends when the smallest batch that does not fit exceeds the largest that fits by at most this share of it.
+TOLERANCE = 1 / 8
 
 
 def search(fits: Callable[[int], bool], start: int, most: int = MAX_BATCH) -> tuple[int | None, int | None]:
-    """Doubles the batch until one doesn't fit, then halves the gap.
+    """Doubles the batch until one does not fit, then halves the gap.
 
     Args:
-        fits: tries one.
-        start: the first that is tried; halved until one fits.
-        most: the largest that is tried.
+        fits: whether a batch fits; tries it.
+        start: the first batch to try. If it does not fit, it is halved until one does.
+        most: the largest batch to try.
 
     Returns:
-        The largest that fits and the smallest that doesn't, each None where there was none.
+        The largest batch that fits and the smallest that does not; each is None if none was found.
     """
     largest, smallest = None, None
     batch = start
@@ -40,20 +40,20 @@ def search(fits: Callable[[int], bool], start: int, most: int = MAX_BATCH) -> tu
             largest = smallest // 2
         else:
             smallest //= 2
-    while largest is not None and smallest is not None and smallest - largest > max(1, FINE * largest):
+    while largest is not None and smallest is not None and smallest - largest > max(1, TOLERANCE * largest):
         middle = (largest + smallest) // 2
         largest, smallest = (middle, smallest) if fits(middle) else (largest, middle)
     return largest, smallest
 
 
 def find(cell: Cell, options: SweepOptions, console: Console, most: int = MAX_BATCH) -> int:
-    """Searches from the cell's batch, and says what was found; returns the exit status.
+    """Searches from the cell's batch size, prints the result and returns the exit status.
 
-    A batch fits when its cell is ok, and does not when memory ran out or its process was killed. Any other end, such as
-    a batch beyond the data set's size, ends the search.
+    A batch fits if its cell is ok. It does not fit if memory ran out or the process was killed. Any other outcome,
+    such as a batch larger than the data set, ends the search.
 
     Raises:
-        UserError: the cell's batch is beyond what is tried.
+        UserError: the cell's batch size is larger than `most`.
     """
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
@@ -88,7 +88,7 @@ def find(cell: Cell, options: SweepOptions, console: Console, most: int = MAX_BA
 
 
 class _OtherEndError(Exception):
-    """A try ended in a way that says nothing of memory."""
+    """A try had an outcome that says nothing about memory."""
 
     def __init__(self, record: Record) -> None:
         super().__init__(record.reason)

@@ -1,4 +1,4 @@
-"""The ceilings of this machine's devices: probed once, kept, and held against every cell."""
+"""The ceilings of this machine's devices: probed once, kept, and compared with the speed of every cell."""
 
 import dataclasses
 from collections import Counter
@@ -16,16 +16,19 @@ from accelbench.schema.record import Record
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import CeilingVerdict, Device, Engine, Status
 
-MAX_AGAIN = 3  # times that a device is probed again in one sweep
+# The engine that probes, whichever engine a cell has: it is the device that is probed.
+PROBING_ENGINE = Engine.lightning
+MAX_REPROBES = 3  # for each device in one sweep
 
 
 class Prober:
-    """Probes each device before its first cell, unless this machine's file has its ceilings already.
+    """Probes each device before its first cell, unless ceilings.json already has its ceilings.
 
     Args:
-        hosts: where the probe's process comes from.
-        root: the folder of the file.
-        environment: the fingerprint: another machine, other versions or other measuring code are probed anew.
+        hosts: starts the process of a probe.
+        root: the folder of ceilings.json.
+        environment: the fingerprint for `PROBING_ENGINE`. Ceilings of another machine, of other versions or of other
+            measuring code do not count.
         say: shows a line to the user.
     """
 
@@ -33,22 +36,21 @@ class Prober:
         self.hosts, self.path, self.say = hosts, root / CEILINGS, say
         self.machine = machine_key(environment)
         self.known: dict[Device, Ceilings | None] = {}
-        self.num_again: Counter[Device] = Counter()
+        self.num_reprobes: Counter[Device] = Counter()
 
     def knows(self, cell: Cell) -> bool:
-        """Whether the cell's device was probed before, on this machine."""
+        """Whether ceilings.json has the ceilings of the cell's device."""
         return self._read(cell.device) is not None
 
     def ceilings(self, cell: Cell) -> Ceilings | None:
-        """Those of the cell's device; None where it can't be probed."""
+        """The ceilings of the cell's device; None if it can't be probed."""
         if cell.device not in self.known:
             self.known[cell.device] = self._read(cell.device) or self.probe(cell)
         return self.known[cell.device]
 
     def probe(self, cell: Cell) -> Ceilings | None:
-        """Measures them, joins them with what was known before, and keeps the result."""
-        # With PyTorch's operators, whichever engine the cell has: it is the device that is probed.
-        cell = dataclasses.replace(cell, engine=Engine.lightning, keras=None)
+        """Measures the ceilings of the cell's device, joins them with the known ones, and writes the result."""
+        cell = dataclasses.replace(cell, engine=PROBING_ENGINE, keras=None)
         if not self.hosts.can_probe(cell):
             return None
         self.say(f"Probing what {cell.device} can do at most (some 20 s, once on a machine) ...")
@@ -68,29 +70,27 @@ class Prober:
         return joined
 
     def judged(self, record: Record) -> Record:
-        """`record` with its device's ceilings, and what they say of it.
+        """`record` with the ceilings of its device, and with a warning or a verdict if it is faster than they are.
 
-        A cell above the ceiling has the device probed again, since what else runs on a machine may have spoilt the
-        probe. If it still is above, that is told; beyond what Winograd's algorithm explains, it is invalid.
+        The device is probed again for a cell above the ceiling, since another process may have slowed the probe. If
+        the cell is still above it, the record gets a warning. Beyond the gain of Winograd's algorithm it is invalid.
         """
         device, rate = record.cell.device, flops_per_s(record)
         record = _with(record, self.known.get(device))
         ceiling = _ceiling(record)
-        while (
-            rate and ceiling and verdict(rate, ceiling) != CeilingVerdict.below and self.num_again[device] < MAX_AGAIN
-        ):
-            self.num_again[device] += 1
+        while rate and ceiling and rate > ceiling and self.num_reprobes[device] < MAX_REPROBES:
+            self.num_reprobes[device] += 1
             record = _with(record, self.probe(record.cell))
             ceiling = _ceiling(record)
         if rate is None or ceiling is None or record.measurement is None:
             return record
-        told = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
+        excess = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
         found = verdict(rate, ceiling)
         if found == CeilingVerdict.beyond:
-            reason = f"{told}: more than the {WINOGRAD} that a faster algorithm explains"
+            reason = f"{excess}: more than the {WINOGRAD} that a faster algorithm explains"
             return dataclasses.replace(record, status=Status.invalid, reason=reason)
         if found == CeilingVerdict.above:
-            warnings = [*record.measurement.warnings, told]
+            warnings = [*record.measurement.warnings, excess]
             return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, warnings=warnings))
         return record
 
@@ -109,6 +109,6 @@ def _ceiling(record: Record) -> float | None:
 
 
 def flops_per_s(record: Record) -> float | None:
-    """What an ok cell computed in a second; None where operations or speed are unknown."""
+    """Floating-point operations per second of an ok cell; None if its operations or its speed are unknown."""
     rate = summarise(record)["flops_per_s"] if record.status == Status.ok else None
     return rate if isinstance(rate, float) else None

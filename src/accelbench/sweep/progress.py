@@ -17,16 +17,16 @@ from accelbench.schema.vocab import UNEXPECTED, Status
 STYLES = {Status.ok: "green", Status.skipped: "dim"}
 
 
-UNKNOWN_CELL_S = 60.0  # for the time left: whole epochs that were never run here
+UNKNOWN_CELL_S = 60.0  # assumed for the time left, for a cell whose duration can't be estimated
 
 
 class SweepProgress(AbstractContextManager["SweepProgress"]):
     """Progress of one sweep.
 
     Args:
-        console: where to.
+        console: where the progress is shown.
         planned: the cells to come, in order.
-        estimates: their seconds, as `plan.estimate_s` has them.
+        estimates: seconds of each cell, as `grid.estimate.estimate_s` gives them.
     """
 
     def __init__(self, console: Console, planned: Sequence[Planned], estimates: Sequence[float | None]) -> None:
@@ -55,12 +55,12 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
         self.bar.stop()
 
     def start(self, planned: Planned) -> None:
-        """The cell now in hand."""
+        """Shows the cell that is measured now, and the time left."""
         left = f"about {duration(sum(self.estimates[self.num_done :]))} left"
         self.bar.update(self.task, description=planned.cell.label, left=left)
 
     def finish(self, record: Record) -> None:
-        """Its outcome. Skipped cells get no line: `sweep.conclude` counts them by reason."""
+        """Prints the cell's outcome. Skipped cells get no line: `sweep.run.conclude` counts them by reason."""
         self.num_done += 1
         self.bar.update(self.task, completed=self.num_done)
         if record.status == Status.skipped:
@@ -87,12 +87,12 @@ def outcome(record: Record) -> str:
     if isinstance(row["accuracy"], float):
         words.append(f"accuracy {row['accuracy']:.4f}")
     if num := len(warnings_of(row)):
-        words.append(f"{num} doubt{'s' * (num > 1)}")
+        words.append(f"{num} warning{'s' * (num > 1)}")
     return "  ".join(words)
 
 
 def _bounds(row: Row) -> str:
-    """How exactly the speed is known, such as ` +-2.1 %`; nothing where that is unknown."""
+    """The half width of the speed's interval, such as ` ±2.1 %`; empty if it is unknown."""
     rate, low, high = (row[f"samples_per_s{end}"] for end in ("", "_low", "_high"))
     if not (isinstance(rate, float) and isinstance(low, float) and isinstance(high, float)):
         return ""

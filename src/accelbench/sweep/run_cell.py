@@ -16,13 +16,13 @@ from accelbench.schema.vocab import Status
 def run_cell(
     planned: Planned, hosts: Hosts, data: Data, data_folder: Path, environment: Mapping[str, Any], sweep_id: str
 ) -> Record:
-    """Runs the cell in a process of its own, or skips it with its reason; whatever happens is a record.
+    """Runs the cell in a process of its own, or skips it with its reason; the record says what happened.
 
     Args:
         planned: the cell.
-        hosts: where its process comes from.
-        data: the data set that it reads.
-        data_folder: where that is.
+        hosts: starts its process.
+        data: the data set that the cell reads.
+        data_folder: where that data set is.
         environment: the fingerprint and git's state, kept in the record.
         sweep_id: kept in the record.
     """

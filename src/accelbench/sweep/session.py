@@ -1,0 +1,124 @@
+"""What a sweep holds open while it measures: the hosts, the prober, the trackers and the progress display."""
+
+import dataclasses
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from accelbench.data.manifest import read_manifest
+from accelbench.devices import energy_counters
+from accelbench.grid.fingerprint import fingerprint
+from accelbench.grid.plan import Planned
+from accelbench.grid.prepare import Prepared
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import store_root
+from accelbench.schema import record as records
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Device, Status
+from accelbench.settings.config import SweepOptions
+from accelbench.sinks.base import Sink
+from accelbench.sinks.registry import make_sinks
+from accelbench.sweep.prober import PROBING_ENGINE, Prober
+from accelbench.sweep.progress import SweepProgress
+from accelbench.sweep.run_cell import run_cell
+
+DATA_CHANGED = "the data set was prepared anew while it was measured: run the sweep again"
+
+
+class Session(AbstractContextManager["Session"]):
+    """Measures, judges and publishes the cells of one sweep. With nothing to do it starts nothing.
+
+    Args:
+        ready: the prepared sweep.
+        todo: the cells to measure.
+        folder: where the records go.
+        options: settings of the whole sweep.
+        console: where progress is shown.
+        sweep_id: kept in every record.
+
+    Attributes:
+        sinks: the trackers that get every record.
+        links: tracker -> where it shows the run, for a sweep of one cell.
+    """
+
+    def __init__(
+        self,
+        ready: Prepared,
+        todo: Sequence[Planned],
+        folder: Path,
+        options: SweepOptions,
+        console: Console,
+        sweep_id: str,
+    ) -> None:
+        self.ready, self.todo, self.folder = ready, todo, folder
+        self.options, self.console, self.sweep_id = options, console, sweep_id
+        self.sinks: list[Sink] = []
+        self.links: dict[str, str] = {}
+        self._stack = ExitStack()
+        self._library_output: list[str] = []  # with -v: what the cells' libraries printed, until it is shown
+
+    def __enter__(self) -> "Session":
+        if self.todo:
+            with ExitStack() as stack:
+                self._start(stack)
+                self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+        self._show_library_output()
+
+    def _start(self, stack: ExitStack) -> None:
+        runnable = [item.cell for item in self.todo if item.skip_reason is None]
+        num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
+        self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
+        self._hosts = stack.enter_context(Hosts())
+        if self.options.verbose:
+            self._hosts.listener = self._library_output.append
+        root = self.ready.root
+        self._prober = Prober(self._hosts, store_root(root), fingerprint(PROBING_ENGINE), self.console.print)
+        if runnable and self._prober.knows(runnable[0]):
+            # The host imports its framework while MLflow is imported here. Not before: that would disturb the
+            # idle power. Not where the device is probed first: that would disturb the probe.
+            self._hosts.start(runnable[0])
+        self.sinks = [stack.enter_context(sink) for sink in make_sinks(self.options.tracking, root)]
+        names = [item.record_name for item in self.ready.planned]
+        estimates = dict(zip(names, self.ready.estimates, strict=True))
+        progress = SweepProgress(self.console, self.todo, [estimates[item.record_name] for item in self.todo])
+        self._progress = stack.enter_context(progress)
+
+    def measure(self, item: Planned) -> Record:
+        """Runs the cell, or skips it with its reason, and writes its record at once."""
+        self._progress.start(item)
+        if item.skip_reason is None:
+            self._prober.ceilings(item.cell)
+        environment = {**self.ready.environments[item.cell.engine], "idle_w": self._idle_w}
+        ready = self.ready
+        record = run_cell(item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id)
+        records.write(record, self.folder)
+        return record
+
+    def judge(self, record: Record) -> Record:
+        """The record with the ceilings of its device and what follows from them; may probe the device again."""
+        record = self._prober.judged(record)
+        if read_manifest(self.ready.data_folder) != self.ready.data:
+            record = dataclasses.replace(record, status=Status.invalid, reason=DATA_CHANGED)
+        records.write(record, self.folder)
+        return record
+
+    def publish(self, record: Record) -> None:
+        """Shows the record's outcome and delivers it to the trackers."""
+        self._show_library_output()
+        self._progress.finish(record)
+        for sink in self.sinks:
+            sink.deliver(record)
+        if len(self.ready.planned) == 1:  # each link is a query
+            found = {sink.name: sink.link(record) for sink in self.sinks}
+            self.links = {name: link for name, link in found.items() if link is not None}
+
+    def _show_library_output(self) -> None:
+        while self._library_output:
+            self.console.print(Text.from_ansi(self._library_output.pop(0), style="dim"), soft_wrap=True)

@@ -1,0 +1,69 @@
+import os
+
+import pytest
+
+from accelbench.grid import estimate, plan
+from accelbench.schema import record
+from accelbench.schema.conditions import Data
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
+from fakes import SHORT, make_cell
+
+DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
+FINGERPRINTS = dict.fromkeys(Engine, {"machine": "this", "code": "c0de"})
+
+
+def planned(*cells):
+    return plan.plan(cells, DATA, FINGERPRINTS)
+
+
+def make_record(cell, wall_s, status=Status.ok):
+    (item,) = planned(cell)
+    reason = None if status == Status.ok else "a reason"
+    return Record(
+        cell=cell,
+        identity=item.identity,
+        status=status,
+        reason=reason,
+        started_at="2026-11-20T09:00:00.000+00:00",
+        wall_s=wall_s,
+        environment={},
+    )
+
+
+def test_a_cell_takes_as_long_as_last_time(tmp_path):
+    fit = make_cell(protocol=Protocol.fit)
+    record.write(make_record(fit, 123.0), tmp_path / "runs" / "a")
+    for number, text in enumerate(["{", "[]", "{}", '{"cell_id": 3, "wall_s": 1}']):
+        (tmp_path / "runs" / "a" / f"{number:012}-00000000.json").write_text(text)
+    recorded_s = estimate.recorded_durations_s([tmp_path / "runs", tmp_path / "results"], {fit.id, "000000000003"})
+    (item,) = planned(fit)
+    assert estimate.estimate_s(item, recorded_s) == 123.0
+    assert estimate.estimate_s(item, {}) is None  # whole epochs that were never run here
+
+
+def test_how_long_a_skip_took_says_nothing_of_a_run(tmp_path):
+    fit = make_cell(protocol=Protocol.fit)
+    record.write(make_record(fit, 0.0, Status.skipped), tmp_path)
+    (item,) = planned(fit)
+    assert estimate.estimate_s(item, estimate.recorded_durations_s([tmp_path], {fit.id})) is None
+
+
+def test_a_window_takes_its_bounds_and_some_overhead():
+    (item,) = planned(make_cell())
+    windows = SHORT.warmup_s + SHORT.block_s + SHORT.measure_s + SHORT.latency_s
+    assert estimate.estimate_s(item, {}) == pytest.approx(windows + estimate.OVERHEAD_S)
+    on_xla = plan.Planned(make_cell(device=Device.xla_cpu), "i", None)
+    assert estimate.estimate_s(on_xla, {}) == pytest.approx(windows + estimate.OVERHEAD_S + estimate.XLA_COMPILE_S)
+
+
+def test_a_skipped_cell_takes_no_time():
+    (item,) = planned(make_cell(precision=Precision.tf32, protocol=Protocol.fit))
+    assert estimate.estimate_s(item, {}) == 0
+
+
+def test_only_the_records_of_the_cells_asked_for_are_opened(tmp_path):
+    fit, other = make_cell(protocol=Protocol.fit), make_cell(batch_size=8)
+    record.write(make_record(fit, 123.0), tmp_path)
+    os.mkfifo(tmp_path / f"{other.id}-00000000.json")  # whoever opens it waits for a writer
+    assert estimate.recorded_durations_s([tmp_path], {fit.id}) == {fit.id: 123.0}
