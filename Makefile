@@ -1,6 +1,6 @@
-# `make repro` and `make test` set up what they need. Everything is installed into .venv, from requirements.lock.
+# `make repro` and `make test` first run `make setup`, which installs everything into .venv from requirements.lock.
 
-# The first Python that is there and of a release that the lock is for.
+# The first Python of a version that the lock supports.
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-# Installs a lock (2) and accelbench itself into an environment (1).
+# Installs into the environment $(1): the packages of the lock $(2), then accelbench itself.
 define install
 	@test -n "$(PYTHON)" || { echo "accelbench needs Python 3.11 to 3.13: none was found (PYTHON=... names one)" >&2; exit 2; }
 	@test -x $(1)/bin/pip || $(PYTHON) -m venv $(1) || \
@@ -28,7 +28,7 @@ endef
 .venv/.installed: requirements.lock pyproject.toml
 	$(call install,.venv,requirements.lock)
 
-# What can't share that environment: TensorFlow's CUDA libraries clash with torch's, JAX' libtpu with torch_xla's.
+# Separate environments: TensorFlow's CUDA libraries conflict with torch's, and JAX' libtpu with torch_xla's.
 .venv-keras-gpu/.installed .venv-jax-tpu/.installed: .venv-%/.installed: environments/%.lock pyproject.toml
 	$(call install,.venv-$*,environments/$*.lock)
 
@@ -38,13 +38,13 @@ setup-keras-gpu: .venv-keras-gpu/.installed  ## install Keras on TensorFlow for 
 
 setup-jax-tpu: .venv-jax-tpu/.installed  ## install Keras on JAX for a TPU, into .venv-jax-tpu
 
-setup-browser:  ## install chromium, which the tests of pages need (Debian, as root)
+setup-browser:  ## install chromium, for the tests that open pages (Debian, as root)
 	apt-get install -y chromium chromium-driver
 
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
-# Keras' tests in a process of their own: TensorFlow is in none with torch.
+# Keras' tests run in a separate process, because TensorFlow and torch must not share one.
 test: setup  ## run the tests
 	$(BIN)/python -m pytest -m "not slow and not gpu and not tpu" --ignore=tests/engines/keras
 	$(BIN)/python -m pytest -m "not slow and not gpu and not tpu" tests/engines/keras
@@ -52,25 +52,25 @@ test: setup  ## run the tests
 test-slow: setup  ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow --ignore=tests/engines/keras
 
-lint: setup  ## check style, types and the walls between the parts
+lint: setup  ## check style, types and the import rules between the parts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup  ## measure accelbench itself (BENCH=keras: that engine; accuracy: on MNIST, an hour)
+bench: setup  ## measure accelbench itself (BENCH=keras: the Keras engine; BENCH=accuracy: on MNIST, an hour)
 	@$(BIN)/python -m bench $(BENCH)
 
-screens: setup  ## make the pictures and outputs of docs/ anew, from what `make repro` left
+screens: setup  ## regenerate the pictures and outputs of docs/, from the results of `make repro`
 	@$(BIN)/python docs/screens.py
 
 ui: setup  ## open MLflow on the saved view
 	@$(BIN)/accelbench ui
 
-lock:  ## make requirements.lock anew, and the other environments' locks
+lock:  ## regenerate requirements.lock and the locks of the other environments
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet -o requirements.lock
 	for name in keras-gpu jax-tpu; do $(BIN)/uv pip compile environments/$$name.in --universal --python-version 3.11 \
 		--generate-hashes --quiet -o environments/$$name.lock; done
 
-clean:  ## remove what was installed; data, results and runs stay
+clean:  ## remove the environments; data, results and runs stay
 	rm -rf .venv .venv-*

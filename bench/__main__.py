@@ -1,6 +1,6 @@
-"""accelbench measured by itself: `make bench`, or `python -m bench [part ...]`.
+"""Benchmarks of accelbench itself: `make bench`, or `python -m bench [part ...]`.
 
-Nothing else should run on the machine meanwhile.
+Nothing else should run on the machine at the same time.
 """
 
 import argparse
@@ -9,13 +9,13 @@ import subprocess
 import sys
 
 PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "keras", "xla", "accuracy", "peer"]
-# Accuracy takes an hour, peer installs another tool, and TensorFlow shares no process with the others' torch.
+# Not by default: accuracy takes an hour, peer installs another tool, and keras needs a process without torch.
 DEFAULT = ["overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
 
 
 def main() -> None:
-    """Runs the parts named on the command line."""
-    # Here, since processes that a part starts import this module, and need none of that.
+    """Runs the parts named on the command line, or the default ones."""
+    # Imported here, because processes that a part starts import this module and don't need these.
     from accelbench.lock import hold, measuring_lock
     from accelbench.project import project_root
 

@@ -1,4 +1,4 @@
-"""Test accuracy of study 001's mlp and cnn after the study's epochs, over five seeds, of each engine."""
+"""Test accuracy of study 001's mlp and cnn after the study's number of epochs: five seeds for each engine."""
 
 import math
 import subprocess
@@ -20,7 +20,7 @@ TARGETS = {"mlp": 0.973, "cnn": 0.985}  # for MNIST itself
 
 
 def main() -> None:
-    """Trains each network from five seeds and prints mean and spread."""
+    """Trains each network from five seeds; prints mean, spread and the difference between the engines."""
     root = project_root()
     print(f"data: {read_manifest(root / 'data' / 'mnist').source}")
     with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
@@ -37,15 +37,15 @@ def main() -> None:
                 f"{len(values)} seeds; target on MNIST: {target})"
             )
         low, high = difference(found[Engine.keras], found[Engine.lightning])
-        verdict = "holds 0: the same" if low <= 0 <= high else "DOES NOT HOLD 0"
-        print(f"{model}: Keras' less Lightning's: {low:+.4f} to {high:+.4f} with 95 % confidence, which {verdict}")
+        verdict = "contains 0: no difference" if low <= 0 <= high else "DOES NOT CONTAIN 0"
+        print(f"{model}: Keras minus Lightning: {low:+.4f} to {high:+.4f} (95 % interval), which {verdict}")
 
 
 def accuracies(records: list[Record], model: str, engine: Engine) -> list[float]:
-    """On the test set, a value per seed."""
-    mine = [record for record in records if (record.cell.model.name, record.cell.engine) == (model, engine)]
-    tested = [record.measurement.evaluation for record in mine if record.measurement]
-    return [each.accuracy for each in tested if each and each.accuracy]
+    """Accuracies on the test set, one per seed."""
+    chosen = [record for record in records if (record.cell.model.name, record.cell.engine) == (model, engine)]
+    evaluations = [record.measurement.evaluation for record in chosen if record.measurement]
+    return [evaluation.accuracy for evaluation in evaluations if evaluation and evaluation.accuracy]
 
 
 def difference(mine: list[float], theirs: list[float]) -> tuple[float, float]:

@@ -1,6 +1,6 @@
-"""How long comparing and summarising 10,000 records takes: 1,000 cells of 5 processes a side.
+"""Seconds to compare and to summarise 10,000 records: 1,000 cells with 5 processes per side.
 
-The records are made here, as long as those of the `window` protocol with its default bounds are.
+The records are synthetic, and as long as records of the `window` protocol with its default limits.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ TARGET_S = 5.0
 
 
 def main() -> None:
-    """Prints the seconds of both."""
+    """Prints the seconds of comparing and of summarising."""
     with tempfile.TemporaryDirectory() as scratch:
         sides = [Path(scratch, name) for name in ("a", "b")]
         for minute, side in zip((0, 30), sides, strict=True):
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def fill(folder: Path, minute: int) -> None:
-    """Writes one side's records, each round of which began that many minutes past the hour."""
+    """Writes the records of one side; each of its rounds starts `minute` minutes past an hour."""
     folder.mkdir()
     for seed in range(NUM_CELLS):
         for repeat in range(NUM_PROCESSES):
@@ -56,7 +56,7 @@ def fill(folder: Path, minute: int) -> None:
 
 
 def record(seed: int, time_of_day: str, repeat: int, speed: float) -> Record:
-    """A record of one process, `speed` times as fast as most."""
+    """A record of one process, with `speed` times the usual samples/s."""
     cell = Cell(
         suite="bench",
         engine=Engine.lightning,

@@ -1,8 +1,8 @@
-"""The Keras engine: our samples/s against plain `model.fit` and a plain loop over `model(x)`, and what a cell costs.
+"""The Keras engine's samples/s, compared with plain `model.fit` and a plain loop over `model(x)`; overhead per cell.
 
-As bench/loop.py: rounds of some tenths of a second, each block of our clock followed or preceded by as many steps of
-the reference; what is compared is the ratio within a round. Of `fit` the batches are timed, from its second one on:
-each call of it makes a new data set, which a round would else be full of.
+The method is that of bench/loop.py: in rounds of some tenths of a second, a block of our clock alternates with as many
+steps of the reference; the result is the ratio within a round. `fit` is timed from its second batch on, because each
+call makes a new data set, which would dominate a round.
 """
 
 import os
@@ -54,16 +54,16 @@ from bench import overhead  # noqa: E402
 from bench.rounds import print_heading, print_row, run_both  # noqa: E402
 
 NUM_RUNS = 4
-TARGET_S = 0.6  # of each next cell; of the first one, TensorFlow's import included: 12 s
-# Sixteen rounds or more a run, however much they vary; long ones, since `fit` begins and ends an epoch in each.
+TARGET_S = 0.6  # overhead of a cell after the first; the first, with TensorFlow's import, may take 12 s
+# At least sixteen rounds per run, however noisy. They are long, because `fit` begins and ends an epoch in each.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=8.0, width=1e9, block_s=0.4, latency_s=0.0, latency_steps=1)
 CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
 
 
 def main() -> None:
-    """Prints the median ratio and its 95 % interval for each case, then the overhead of a cell."""
+    """Prints the median ratio and its 95 % interval for each case, then the overhead per cell."""
     folder = project_root() / "data" / "mnist"
-    # As the engine does: it can't be changed once the reference has run.
+    # The same as the engine sets, which can't set it any more once the reference has run.
     tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
     tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
     with hold(measuring_lock(), "another measurement", print):
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def compare(model: str, batch_size: int, mode: Mode, folder: Path) -> tuple[list[float], list[float]]:
-    """Ratios of ours to the reference, and the reference's samples/s, a value per round."""
+    """Ratios of our speed to the reference's, and the reference's samples/s, one value per round."""
     cell = Cell(
         suite="bench",
         engine=Engine.keras,
@@ -106,18 +106,19 @@ def compare(model: str, batch_size: int, mode: Mode, folder: Path) -> tuple[list
 
 
 def network_of(cell: Cell) -> Any:
-    """The same layers, made anew."""
+    """A new network with the layers of the cell."""
     keras.utils.set_random_seed(cell.seed)
     return task.model_of(networks.build(cell.model, (28, 28), 10), "uint8")
 
 
 class Stopwatch(keras.callbacks.Callback):
-    """Seconds from the second batch's start to that of the last one, which is not counted.
+    """Measures the seconds from the start of the second batch to the start of the last.
 
-    What `fit` does once an epoch is no step's. At a batch's end it is not called: `fit` would wait for it in each step.
+    So it excludes what `fit` does once per epoch. It has no hook at a batch's end, because `fit` would then wait for
+    the result of each step.
 
     Args:
-        num_steps: how many batches it counts.
+        num_steps: number of batches in that time.
     """
 
     def __init__(self, num_steps: int) -> None:
@@ -125,7 +126,7 @@ class Stopwatch(keras.callbacks.Callback):
         self.last = 1 + num_steps
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        """Starts at the second batch, stops at the last."""
+        """Starts the stopwatch at the second batch and stops it at the last."""
         if batch == 1:
             self.start = time.perf_counter()
         elif batch == self.last:
@@ -133,7 +134,7 @@ class Stopwatch(keras.callbacks.Callback):
 
 
 def plain_fit(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
-    """Seconds per step of `model.fit`, as anyone would call it."""
+    """A function that runs n steps of `model.fit`, called in the usual way, and returns the seconds per step."""
     model = network_of(cell)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=keras.optimizers.Adam(1e-3), loss=loss, jit_compile=False)
@@ -150,7 +151,7 @@ def plain_fit(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
 
 
 def plain_calls(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
-    """Seconds per step of a loop over `model(x)` in a graph of its own."""
+    """A function that runs n steps of a loop over `model(x)` in a tf.function, and returns the seconds per step."""
     model = network_of(cell)
     images = np.asarray(arrays.images)
     starts = cycle(range(0, len(images) - cell.batch_size + 1, cell.batch_size))

@@ -1,9 +1,9 @@
-"""Our samples/s, through Lightning's Trainer, against a loop written by hand over the same tensors.
+"""Our samples/s, through Lightning's Trainer, compared with a hand-written loop over the same tensors.
 
-Rounds of a tenth of a second each, ours and the plain loop in turn, with the same steps and threads: each block of
-our clock, inside the Trainer, is followed or preceded by as many steps of the plain loop. What is compared is the
-ratio within a round. Several runs with fresh networks, since where a network lies in memory changes its speed. The
-first round of a run warms the plain loop up; no other is dropped and nothing is run again.
+In rounds of a tenth of a second, a block of our clock inside the Trainer alternates with as many steps of the plain
+loop, with the same number of threads. The result is the ratio within a round. There are several runs with new networks,
+because a network's place in memory changes its speed. The first round of a run warms up the plain loop and is dropped;
+no other round is dropped, and nothing is run again.
 """
 
 import time
@@ -27,7 +27,7 @@ from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from bench.rounds import print_heading, print_row, run_both
 
 NUM_RUNS = 6
-# Twenty rounds or so a run, however much they vary.
+# About twenty rounds per run, however noisy.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
 
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[float]]:
-    """Ratios of ours to the plain loop, and the plain loop's samples/s, a value per round."""
+    """Ratios of our speed to the plain loop's, and the plain loop's samples/s, one value per round."""
     cell = Cell(
         suite="bench",
         engine=Engine.lightning,
@@ -89,7 +89,7 @@ def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[flo
 
 
 def plain_training(cell: Cell, arrays: Arrays) -> Callable[[], object]:
-    """A step of the training loop that anyone would write."""
+    """A function that runs one step of an ordinary training loop."""
     torch.manual_seed(cell.seed)
     network = zoo.build(cell.model, (28, 28), 10).train()
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
@@ -115,7 +115,7 @@ def plain_training(cell: Cell, arrays: Arrays) -> Callable[[], object]:
 
 
 def plain_inference(cell: Cell, arrays: Arrays) -> Callable[[], object]:
-    """A step of the inference loop that anyone would write, in inference mode as our blocks are."""
+    """A function that runs one step of an ordinary inference loop; our block runs it in inference mode."""
     torch.manual_seed(cell.seed)
     network = zoo.build(cell.model, (28, 28), 10).eval()
     images = torch.from_numpy(arrays.images)
@@ -130,7 +130,7 @@ def plain_inference(cell: Cell, arrays: Arrays) -> Callable[[], object]:
 
 
 def timed(step: Callable[[], object], num_steps: int) -> float:
-    """Seconds per step."""
+    """Runs `num_steps` steps and returns the seconds per step."""
     start = time.perf_counter()
     for _ in range(num_steps):
         step()

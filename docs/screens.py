@@ -1,8 +1,8 @@
-"""`make screens`: the pictures and the outputs that the pages show, made anew from a real run in this checkout.
+"""`make screens`: regenerates the pictures and the command outputs in docs/, from a real run in this checkout.
 
-It needs what `make repro` leaves, chromium with its driver, and tmux. A block of a page that starts with ```console
-holds commands after `$`, and what they print; it is written anew, in order, in this checkout. They change its
-params.yaml: use a clone.
+It needs the results of `make repro`, chromium with its driver, and tmux. A ```console block of a page has commands
+after `$`, each followed by its output. The commands are run in order, in this checkout, and the block is rewritten with
+their outputs. They change params.yaml: use a clone.
 """
 
 import argparse
@@ -37,7 +37,7 @@ margin:0;padding:14px;font:14px/1.35 'DejaVu Sans Mono',monospace;color:#222">{c
 
 
 def main() -> None:
-    """Makes what is asked for, or all."""
+    """Makes the parts named on the command line, or all."""
     makers = {"report": report, "mlflow": mlflow, "terminal": terminal, "outputs": outputs}
     parser = argparse.ArgumentParser(prog="docs/screens.py", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(makers)}; all of them by default")
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def report() -> None:
-    """The report's first screen, and the picture that the README shows."""
+    """Saves the report's first screen, and the picture of the README."""
     with browser(1400, 1000) as page:
         page.get((ROOT / "report/index.html").as_uri())
         save(page, "report")
@@ -56,7 +56,7 @@ def report() -> None:
 
 
 def mlflow() -> None:
-    """MLflow's saved view of a suite."""
+    """Saves a picture of MLflow's saved view of a suite."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -73,8 +73,8 @@ def mlflow() -> None:
             page.get(address)
             WebDriverWait(page, 60).until(lambda page: page.find_elements("css selector", ".js-plotly-plot .main-svg"))
             for button in page.find_elements("css selector", "[data-component-id='mlflow.assistant.chat_panel.close']"):
-                button.click()  # MLflow's assistant opens by itself, once
-            time.sleep(5)  # its charts are drawn one after another
+                button.click()  # MLflow opens its assistant once, unasked
+            time.sleep(5)  # MLflow draws its charts one after another
             save(page, "mlflow")
     finally:
         server.terminate()
@@ -82,7 +82,7 @@ def mlflow() -> None:
 
 
 def terminal() -> None:
-    """Terminals, as they are seen."""
+    """Saves a picture of each terminal in TERMINALS."""
     for name, command in TERMINALS.items():
         text = Text.from_ansi(screen_of(command))
         text.rstrip()
@@ -99,7 +99,7 @@ def terminal() -> None:
 
 
 def screen_of(command: str) -> str:
-    """What a terminal shows when a command has ended, with its colours."""
+    """The contents of a terminal after a command has ended, with colours as escape sequences."""
     tmux = ["tmux", "-L", "accelbench-screens"]
     words = f"cd {ROOT} && clear && {command}; tmux -L accelbench-screens wait-for -S done; sleep 600"
     subprocess.run([*tmux, "new-session", "-d", "-x", str(COLUMNS), "-y", "40", words], check=True)
@@ -111,7 +111,7 @@ def screen_of(command: str) -> str:
 
 
 def outputs() -> None:
-    """The blocks of commands and what they print, on every page."""
+    """Rewrites the console blocks of every page."""
     for path in sorted(DOCS.glob("*.md")):
         text = path.read_text()
         made = re.sub(
@@ -123,7 +123,7 @@ def outputs() -> None:
 
 
 def run_block(block: str) -> str:
-    """The block with what its commands print now; one that fails ends all, so that no error becomes a page."""
+    """The block with the new outputs of its commands; exits if one fails, so that no page shows an error."""
     made = []
     for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
         done = subprocess.run(
@@ -146,7 +146,7 @@ def run_block(block: str) -> str:
 
 @contextmanager
 def browser(width: int, height: int) -> Iterator[WebDriver]:
-    """Chromium without a window."""
+    """Chromium without a window, of the given size in pixels."""
     options = webdriver.ChromeOptions()
     flags = "--headless=new --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --disable-background-networking"
     for flag in [*flags.split(), "--disable-component-update", "--disable-sync", f"--window-size={width},{height}"]:
@@ -163,14 +163,14 @@ def browser(width: int, height: int) -> Iterator[WebDriver]:
 
 
 def save(page: WebDriver, name: str) -> None:
-    """What the browser shows."""
+    """Saves what the browser shows."""
     path = IMAGES / f"{name}.png"
     page.save_screenshot(str(path))
     keep(path, name)
 
 
 def keep(path: Path, name: str) -> None:
-    """Writes the picture with 256 colours, which halves it."""
+    """Writes the picture with 256 colours, which halves the file size."""
     target = IMAGES / f"{name}.png"
     Image.open(path).convert("RGB").quantize(256).save(target, optimize=True)
     print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1000:.0f} kB")

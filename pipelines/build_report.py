@@ -13,7 +13,7 @@ from accelbench.settings import params
 
 
 def main() -> int:
-    """Builds the report and says where it is; returns the exit status."""
+    """Builds the report and prints its path; returns the exit status."""
     try:
         root = project.project_root()
         page = build(root / "results", root / "report", params.costs(root))

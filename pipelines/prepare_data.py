@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-# An experiment's checkout runs its own code, not the installed one.
+# Run this checkout's code, not the installed package: a DVC experiment runs in another checkout.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 if __name__ == "__main__":
-    # Here, since the processes that decode import this file, and need none of that.
+    # Imported here, because the processes that decode pictures import this file and don't need these modules.
     from accelbench.data.prepare import main
     from accelbench.settings.params import data_settings
 

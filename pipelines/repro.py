@@ -1,9 +1,9 @@
-"""`make repro`: `dvc repro report`, one at a time, and at the end what it found and where to look.
+"""`make repro`: runs `dvc repro report` under a lock, then prints the failed cells and where the results are.
 
-The report's own stages are run and no others: a data set that no suite uses is not downloaded.
+Only the stages that the report depends on are run: a data set that no suite uses is not downloaded.
 
-Exits 0 when all is well, 1 when the report is there but a cell ended unexpectedly, 2 when it could not run:
-the message says what mends it.
+Exit status: 0 success; 1 the report was built, but a cell failed unexpectedly; 2 the pipeline could not run, and the
+message says how to fix it.
 """
 
 import subprocess
@@ -30,14 +30,14 @@ def main() -> int:
     try:
         check_params()
         with hold(ROOT / ".accelbench.lock", "`make repro`"):
-            # DVC sees no change in a sweep that is to be tried again.
+            # `retry: failed` needs --force, because DVC sees no change in those sweeps.
             again = [f"sweep@{suite}" for suite in suites_to_retry()]
             done = (not again or dvc("repro", "--force", "--single-item", *again)) and dvc(
                 "repro", *(sys.argv[1:] or ["report"])
             )
             return conclude() if done else 2
     except KeyboardInterrupt:
-        print("\nInterrupted. Every finished cell has its record: `make repro` goes on from there.", file=sys.stderr)
+        print("\nInterrupted. Every finished cell has its record: `make repro` continues from there.", file=sys.stderr)
         return 130
     except Exception as error:
         mended = user_error_behind(error)
@@ -48,10 +48,10 @@ def main() -> int:
 
 
 def check_params() -> None:
-    """Finds a mistake in params.yaml before anything is run: composes each value of each axis once.
+    """Checks params.yaml before anything is run, by composing each value of each axis once.
 
     Raises:
-        UserError: it names the setting.
+        UserError: a setting is wrong; the message names it.
     """
     settings = params.load(ROOT)
     retry = settings.get("retry") or config.Retry.none
@@ -68,18 +68,18 @@ def check_params() -> None:
             ]
             values = {name: words.split(",") for name, _, words in lines}
             for number in range(max(map(len, values.values()))):
-                one = [f"{name}={words[number % len(words)]}" for name, words in values.items()]
-                to_cell.cell_and_options(compose("config", [f"suite={suite}", *one]))
+                chosen = [f"{name}={words[number % len(words)]}" for name, words in values.items()]
+                to_cell.cell_and_options(compose("config", [f"suite={suite}", *chosen]))
 
 
 def dvc(*words: str) -> bool:
-    """Runs DVC, which ends when this process does; returns whether it succeeded."""
+    """Runs DVC, which ends when this process ends; returns whether it succeeded."""
     command = [sys.executable, "-m", "dvc", *words]
     return subprocess.run(command, cwd=ROOT, preexec_fn=end_with_parent).returncode == 0
 
 
 def suites_to_retry() -> list[str]:
-    """Suites with cells that params.yaml's `retry: failed` wants tried again."""
+    """Names of the suites with cells that `retry: failed` in params.yaml runs again."""
     settings = params.load(ROOT)
     if settings.get("retry") != config.Retry.failed:
         return []
@@ -92,13 +92,14 @@ def suites_to_retry() -> list[str]:
 
 
 def conclude() -> int:
-    """Says where the results are; 1 if a cell ended as nobody asked for."""
+    """Prints the failed cells and where the results are; returns 1 if a cell failed unexpectedly, else 0."""
     folders = [ROOT / "results" / str(suite) for suite in params.load(ROOT).suites]
-    bad = [found for folder in folders for found in plan_file.read_planned(folder) if found.status in UNEXPECTED]
-    for found in bad:
-        print(f"{found.cell.suite}: {found.cell.label}: {found.status}: {found.reason}", file=sys.stderr)
+    records = [record for folder in folders for record in plan_file.read_planned(folder)]
+    failed = [record for record in records if record.status in UNEXPECTED]
+    for record in failed:
+        print(f"{record.cell.suite}: {record.cell.label}: {record.status}: {record.reason}", file=sys.stderr)
     print(f"\nReport:  {ROOT / 'report' / 'index.html'}\nMLflow:  make ui")
-    return 1 if bad else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The DVC stage `sweep@<suite>`: measures every cell of the suite that has no record in results/<suite>/.
 
-Exits 0 once every cell has a record, whatever the records say: a failing stage would keep the report from
-being built. Exits 2 where nothing could be started.
+Exits 0 once every cell has a record, even if cells failed: if the stage failed, DVC would not build the report. Exits 2
+if nothing could be started.
 """
 
 import sys

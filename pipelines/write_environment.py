@@ -1,11 +1,11 @@
-"""DVC's `always_changed` stage: writes environment.json, on which every sweep depends, when it has changed."""
+"""The DVC stage `environment`, run every time: writes environment.json if it has changed. Every sweep depends on it."""
 
 import json
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# A DVC experiment runs in a checkout of its own: it must run that checkout's code.
+# Run this checkout's code, not the installed package: a DVC experiment runs in another checkout.
 sys.path.insert(0, str(ROOT / "src"))
 
 from accelbench.grid import fingerprint
@@ -14,7 +14,7 @@ from accelbench.schema import serialize
 
 
 def main() -> None:
-    """Writes the fingerprint of this machine and of this checkout's code, unless it stands there already."""
+    """Writes the fingerprint of this machine and of this checkout's code, unless the file has it already."""
     path = ROOT / ENVIRONMENT
     found = fingerprint.fingerprint()
     try:

@@ -1,4 +1,4 @@
-"""What the docs teach is done here, as they say it."""
+"""The commands, examples, links, paths and tables of README.md and docs/ are correct."""
 
 import json
 import os
@@ -23,12 +23,16 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load
 from fakes import make_project
 
-# MLflow's own models.
+# Warnings that MLflow's own models raise.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
 ]
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "accelbench"
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("docs/*.md"), ROOT / "README.md"])
+MAX_CELL = 120  # characters of a table's cell; a link counts by its text
+EXAMPLES = {"conf/data/stripes.yaml", "my_package/nets.py"}  # files that a page has its reader write
 SHORT = ["tracking=none", "window.measure_s=0.1", "window.latency_s=0.05", "window.warmup_s=0.01", "batch_size=8"]
 
 
@@ -37,14 +41,14 @@ def blocks(page, language):
 
 
 def prepare_random(root, name):
-    """Has a data set of that name, of random images."""
+    """Prepares a data set of that name, with random images."""
     folder = root / "data" / name
     folder.mkdir()
     describe(find("random").obtain(name, "auto", root, Target(folder, {})), name, folder)
 
 
 def commands():
-    """Every command that a page gives, in order: those of its shell blocks, and of the README's table."""
+    """Every command on the pages, in order: from shell and console blocks, and from the README's table."""
     for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]:
         text = path.read_text()
         scripts = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
@@ -58,14 +62,14 @@ def commands():
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """A project with real records, and a network of its own, under the names that the pages use."""
+    """A project with real records and a user's network, under the names that the pages use."""
     root = make_project(tmp_path_factory.mktemp("measured"))
-    for name in ("random", "cats_vs_dogs"):  # the second's pictures stay unread: what is planned reads the manifest
+    for name in ("random", "cats_vs_dogs"):  # planning reads only the manifest, not the pictures
         prepare_random(root, name)
     (root / "my_package").mkdir()
     (root / "my_package" / "nets.py").write_text(*blocks("your-own-network.md", "python"))
     words = ["-m", "model=mlp", "model.args.widths=[8]", "precision=fp32,bf16", *SHORT]
-    env = {**os.environ, "TMPDIR": str(root)}  # a lock of its own
+    env = {**os.environ, "TMPDIR": str(root)}  # a separate lock, so that no other run makes the test wait
     for name in ("h100", "l40s"):
         command = [sys.executable, "-m", "accelbench.cli", *words, f"out=runs/cluster/{name}"]
         subprocess.run(command, cwd=root, env=env, check=True, timeout=200)
@@ -75,15 +79,15 @@ def measured(tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", list(commands()))
-def test_every_command_of_the_pages_is_one(command, measured, monkeypatch, capsys):
+def test_every_command_of_the_pages_runs(command, measured, monkeypatch, capsys):
     monkeypatch.chdir(measured)
     monkeypatch.syspath_prepend(str(measured))
     monkeypatch.setattr(sys, "argv", ["accelbench"])
     monkeypatch.setattr(lock, "measuring_lock", lambda: measured / "measuring.lock")
-    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `main`: to be put back
+    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # `main` sets them; monkeypatch restores them
         monkeypatch.setenv(name, "")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr("accelbench.sinks.ui.serve", lambda root, port, open_browser: 0)  # it serves until Ctrl-C
+    monkeypatch.setattr("accelbench.sinks.ui.serve", lambda root, port, open_browser: 0)  # never ends
     program, *words = shlex.split(command.partition(" > ")[0])
     if program == "sbatch":
         program, *words = shlex.split(words[words.index("--wrap") + 1])
@@ -94,14 +98,14 @@ def test_every_command_of_the_pages_is_one(command, measured, monkeypatch, capsy
     elif Path(program).name == "accelbench":
         for tried in harmless(words):
             assert main(tried) in ((0, 1) if tried[0] == "compare" else (0,)), capsys.readouterr().err
-    else:  # these are tried elsewhere, or change the machine
+    else:  # other tests run these, or they change the machine
         assert program in ("source", "sed", ".venv/bin/uv", "PYTHONPATH=src", "mkdir", "git"), (
-            f"how is {program} tried?"
+            f"this test does not know how to try {program}"
         )
 
 
 def harmless(words):
-    """The command lines to try in its place: what would measure is only planned, and what would serve explains."""
+    """The command lines to run instead: commands that would measure are only planned."""
     names = ("compare", "best", "doctor", "report", "sync", "ui", "plan", "completion")
     if words[:2] == ["compare", "--run"]:
         return [["plan", *shlex.split(side)] for side in words[2:4]]
@@ -109,13 +113,13 @@ def harmless(words):
         return [["compare", "A", "B", *words[3:]]]
     if "--largest-batch" in words:
         return [["plan", *(word for word in words[1:] if "=" in word)]]
-    if "data=stripes" in words:  # which a test of its own adds
+    if "data=stripes" in words:  # another test adds this data set
         return [["plan", *words, "data=mnist"]]
     return [words if words[0] in names else ["plan", *words]]
 
 
 def understood_by_dvc(words):
-    """Asserts that DVC has such a command, and the project such a stage and such parameters."""
+    """Asserts that DVC has the command, and that the project has the stage and the parameters."""
     stages = {"source", "data", "environment", "sweep", "report"}
     settings = OmegaConf.load(ROOT / "params.yaml")
     for index, word in enumerate(words):
@@ -130,7 +134,7 @@ def understood_by_dvc(words):
     parse_args(words)
 
 
-def test_a_network_of_ones_own_is_measured_as_the_page_says(measured):
+def test_a_users_network_is_measured_as_the_page_says(measured):
     (commands,) = blocks("your-own-network.md", "sh")
     lines = [line for line in commands.splitlines() if line.startswith("accelbench")]
     assert len(lines) == 2
@@ -151,19 +155,33 @@ def test_a_cell_is_planned_for_a_bare_machine_as_the_page_says(measured):
     assert (cell.model.name, cell.device, cell.precision, cell.data.name) == ("cnn", "gpu", "bf16", "random")
 
 
-@pytest.mark.parametrize(
-    "page", sorted(path.relative_to(ROOT) for path in [*ROOT.glob("docs/*.md"), ROOT / "README.md"])
-)
+@pytest.mark.parametrize("page", PAGES)
 def test_every_link_to_a_file_leads_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         if "://" not in link:
             assert ((ROOT / page).parent / link).exists(), link
 
 
-def test_a_data_set_of_ones_own_is_prepared_and_measured_as_the_page_says(measured, tmp_path):
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_of_the_project_that_a_page_names_exists(page):
+    text = (ROOT / page).read_text()
+    named = set(re.findall(r"(?<![\w/.-])(?:src|tests|conf|docs|pipelines|bench)/[\w./-]*\w", text))
+    named |= {name for name in re.findall(r"`([\w/]+\.py)`", text) if "/" in name}
+    missing = {name for name in named if not any((folder / name).exists() for folder in (ROOT, PACKAGE))}
+    assert missing <= EXAMPLES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_cell_of_a_table_is_long(page):
+    lines = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("|")]
+    cells = [cell.strip() for line in lines for cell in re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line).split("|")]
+    assert [cell for cell in cells if len(cell) > MAX_CELL] == []
+
+
+def test_a_new_data_set_is_prepared_and_measured_as_the_page_says(measured, tmp_path):
     (code,), (conf, params), (commands,) = (blocks("extending.md", kind) for kind in ("python", "yaml", "sh"))
     root = make_project(tmp_path)
-    shutil.copy(measured / "ceilings.json", root)  # it is the same machine
+    shutil.copy(measured / "ceilings.json", root)  # the same machine: no need to probe again
     shutil.copytree(ROOT / "src", root / "src")
     shutil.copytree(ROOT / "pipelines", root / "pipelines")
     (root / "src/accelbench/data/sets/stripes.py").write_text(code)

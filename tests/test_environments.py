@@ -6,18 +6,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = sorted((ROOT / "environments").glob("*.in"))
-# What computes: another set of it is what each environment is for.
+# The packages that compute. Each environment exists to have another set of them.
 COMPUTING = {"jax", "keras", "pytorch-lightning", "tensorflow", "timm", "torch", "torch_xla", "torchvision"}
 
 
 def ranges(requirements):
-    """The ranges by package, without those that compute."""
+    """Package name -> its requirement line, without the packages that compute."""
     found = {re.match(r"[\w-]+", line).group(): line for line in requirements}
     return {name: line for name, line in found.items() if name not in COMPUTING}
 
 
 @pytest.mark.parametrize("path", ENVIRONMENTS, ids=lambda path: path.stem)
-def test_an_environment_of_its_own_differs_in_what_computes_alone(path):
+def test_an_environment_differs_from_the_project_only_in_the_packages_that_compute(path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     assert ranges(lines) == ranges(project["dependencies"])
@@ -34,7 +34,7 @@ def test_every_lock_has_hashes_and_names_no_host(lock):
     assert all(block.count("--hash=sha256:") for block in re.split(r"\n(?=[\w-]+==)", text)[1:])
 
 
-def test_torch_is_in_none_of_them():
+def test_no_separate_environment_has_torch():
     assert ENVIRONMENTS
     for path in ENVIRONMENTS:
         assert not re.search(r"^torch", path.with_suffix(".lock").read_text(), re.MULTILINE)

@@ -45,8 +45,8 @@ LIES = [
         study="000",
         claim="Totals held the compilation, spread over 10 steps.",
         answer=Answer.impossible,
-        how="Compilation is counted and timed. A window leaves it out; of whole epochs the first is left out of the "
-        "rate, and one alone is warned of, as is what is compiled later.",
+        how="Compilation is timed apart. Rates exclude warm-up and the first epoch; a "
+        "warning names what is compiled later.",
         test="tests/measuring/test_clock.py::test_compilation_stays_out_of_the_steady_state",
     ),
     Lie(
@@ -81,8 +81,8 @@ LIES = [
         study="000",
         claim="The text says 32 steps, the logs hold 10; nothing warmed up.",
         answer=Answer.impossible,
-        how="The record keeps every step that was measured; protocol=steps runs as many as it says, after its warm-up: "
-        "once freely for throughput, once waited for one by one for latency.",
+        how="The record keeps every measured step; protocol=steps runs exactly as many as asked for, "
+        "after its warm-up.",
         test="tests/measuring/test_clock.py::test_a_fixed_number_of_steps_is_just_that",
     ),
     Lie(
@@ -96,8 +96,8 @@ LIES = [
         study="000",
         claim="The CPU's peak that it states is exceeded 7.3-fold by its own numbers.",
         answer=Answer.invalid,
-        how="Each device is probed for what it does at most, over shapes, layouts and libraries. A cell above that has "
-        "it probed again and is warned of; beyond what a faster algorithm explains, it is invalid.",
+        how="Each device's ceiling is probed. A cell above it gets a warning; beyond what a faster "
+        "algorithm explains, it is invalid.",
         test="tests/sweep/test_prober.py::test_a_cell_beyond_what_an_algorithm_explains_is_invalid",
     ),
     Lie(
@@ -132,8 +132,8 @@ LIES = [
         study="001",
         claim="The RNN is slower than the LSTM on the GPU, since the LSTM alone has a fused kernel.",
         answer=Answer.shown,
-        how="The operators that a step spends its time in stand with every cell, as a profiler saw them: for an LSTM "
-        "one that is a whole layer, for an RNN the products of each time step.",
+        how="Each cell lists the operators that take most of its time: a whole layer for an "
+        "LSTM, products per time step for an RNN.",
         test="tests/engines/lightning/test_busiest.py::test_an_lstm_has_a_fused_kernel_and_an_rnn_has_none",
     ),
     Lie(
