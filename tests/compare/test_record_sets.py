@@ -100,11 +100,14 @@ def test_records_that_are_not_readable_are_counted(root):
     put(root / "results/nets", repeat=0)
     put_unreadable(root / "results/nets")
     assert find("nets@abc1", root).left_out == "1 of schema 2, 1 without a readable record"
-    unread = "Not read: 1 of schema 2, 1 without a readable record.$"
-    with pytest.raises(UserError, match=f"machines: AMD EPYC, NVIDIA H100. {unread}"):
+    with pytest.raises(
+        UserError, match="machines: AMD EPYC, NVIDIA H100. Not read: 1 of schema 2, 1 without a readable record.$"
+    ):
         find("nets@9999", root)
     put_unreadable(root / "old")
-    with pytest.raises(UserError, match=f"holds no readable records. {unread}"):
+    with pytest.raises(
+        UserError, match="holds no readable records. Not read: 1 of schema 2, 1 without a readable record.$"
+    ):
         find("old@abc1", root)
 
 

@@ -1,77 +1,17 @@
 import dataclasses
 
-import pytest
-from omegaconf import OmegaConf
+from accelbench.schema.cell import Cell, KerasSettings, Options, Window
+from accelbench.settings.config import (
+    GROUPS,
+    EngineConfig,
+    Retry,
+    RunConfig,
+    SweepOptions,
+    WindowConfig,
+    differing_options,
+)
 
-from accelbench.errors import UserError
-from accelbench.schema.cell import Cell, DataSpec, KerasSettings, Options, Window
-from accelbench.schema.vocab import Device, Engine, KerasBackend, Mode, Precision, Protocol, Scaling
-from accelbench.settings.config import GROUPS, EngineConfig, Retry, RunConfig, WindowConfig
-from accelbench.settings.to_cell import cell_and_options
-
-SETTINGS = {
-    "engine": {"name": "lightning"},
-    "device": {"name": "cpu"},
-    "model": {"name": "mlp", "args": {"width": 8}},
-    "data": {"name": "mnist"},
-    "suite": {"name": "nets", "title": "Nets", "study": "001"},
-    "tracking": {"name": "none"},
-    "mode": "train",
-    "precision": "bf16",
-    "batch_size": 32,
-    "protocol": "window",
-    "epochs": 2,
-}
-
-
-def merged(*dotted):
-    schema = OmegaConf.structured(RunConfig)
-    return OmegaConf.merge(schema, SETTINGS, OmegaConf.from_dotlist(list(dotted)))
-
-
-def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
-    cell, options = cell_and_options(
-        merged("out=there", "retry=failed", "profile=full", "threads=2", "seed=4", "repeat=1")
-    )
-    assert cell == Cell(
-        suite="nets",
-        engine=Engine.lightning,
-        device=Device.cpu,
-        model=cell.model,
-        data=DataSpec(name="mnist"),
-        mode=Mode.train,
-        precision=Precision.bf16,
-        batch_size=32,
-        protocol=Protocol.window,
-        epochs=2,
-        threads=2,
-        seed=4,
-        repeat=1,
-    )
-    assert dataclasses.asdict(cell.model) == {
-        "name": "mlp",
-        "library": "accelbench",
-        "network": None,
-        "weights": "none",
-        "args": {"width": 8},
-        "optimizer": "adam",
-        "learning_rate": 1e-3,
-        "input_shape": (28, 28),
-        "num_classes": 10,
-    }
-    assert dataclasses.asdict(options) == {
-        "suite": "nets",
-        "title": "Nets",
-        "study": "001",
-        "profile": "full",
-        "tracking": "none",
-        "out": "there",
-        "retry": Retry.failed,
-        "repeats": 1,
-        "verbose": False,
-    }
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        cell.batch_size = 1
+OPTIONS = SweepOptions(suite="s", title="S", study=None, profile=None, tracking="none", out=None, retry=Retry.none)
 
 
 def test_every_setting_of_a_cell_is_one_of_the_schema():
@@ -84,87 +24,7 @@ def test_every_setting_of_a_cell_is_one_of_the_schema():
     assert dataclasses.asdict(WindowConfig()) == dataclasses.asdict(Window())
 
 
-def test_the_batch_grows_with_the_devices_only_where_asked():
-    strong, _ = cell_and_options(merged("devices=4"))
-    weak, _ = cell_and_options(merged("devices=4", "scaling=weak"))
-    assert (strong.batch_size, strong.batch_size_per_device) == (32, 8)
-    assert (weak.batch_size, weak.batch_size_per_device) == (128, 32)
-    one, _ = cell_and_options(merged("scaling=weak"))
-    assert (one.batch_size, one.scaling) == (32, Scaling.strong)  # nothing to scale: the same cell
-
-
-def test_keras_settings_are_keras_alone():
-    assert cell_and_options(merged())[0].keras is None
-    assert cell_and_options(merged("engine.name=keras"))[0].keras == KerasSettings()
-    keras = cell_and_options(merged("engine.name=keras", "engine.backend=jax", "engine.steps_per_execution=4"))[0].keras
-    # JAX's steps are compiled unless it is said otherwise: Keras would run them operator by operator.
-    assert keras == KerasSettings(backend=KerasBackend.jax, steps_per_execution=4, jit_compile=True)
-    plain = cell_and_options(merged("engine.name=keras", "engine.backend=jax", "engine.jit_compile=false"))[0].keras
-    assert not plain.jit_compile
-    with pytest.raises(UserError, match="^engine.jit_compile=true: goes with engine=keras, and not with engine=light"):
-        cell_and_options(merged("engine.jit_compile=true"))
-
-
-def test_processes_of_xla_devices_are_lightnings_and_of_several_devices():
-    several = ("device.name=xla_cpu", "devices=2")
-    assert cell_and_options(merged(*several, "engine.xla_processes=true"))[0].xla_processes
-    assert not cell_and_options(merged(*several))[0].xla_processes
-    for idle in (("device.name=xla_cpu",), ("device.name=cpu", "devices=2")):
-        assert not cell_and_options(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
-    with pytest.raises(UserError, match="^engine.xla_processes=true: goes with engine=lightning, and not with engine"):
-        cell_and_options(merged("engine.name=keras", "engine.xla_processes=true"))
-
-
-def test_a_tpus_name_is_for_tensorflow_on_a_tpu_alone():
-    named = ("engine.name=keras", "engine.tpu=mine")
-    assert cell_and_options(merged(*named, "device.name=tpu"))[0].keras.tpu == "mine"
-    for idle in ("device.name=cpu", "device.name=gpu"):
-        assert cell_and_options(merged(*named, idle))[0].id == cell_and_options(merged("engine.name=keras", idle))[0].id
-        assert cell_and_options(merged(*named, idle, "engine.backend=jax"))[0].keras.tpu == KerasSettings.tpu
-    with pytest.raises(UserError, match="^engine.tpu=mine: JAX drives .* use engine.tpu=local"):
-        cell_and_options(merged(*named, "device.name=tpu", "engine.backend=jax"))
-    assert cell_and_options(merged("engine.name=keras", "engine.tpu=local", "device.name=tpu", "engine.backend=jax"))
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "devices=0",
-        "engine.steps_per_execution=0",
-        "batch_size=0",
-        "batch_size=-1",
-        "epochs=0",
-        "threads=0",
-        "seed=-1",
-        "repeat=-1",
-        "window.warmup_steps=0",
-        "window.warmup_s=-1.0",
-        "window.latency_s=-0.5",
-        "window.latency_steps=0",
-        "timeout_s=0.0",
-        "window.measure_s=0.0",
-        "window.block_s=-1.0",
-        "model.learning_rate=0.0",
-        *[
-            f"{name}={value}"
-            for name in ("timeout_s", "window.measure_s", "window.warmup_s")
-            for value in ("nan", "inf")
-        ],
-        "model.learning_rate=nan",
-        "model.args.dropout=.nan",
-    ],
-)
-def test_what_is_out_of_range_is_named(setting):
-    name, _, value = setting.partition("=")
-    with pytest.raises(UserError) as raised:
-        cell_and_options(merged(setting))
-    assert str(raised.value).startswith(
-        (f"{name}={value.lstrip('.')}: should be ", f"{name}={value.removesuffix('.0')}: should be ")
-    )
-
-
-@pytest.mark.parametrize(
-    "setting", ["batch_size=1", "threads=1", "seed=0", "window.warmup_s=0.0", "window.latency_s=0.0", "timeout_s=0.1"]
-)
-def test_the_smallest_that_makes_sense_is_taken(setting):
-    cell_and_options(merged(setting))
+def test_options_that_differ_are_named_but_for_those_of_the_suite():
+    assert differing_options(OPTIONS, OPTIONS) == ""
+    other = dataclasses.replace(OPTIONS, title="T", study="001", tracking="mlflow", repeats=2)
+    assert differing_options(OPTIONS, other) == "tracking, repeats"

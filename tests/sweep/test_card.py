@@ -82,12 +82,12 @@ def test_what_was_learned():
     assert told["quality"] == "test accuracy 98.50%"
 
 
-def test_doubts_and_places_are_named():
+def test_warnings_and_places_are_named():
     link = "http://127.0.0.1:5000/#/experiments/1/runs/" + 32 * "a" + "?workflowType=machine_learning"
     text = shown(
         warnings=["the clock [drifted]", "others ran"], places={"record": "runs/x/y.json", "MLflow": link}, width=80
     )
-    assert re.search(r"doubt +the clock \[drifted\] *\n +doubt +others ran", text)
+    assert re.search(r"warning +the clock \[drifted\] *\n +warning +others ran", text)
     assert f"  record    runs/x/y.json\n  MLflow    {link}\n" in text  # an address is never folded
 
 

@@ -1,4 +1,4 @@
-"""`accelbench doctor`: what this machine has, what would be skipped on it and why."""
+"""`accelbench doctor`: what this machine has, which cells would be skipped on it, and why."""
 
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ GB = 1e9  # bytes
 
 @dataclass(frozen=True, kw_only=True)
 class Support:
-    """Whether one kind of cell would run here: `reason` is None where it would."""
+    """Whether one kind of cell would run here: `reason` says why not, None if it would run."""
 
     device: Device
     precision: Precision
@@ -45,12 +45,12 @@ class Support:
 
 
 def show(root: Path, console: Console | None = None, *, probe: bool = False) -> None:
-    """Prints what `examine` finds; plain text where it goes to no terminal.
+    """Prints what `examine` finds; as plain text if the output is not a terminal.
 
     Args:
         root: the project's folder.
-        console: where to.
-        probe: whether each device's ceilings are measured first.
+        console: where to print.
+        probe: whether to measure the ceilings of each device first.
 
     Raises:
         UserError: another measurement is under way, or a file in conf/model is not readable.
@@ -62,7 +62,7 @@ def show(root: Path, console: Console | None = None, *, probe: bool = False) -> 
 
 
 def measure_ceilings(root: Path, console: Console) -> None:
-    """Probes every device that is there, and keeps the result."""
+    """Probes every present device, and keeps the results in the project's store."""
     with lock.hold(lock.measuring_lock(), "another measurement", console.print), Hosts() as hosts:
         prober = Prober(hosts, project.store_root(root), fingerprint.fingerprint(PROBING_ENGINE), console.print)
         for device in Device:
@@ -71,9 +71,9 @@ def measure_ceilings(root: Path, console: Console) -> None:
 
 
 def examine(root: Path) -> RenderableType:
-    """Devices, versions, precisions, data sets and settings, as something that rich prints.
+    """Devices, versions, precisions, ceilings, data sets and settings, for rich to print.
 
-    Data sets that aren't prepared and a params.yaml that isn't readable are part of the answer.
+    Data sets that aren't prepared and a params.yaml that isn't readable are shown as such, not raised.
 
     Args:
         root: the project's folder.
@@ -95,7 +95,7 @@ def examine(root: Path) -> RenderableType:
 
 
 def judge(reports: Iterable[DeviceReport], models: Sequence[ModelSpec]) -> Iterator[Support]:
-    """A verdict for each of the reports' devices, precisions, modes and models."""
+    """Yields the support of every combination of the reports' devices, precisions, modes and models."""
     for report in reports:
         for precision in Precision:
             for mode in Mode:
@@ -105,7 +105,7 @@ def judge(reports: Iterable[DeviceReport], models: Sequence[ModelSpec]) -> Itera
 
 
 def _cell(device: Device, precision: Precision, mode: Mode, model: ModelSpec) -> Cell:
-    """Any cell of this kind: what else there is in one decides nothing about support."""
+    """A cell of this kind; its other settings do not decide whether it is supported."""
     return Cell(
         suite="doctor",
         engine=Engine.lightning,
@@ -121,16 +121,16 @@ def _cell(device: Device, precision: Precision, mode: Mode, model: ModelSpec) ->
 
 
 def _models(root: Path) -> list[ModelSpec]:
-    """Accelbench's own networks of conf/model with their optimisers.
+    """Accelbench's own networks in conf/model, with their optimisers.
 
     Raises:
-        UserError: one of its files is not readable.
+        UserError: a file there is not readable.
     """
     models = []
     for path in sorted(root.glob("conf/model/*.yaml")):
         try:
             config: Any = OmegaConf.load(path)
-            if "library" not in config.get("model", ()):  # of the other libraries any network goes
+            if "library" not in config.get("model", ()):  # files with a library stand for any network of it
                 models.append(
                     ModelSpec(
                         name=config["name"],
@@ -148,7 +148,7 @@ def _section(title: str, body: RenderableType) -> tuple[RenderableType, ...]:
 
 
 def _grid(*columns: str) -> Table:
-    """A table that stays readable as plain text: no frame, words kept whole where they fit."""
+    """A table that is readable as plain text: no frame, and the first column is never wrapped."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns), header_style="dim")
     for index, column in enumerate(columns):
         table.add_column(column, overflow="fold", no_wrap=index == 0)
@@ -179,7 +179,7 @@ def _versions() -> Text:
 
 
 def _matrix(verdicts: Sequence[Support]) -> RenderableType:
-    """Precisions down, device and mode across: yes, no, or how many of the models."""
+    """A row per precision, a column per device and mode: yes, no, or how many of the models run."""
     columns = list(dict.fromkeys((verdict.device, verdict.mode) for verdict in verdicts))
     table = _grid("precision", *(f"{device} {mode}" for device, mode in columns))
     for precision in Precision:
@@ -198,12 +198,12 @@ def _share(num_running: int, num_all: int) -> Text:
 
 
 def _ceilings(root: Path) -> RenderableType:
-    """What each device was seen to do at most; what has not been probed has no line."""
+    """A row for each device that was probed, with its peak rates."""
     known = read_ceilings(project.store_root(root), fingerprint.fingerprint(PROBING_ENGINE))
     if not known:
-        return Text("not probed yet: the first cell on each device does")
+        return Text("not probed yet: the first cell on each device does it")
     table = Table(box=None, pad_edge=False)
-    precisions = [word for word in Precision if any(word in each.flops_per_s for each in known.values())]
+    precisions = [word for word in Precision if any(word in ceilings.flops_per_s for ceilings in known.values())]
     headings = [
         "device",
         *(f"{word} GFLOP/s" for word in precisions),
@@ -214,17 +214,17 @@ def _ceilings(root: Path) -> RenderableType:
     ]
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "device" else "right")
-    for device, each in known.items():
-        rates = [each.flops_per_s.get(word) for word in precisions]
-        copies = [each.host_to_device_bytes_per_s, each.device_to_host_bytes_per_s]
-        numbers = [rate / GB if rate else None for rate in [*rates, each.memory_bytes_per_s]]
-        numbers += [each.launch_s * 1e6, *(rate / GB if rate else None for rate in copies)]
+    for device, ceilings in known.items():
+        rates = [ceilings.flops_per_s.get(word) for word in precisions]
+        copies = [ceilings.host_to_device_bytes_per_s, ceilings.device_to_host_bytes_per_s]
+        numbers = [rate / GB if rate else None for rate in [*rates, ceilings.memory_bytes_per_s]]
+        numbers += [ceilings.launch_s * 1e6, *(rate / GB if rate else None for rate in copies)]
         table.add_row(device, *map(significant, numbers))
     return table
 
 
 def _skipped(verdicts: Sequence[Support]) -> RenderableType:
-    """What is skipped, and below it why: one entry for all that one reason holds for."""
+    """The skipped kinds of cells, each with its reason; kinds with the same reason share one entry."""
     kinds = dict.fromkeys((v.device, v.precision, v.reason) for v in verdicts if v.reason is not None)
     lines: list[RenderableType] = []
     for device, precision, reason in kinds:
@@ -235,7 +235,7 @@ def _skipped(verdicts: Sequence[Support]) -> RenderableType:
 
 
 def _scope(hit: Sequence[Support], verdicts: Sequence[Support]) -> str:
-    """Which modes and models were hit; empty where all were."""
+    """The modes and models of `hit`; empty if these are all modes and models."""
     modes, models = dict.fromkeys(v.mode for v in hit), dict.fromkeys(v.model for v in hit)
     which_mode = f", {' and '.join(modes)}" if len(modes) < len(Mode) else ""
     which_model = f": {', '.join(models)}" if len(models) < len({v.model for v in verdicts}) else ""
@@ -269,7 +269,7 @@ def _settings(root: Path) -> RenderableType:
 
 
 def _relative(error: UserError, root: Path) -> str:
-    """The message with paths as seen from the project's folder, one line."""
+    """The message on one line, with paths relative to the project's folder."""
     return " ".join(str(error).replace(f"{root}/", "").split())
 
 

@@ -1,4 +1,4 @@
-"""One cell's result on a terminal: its figures with their intervals, where a step's time goes, and what to doubt."""
+"""The card of one cell on a terminal: speed and latency with intervals, a step's phases, and the warnings."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,7 +15,7 @@ from accelbench.schema.vocab import Mode, Phase, Provenance, Status
 BAR_WIDTH = 48
 NAME_WIDTH = 8
 GIGA = 1e9
-# Neighbours differ in their fill as well, for terminals and eyes without colours.
+# Phases that follow each other also differ in their fill, for readers without colours.
 PHASES = {
     Phase.data_wait: ("░", "red"),
     Phase.copy_in: ("▒", "yellow"),
@@ -30,12 +30,12 @@ PHASES = {
 
 
 def show(record: Record, places: Mapping[str, str], console: Console) -> None:
-    """Prints what is known of `record`, a line or two for each kind of figure; what is unknown has none.
+    """Prints the card of `record`; unknown figures have no line.
 
     Args:
-        record: of any status; what was measured of a cell that is not ok is not shown.
-        places: where more of it is, such as `record`: its file.
-        console: where to.
+        record: of any status; measurements are shown only if it is ok.
+        places: where to find more, by name, such as `record`: the path of its file.
+        console: where to print.
     """
     row = summarise(record)
     table = Table.grid(padding=(0, 2))
@@ -48,16 +48,16 @@ def show(record: Record, places: Mapping[str, str], console: Console) -> None:
         for name, content in _figures(record, row):
             table.add_row(name, content)
     for warning in warnings_of(row):
-        table.add_row("doubt", Text(warning, "yellow"))
+        table.add_row("warning", Text(warning, "yellow"))
     console.print()
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    for name, place in places.items():  # outside of the table, which would fold an address
+    for name, place in places.items():  # not in the table, which would wrap an address
         console.print(Text.assemble("  ", (f"{name:<{NAME_WIDTH + 2}}", "bold"), place), soft_wrap=True)
     console.print()
 
 
 def _conditions(record: Record, row: Row) -> str:
-    """Where it ran, and on what data: a stand-in is never called what it stands in for."""
+    """The device and the data set; a stand-in is marked as one."""
     parts = []
     if row["device_name"] is not None:
         parts.append(f" on {row['device_name']}")
@@ -67,6 +67,7 @@ def _conditions(record: Record, row: Row) -> str:
 
 
 def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
+    """Yields the name and the content of each line of measurements."""
     cell = record.cell
     if (speed := _number(row, "samples_per_s")) is not None:
         yield "speed", Text(f"{significant(speed, 4)} samples/s{_interval(row, 'samples_per_s', 4)}")
@@ -81,13 +82,13 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
     if row["bound"] is not None:
         yield "bound by", Text(str(row["bound"]))
     if (share := _number(row, "mfu")) is not None and (ceiling := _number(row, "ceiling_flops_per_s")) is not None:
-        whose = "the device" if record.measurement is None or record.measurement.num_devices == 1 else "the devices"
+        devices = "the device" if record.measurement is None or record.measurement.num_devices == 1 else "the devices"
         yield (
             "ceiling",
-            Text(f"{share:.1%} of the {significant(ceiling / GIGA)} GFLOP/s that {whose} can do, as probed"),
+            Text(f"{share:.1%} of the {significant(ceiling / GIGA)} GFLOP/s that {devices} can do, as probed"),
         )
     peaks = {"the processes": _number(row, "peak_host_mb"), "the device": _number(row, "peak_device_mb")}
-    if known := [f"{significant(peak)} MB of {whose}" for whose, peak in peaks.items() if peak is not None]:
+    if known := [f"{significant(peak)} MB of {place}" for place, peak in peaks.items() if peak is not None]:
         yield "memory", Text("at most " + ", ".join(known))
     if (time_s := _number(row, "time_s")) is not None:
         epochs = f"{cell.epochs} epoch{'s' * (cell.epochs > 1)}"
@@ -103,7 +104,7 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
 
 
 def _bar(phases: Mapping[Phase, float], total: float) -> Text:
-    """A step's wall time by phase. Each ends where its share of the whole does, rounded, so that lengths add up."""
+    """A step's wall time as a bar of phases; rounding their ends, not their lengths, keeps the total width."""
     bar, done = Text(), 0.0
     for phase, value in phases.items():
         start = round(BAR_WIDTH * done / total)

@@ -1,0 +1,52 @@
+import sys
+
+import pytest
+
+from accelbench.errors import UserError
+from accelbench.schema.vocab import Precision
+from accelbench.settings.compose import Parser, compose, one_cell
+from fakes import make_project
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    root = make_project(tmp_path)
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(sys, "argv", ["accelbench"])
+    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `compose`: to be put back
+        monkeypatch.setenv(name, "")
+    return root
+
+
+def test_a_run_is_one_configuration_and_a_sweep_one_for_each_combination(project):
+    (config,) = compose(["batch_size=8"])
+    assert config.batch_size == 8
+    configs = compose(["-m", "model=mlp,cnn", "batch_size=8,16"])
+    expected = [("mlp", 8), ("mlp", 16), ("cnn", 8), ("cnn", 16)]
+    assert [(one.model.name, one.batch_size) for one in configs] == expected
+
+
+def test_settings_that_are_only_printed_make_no_configuration(project, capsys):
+    assert compose(["--cfg", "job"]) == []
+    assert "batch_size" in capsys.readouterr().out
+
+
+def test_one_cell_is_read_as_in_a_shell(project):
+    cell, options = one_cell("precision=bf16 'out=runs/my cell'")
+    assert (cell.precision, options.out) == (Precision.bf16, "runs/my cell")
+
+
+@pytest.mark.parametrize("words", ["-m batch_size=8", "repeat=1", "repeats=2", "'batch_size=8"])
+def test_what_is_not_one_cell_is_refused(project, words):
+    with pytest.raises(UserError):
+        one_cell(words)
+
+
+def test_a_parser_lists_its_flags_and_raises_instead_of_exiting():
+    parser = Parser(prog="x")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("word")
+    parser.add_argument("--port", type=int)
+    assert parser.flags == ["-h", "-v", "--port"]
+    with pytest.raises(UserError, match="argument --port: invalid int value: 'y'; `accelbench --help` shows"):
+        parser.parse_args(["a", "--port", "y"])
