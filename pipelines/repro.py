@@ -21,7 +21,7 @@ from accelbench.lock import hold
 from accelbench.schema import plan_file
 from accelbench.schema.vocab import RETRIED, UNEXPECTED
 from accelbench.settings import config, params, suites, to_cell
-from accelbench.settings.hydra_errors import as_user_error
+from accelbench.settings.hydra_errors import user_error_behind
 
 
 def main() -> int:
@@ -40,7 +40,7 @@ def main() -> int:
         print("\nInterrupted. Every finished cell has its record: `make repro` continues from there.", file=sys.stderr)
         return 130
     except Exception as error:
-        mended = as_user_error(error)
+        mended = user_error_behind(error)
         if mended is None:
             raise
         print(f"error: {mended}", file=sys.stderr)
@@ -62,12 +62,14 @@ def check_params() -> None:
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         for suite in settings.get("suites") or {}:
             section = suites.suite_axes(settings, suite)
-            suites.rules(suite, section, profile)
-            lines = [line.partition("=") for line in suites.overrides(suite, section, profile, given=(), sweep=True)]
+            suites.exclude_rules(suite, section, profile)
+            lines = [
+                line.partition("=") for line in suites.axis_overrides(suite, section, profile, given=(), sweep=True)
+            ]
             values = {name: words.split(",") for name, _, words in lines}
             for number in range(max(map(len, values.values()))):
                 chosen = [f"{name}={words[number % len(words)]}" for name, words in values.items()]
-                to_cell.split(compose("config", [f"suite={suite}", *chosen]))
+                to_cell.cell_and_options(compose("config", [f"suite={suite}", *chosen]))
 
 
 def dvc(*words: str) -> bool:

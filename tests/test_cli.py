@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from accelbench import lock
-from accelbench.cli import COMMANDS, main
+from accelbench.cli import main
+from accelbench.commands.registry import COMMANDS
 from accelbench.engines.registry import HostSpec
 from accelbench.grid import plan
 from accelbench.isolation.hosts import Hosts
@@ -21,6 +22,7 @@ from accelbench.sweep import run
 from fakes import faulty_host, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
+NAMES = [command.name for command in COMMANDS]
 PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed"
 
 
@@ -112,7 +114,7 @@ def complaint(words, capsys, project):
         ("model=null", "model=null: should be the name of a file in conf/model/"),
         ("model=mlp cnn", "'cnn'"),
         ("batch_size=[1", "batch_size=[1: "),
-        ("bogus", f"bogus: unknown command. Choose from: {', '.join(COMMANDS)}; or give name=value."),
+        ("bogus", f"bogus: unknown command. Choose from: {', '.join(NAMES)}; or give name=value."),
         ("run bogus", "bogus: unknown command."),
         ("doctr", "doctr: unknown command. Did you mean doctor? Choose from: run, "),
         ("--bogus", "unrecognized arguments: --bogus; `accelbench --help`"),
@@ -123,14 +125,14 @@ def complaint(words, capsys, project):
         ("repeats=0", "repeats=0: should be at least 1"),
         ("-m repeats=1,2", "repeats: holds for a whole sweep: give it one value"),
         ("-m verbose=true,false", "verbose: holds for a whole sweep: give it one value"),
-        ("compare", "the following arguments are required: sides"),
+        ("compare", "the following arguments are required: A"),
         ("compare runs/a runs/b", "runs/a: no folder of records, suite or record. There are none yet"),
         ("compare runs/a", "runs/a: not the folder of a `compare --run`"),
-        ("compare a b c", "compare: takes two sides, 3 given"),
+        ("compare a b c", "compare: takes A and B, 3 given"),
         ("compare a b --repeats 5", "--repeats: goes with --run"),
         ("compare a b --fail-if slower", "--fail-if slower: should be such as slower:5%"),
         ("compare a b --margin 2", "--margin 2: should be such as 5%"),
-        ("compare --run model=mlp", "compare: takes two sides, 1 given"),
+        ("compare --run model=mlp", "compare: takes A and B, 1 given"),
         ("compare --run model=mlp model=mpl", "model=mpl: unknown model. Choose from:"),
         ("compare --run model=mlp model=cnn,mlp", "model=cnn,mlp: a list of values is swept with -m"),
         ("compare --run model=mlp repeats=3", "repeats=3: not for one cell"),
@@ -203,13 +205,35 @@ def test_a_folder_that_cannot_be_written_is_named(capsys, own):
     assert complaint(["out=file/x", "tracking=none"], capsys, own).startswith("out=file/x: ")
 
 
-@pytest.mark.parametrize("words", ["--help", "-h", "help", "run --help", "plan -h"])
-def test_help_teaches(words, capsys, project):
+def help_of(words, capsys):
     assert main(words.split()) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    for taught in (*COMMANDS, "batch_size", "precision", "examples:", "suite=mnist_networks", "out=FOLDER"):
-        assert taught in captured.out
+    return captured.out
+
+
+@pytest.mark.parametrize("words", ["--help", "-h", "help"])
+def test_help_lists_the_commands_and_the_settings(words, capsys, project):
+    text = help_of(words, capsys)
+    for command in COMMANDS:
+        assert f"  {command.name:<12}{command.summary}\n" in text
+    for taught in ("batch_size", "precision", "examples:", "suite=mnist_networks", "out=FOLDER"):
+        assert taught in text
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_the_help_of_a_command_fits_a_screen_and_names_its_flags(command, capsys, project, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    text = help_of(f"{command.name} --help", capsys)
+    assert help_of(f"{command.name} batch_size=8 -h", capsys) == text
+    assert text.startswith(f"usage: accelbench {command.name}")
+    own = text.partition("\nsettings (")[0]  # only `run` lists the settings too
+    assert ("settings (" in text) == (command.name == "run")
+    assert len(own.splitlines()) <= 24
+    assert max(map(len, own.splitlines())) <= 100
+    assert command.summary in own
+    described = re.findall(r"^  (--?[\w-]+).* {2}\S", own, re.MULTILINE)
+    assert described == command.flags()
 
 
 def planned(words, capsys):
@@ -343,7 +367,7 @@ def test_what_libraries_print_is_shown_when_asked_for(own, monkeypatch, capsys):
     assert "last words" in capsys.readouterr().out
 
 
-def test_the_terms_of_a_comparison_have_their_own_help(capsys, project):
+def test_the_help_of_compare_explains_the_verdicts(capsys, project):
     assert main(["compare", "--help"]) == 0
     text = capsys.readouterr().out
     for taught in ("same", "faster", "slower", "can't tell", "--fail-if slower:5%", "--run", "FOLDER@WORD", "margin"):

@@ -20,6 +20,7 @@ from accelbench.data.obtain import Target
 from accelbench.data.prepare import describe
 from accelbench.data.registry import find
 from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import load
 from fakes import make_project
 
 # Warnings that MLflow's own models raise.
@@ -150,7 +151,7 @@ def test_a_cell_is_planned_for_a_bare_machine_as_the_page_says(measured):
     _, plan, *_ = blocks("devices.md", "sh")
     command = [sys.executable, "-m", "accelbench.cli", *shlex.split(plan.partition(">")[0])[1:]]
     done = subprocess.run(command, cwd=measured, capture_output=True, text=True, timeout=200)
-    (cell,) = [Cell.from_json(json.loads(line)) for line in done.stdout.splitlines()]
+    (cell,) = [load(Cell, json.loads(line)) for line in done.stdout.splitlines()]
     assert (cell.model.name, cell.device, cell.precision, cell.data.name) == ("cnn", "gpu", "bf16", "random")
 
 

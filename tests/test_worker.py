@@ -94,11 +94,13 @@ def test_fewer_devices_than_were_asked_for_are_no_measurement():
 
 
 def test_a_cell_runs_alone_where_there_is_torch_and_lightning_and_little_else(run_alone):
-    code = f"{WITHOUT}\nfrom accelbench.worker import alone; sys.exit(alone(sys.argv[1:]))"
+    code = f"{WITHOUT}\nfrom accelbench.worker import main; sys.exit(main(sys.argv[1:]))"
     done, outcome = run_alone((sys.executable, "-c", code), mode=Mode.train)
     assert (done.returncode, outcome["status"]) == (0, "ok"), outcome or done.stderr
     assert outcome["measurement"]["device"] == "cpu"
     assert outcome["measurement"]["blocks"]
+    assert list(outcome) == ["status", "reason", "measurement", "peak_host_bytes", "until_boot_s"]
+    assert outcome["reason"] is None
 
 
 def test_two_ranks_run_under_torchrun_and_the_first_answers(run_alone):

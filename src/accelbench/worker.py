@@ -1,4 +1,4 @@
-"""`python -m accelbench.worker cell.json data_folder`: one cell in this process, with its framework and little else."""
+"""`python -m accelbench.worker cell.json data_folder`: one cell in this process, which needs only its framework."""
 
 import argparse
 import json
@@ -8,46 +8,60 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accelbench.engines.registry import SUBSTITUTING, host_spec
-from accelbench.isolation.child import _outcome
+from accelbench.isolation.child import respond
+from accelbench.isolation.messages import Answer, CellRequest, encode
 from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Status
 
 
-def alone(words: Sequence[str]) -> int:
+def main(words: Sequence[str]) -> int:
     """Runs one cell in this process, which has imported no framework yet, and prints its outcome as JSON.
 
-    Of several ranks, as `torchrun` starts them, the first prints it; the others say why they failed, if they did.
+    Of several ranks, as `torchrun` starts them, only the first and those that fail print an outcome.
 
     Args:
-        words: those of the command line.
+        words: of the command line.
 
     Returns:
-        The exit status: 0 where the cell is ok or skipped, else 1.
+        The exit status: 0 if the cell is ok or skipped, else 1.
     """
+    cell, data_folder = _parse(words)
+    spec = host_spec(cell)
+    for name in SUBSTITUTING:
+        os.environ.pop(name, None)
+    os.environ.update(spec.environment)
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not mix with the outcome
+    answer = respond(CellRequest(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s))
+    if answer.status != Status.ok or answer.measurement is not None:
+        output.write(_shown(answer) + "\n")
+    output.close()
+    return 0 if answer.status in (Status.ok, Status.skipped) else 1
+
+
+def _parse(words: Sequence[str]) -> tuple[Cell, Path]:
+    """The cell and the data folder that the command line names; exits with a message if they are not usable."""
     parser = argparse.ArgumentParser(prog="python -m accelbench.worker", description="Runs one cell in this process.")
     parser.add_argument("cell", type=Path, help="its JSON: a line of `accelbench plan --json ...`, or a record")
     parser.add_argument("data_folder", type=Path, help="a prepared data set, such as data/mnist")
     chosen = parser.parse_args(words)
     try:
         values = json.loads(chosen.cell.read_text())
-        cell = Cell.from_json(values.get("cell", values))
+        cell = load(Cell, values.get("cell", values))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         parser.error(f"{chosen.cell}: no readable cell ({type(error).__name__}: {error})")
     if not (chosen.data_folder / MANIFEST).exists():
         parser.error(f"{chosen.data_folder}: no prepared data set (it has no {MANIFEST})")
-    spec = host_spec(cell)
-    for name in SUBSTITUTING:
-        os.environ.pop(name, None)
-    os.environ.update(spec.environment)
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints
-    outcome = _outcome({"cell": cell.to_json(), "engine": spec.engine, "data_folder": str(chosen.data_folder)})
-    if outcome["status"] != Status.ok or "measurement" in outcome:
-        answers.write(json.dumps(outcome) + "\n")
-    answers.close()
-    return 0 if outcome["status"] in (Status.ok, Status.skipped) else 1
+    return cell, chosen.data_folder
+
+
+def _shown(answer: Answer) -> str:
+    """The answer's JSON: the reason always, everything else where there is something."""
+    shown = {name: value for name, value in vars(answer).items() if value is not None or name == "reason"}
+    return encode(shown)
 
 
 if __name__ == "__main__":
-    sys.exit(alone(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

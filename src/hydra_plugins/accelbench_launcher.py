@@ -1,4 +1,4 @@
-"""Our Hydra launcher: gets all of a multirun's overrides at once and runs them as one sweep.
+"""Our Hydra launcher: composes all configurations of a multirun and hands them over in one call.
 
 Hydra looks for plugins in the namespace package `hydra_plugins`, and only there.
 """
@@ -20,9 +20,9 @@ from accelbench.settings.config import GROUPS
 
 
 class SweepLauncher(Launcher):
-    """Composes every job's configuration, then hands them all to the sweep in one call.
+    """Composes the configuration of every job, then hands all of them to the task function in one call.
 
-    Hydra's own launchers run job by job: the sweep would know neither its plan nor its end.
+    Hydra's own launchers call it once per job: a sweep could then not be planned as a whole.
     """
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -33,7 +33,7 @@ class SweepLauncher(Launcher):
         self.parser = OverridesParser.create()
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Runs the whole sweep, and returns nothing: every outcome is a record."""
+        """Composes all jobs and calls the task function once; returns no results, since nothing has run yet."""
         compose = cache(self._compose)
         configs = []
         for overrides in job_overrides:
@@ -53,31 +53,28 @@ class SweepLauncher(Launcher):
 
 
 def _is_value(override: str) -> bool:
-    """Whether `override` sets a value: the others choose files, and each choice takes Hydra 60 ms to compose."""
+    """Whether `override` sets a value rather than choosing a file, which takes Hydra 60 ms to compose."""
     name = override.partition("=")[0]
     return name not in GROUPS and not name.startswith(("hydra", "+", "~")) and not set("/@") & set(name)
 
 
 class SweepSweeper(BasicSweeper):
-    """Hydra's own sweeper without its trial composition of every job.
-
-    The launcher composes them all before the first one runs: a second time would only double the wait.
-    """
+    """Hydra's sweeper without the trial composition of every job, since the launcher composes all of them first."""
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Nothing: see the class."""
+        """Does nothing: see the class."""
 
 
 @dataclass
 class LauncherConfig:
-    """What `hydra/launcher=accelbench` composes."""
+    """The configuration of `hydra/launcher=accelbench`."""
 
     _target_: str = f"{__name__}.{SweepLauncher.__name__}"
 
 
 @dataclass
 class SweeperConfig:
-    """What `hydra/sweeper=accelbench` composes."""
+    """The configuration of `hydra/sweeper=accelbench`."""
 
     _target_: str = f"{__name__}.{SweepSweeper.__name__}"
     max_batch_size: int | None = None

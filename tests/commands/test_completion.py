@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from accelbench.cli import COMMANDS
 from accelbench.commands import completion
+from accelbench.commands.registry import COMMANDS
 from fakes import make_project
 
 ASK_BASH = """

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from accelbench.compare.answer import STYLES, Terms, answer, terms
-from accelbench.compare.record_sets import Process, Selection, Side
+from accelbench.compare.record_sets import Process, RecordSet, Selection
 from accelbench.compare.verdict import Verdict
 from accelbench.errors import UserError
 from accelbench.schema.conditions import Data
@@ -18,7 +18,9 @@ HERE = {"machine": MACHINE, "versions": {"torch": "2.9.0"}, "variables": {}, "co
 SPREAD = (0.99, 1.0, 1.01, 0.995, 1.005)
 
 
-def side(speed=1000.0, num=5, environment=HERE, data=None, selection=None, name="runs/x", status=Status.ok, **changes):
+def records(
+    speed=1000.0, num=5, environment=HERE, data=None, selection=None, name="runs/x", status=Status.ok, **changes
+):
     """Processes whose speeds scatter by a per cent, measured one an hour."""
     made = [
         Process(
@@ -32,14 +34,14 @@ def side(speed=1000.0, num=5, environment=HERE, data=None, selection=None, name=
         )
         for repeat in range(num)
     ]
-    return Side(name=name, processes=made, selection=selection)
+    return RecordSet(name=name, processes=made, selection=selection)
 
 
-def both(*sides):
-    return Side(name="both", processes=[process for one in sides for process in one.processes])
+def both(*sets):
+    return RecordSet(name="both", processes=[process for one in sets for process in one.processes])
 
 
-def told(first, second, **judged):
+def answered(first, second, **judged):
     """The exit status, and what is printed. The second side is measured half an hour after the first."""
     later = [replace(one, started_at=one.started_at.replace(":00:00", ":30:00")) for one in second.processes]
     second = replace(second, processes=later)
@@ -58,7 +60,7 @@ def told(first, second, **judged):
     ],
 )
 def test_the_answer_is_a_word_and_the_interval(speed, verdict, shown):
-    status, text = told(side(), side(speed), margin=0.005 if verdict == "can't tell" else 0.02)
+    status, text = answered(records(), records(speed), margin=0.005 if verdict == "can't tell" else 0.02)
     line = next(line for line in text.splitlines() if line.startswith("mlp-cpu-fp32-b32-infer "))
     assert shown in line
     assert line.endswith("5 and 5 processes")
@@ -68,7 +70,7 @@ def test_the_answer_is_a_word_and_the_interval(speed, verdict, shown):
 
 
 def test_one_repeat_cannot_tell():
-    status, text = told(side(num=1), side(500.0, num=1), max_slower=0.05)
+    status, text = answered(records(num=1), records(500.0, num=1), max_slower=0.05)
     assert "can't tell 1 and 1 processes; it takes 5 a side" in text
     assert "%" not in text.splitlines()[-2].replace("95%", "")
     assert status == 0
@@ -76,12 +78,12 @@ def test_one_repeat_cannot_tell():
 
 @pytest.mark.parametrize(("speed", "limit", "status"), [(900.0, 0.05, 1), (900.0, 0.2, 0), (1100.0, 0.05, 0)])
 def test_a_pair_that_is_too_slow_for_sure_is_the_exit_status(speed, limit, status):
-    fine = side(batch_size=8)
-    assert told(both(side(), fine), both(side(speed), fine), max_slower=limit)[0] == status
+    fine = records(batch_size=8)
+    assert answered(both(records(), fine), both(records(speed), fine), max_slower=limit)[0] == status
 
 
 def test_what_is_compared_is_named():
-    text = told(side(), side(device=Device.xla_cpu))[1]
+    text = answered(records(), records(device=Device.xla_cpu))[1]
     assert 'Compared: device: "cpu" | "xla_cpu"' in text
     assert "A: runs/x (5 ok; git unknown)" in text
 
@@ -97,38 +99,46 @@ def test_what_is_compared_is_named():
 )
 def test_a_different_environment_is_named(changes, name):
     there = {**HERE, **changes}
-    assert f"The environment differs: {name}" in told(side(), side(environment=there))[1]
-    assert "environment" not in told(side(environment=there), side(environment=there))[1]
+    assert f"The environment differs: {name}" in answered(records(), records(environment=there))[1]
+    assert "environment" not in answered(records(environment=there), records(environment=there))[1]
 
 
 def test_a_machine_or_a_revision_that_was_asked_for_is_what_is_compared():
     there = {**HERE, "machine": {**MACHINE, "cpu_name": "Intel"}, "code": "d" * 64}
-    text = told(side(selection=Selection.machine), side(environment=there, selection=Selection.machine))[1]
+    text = answered(records(selection=Selection.machine), records(environment=there, selection=Selection.machine))[1]
     assert "Compared: machine.cpu_name: AMD EPYC | Intel" in text
     assert "The environment differs: code" in text
-    text = told(side(), side(environment=there, selection=Selection.revision))[1]
+    text = answered(records(), records(environment=there, selection=Selection.revision))[1]
     assert "Compared: code: " in text
     assert "The environment differs: machine.cpu_name" in text
 
 
 def test_the_revisions_of_a_side_are_named():
     git = {"revision": "abcd" * 10, "branch": "main", "dirty": True}
-    text = told(side(environment={**HERE, "git": git}), side(environment={**HERE, "git": {**git, "dirty": False}}))[1]
+    text = answered(
+        records(environment={**HERE, "git": git}), records(environment={**HERE, "git": {**git, "dirty": False}})
+    )[1]
     assert "A: runs/x (5 ok; git abcdabcd (changed))" in text
     assert "B: runs/x (5 ok; git abcdabcd)" in text
     assert "environment" not in text
 
 
 def test_a_side_of_several_machines_is_refused():
-    mixed = both(side(), side(environment={**HERE, "machine": {**MACHINE, "cpu_name": "Intel"}}))
+    mixed = both(records(), records(environment={**HERE, "machine": {**MACHINE, "cpu_name": "Intel"}}))
     with pytest.raises(UserError, match=r"both: records of several machines \(machine.cpu_name: AMD EPYC, Intel\)"):
-        told(side(), mixed)
+        answered(records(), mixed)
+
+
+def test_records_that_were_left_out_are_named():
+    first = replace(records(), left_out="3 of schema 2")
+    assert "A: records that are not read, so left out: 3 of schema 2\n" in answered(first, records())[1]
+    assert "left out" not in answered(records(), records())[1]
 
 
 def test_a_record_that_both_sides_have_is_refused():
     console = Console(file=io.StringIO())
     with pytest.raises(UserError, match="A and B have 5 records in common"):
-        answer(side(), both(side(), side(batch_size=8)), Terms(), console)
+        answer(records(), both(records(), records(batch_size=8)), Terms(), console)
 
 
 DIGITS = Data(name="mnist", digest="1" * 64, source="digits", stand_in=True)
@@ -144,44 +154,44 @@ REAL = Data(name="mnist", digest="2" * 64, source="MNIST", stand_in=False)
 )
 def test_what_is_not_the_same_thing_is_refused_unless_it_was_asked_for(other, named):
     with pytest.raises(UserError, match="A and B did not measure the same thing: .*; --anyway compares them") as raised:
-        told(side(data=DIGITS), side(**other))
+        answered(records(data=DIGITS), records(**other))
     assert named in str(raised.value)
-    text = told(side(data=DIGITS), side(**other), anyway=True)[1]
+    text = answered(records(data=DIGITS), records(**other), anyway=True)[1]
     assert "Not the same thing: " in text
     assert named in text
 
 
 def test_sides_that_did_not_take_turns_cannot_be_told_apart():
-    first, second = side(num=5), side(900.0, num=10)
-    late = Side(name="late", processes=second.processes[5:])
-    assert "turns" not in told(first, second)[1]
-    status, text = told(first, late, max_slower=0.05)
+    first, second = records(num=5), records(900.0, num=10)
+    late = RecordSet(name="late", processes=second.processes[5:])
+    assert "turns" not in answered(first, second)[1]
+    status, text = answered(first, late, max_slower=0.05)
     assert "Not measured in turns: 1 of 1 pairs" in text
     assert re.search(r" can't tell -10.0 % \(.*\), 5 and 5 processes, not in turns", text)
     assert status == 0
-    status, text = told(first, late, max_slower=0.05, anyway=True)
+    status, text = answered(first, late, max_slower=0.05, anyway=True)
     assert re.search(r" slower +-10.0 % \(.*\), 5 and 5 processes\n", text)
     assert status == 1
 
 
 def test_two_machines_take_no_turns():
     there = {**HERE, "machine": {**MACHINE, "cpu_name": "Intel"}}
-    late = Side(name="late", processes=side(900.0, num=10, environment=there).processes[5:])
-    assert " slower " in told(side(), late)[1]
+    late = RecordSet(name="late", processes=records(900.0, num=10, environment=there).processes[5:])
+    assert " slower " in answered(records(), late)[1]
 
 
 def test_what_did_not_run_and_what_has_no_like_is_counted():
-    gpu = side(status=Status.skipped, device=Device.gpu)
-    text = told(both(side(), gpu), both(side(), gpu, side(batch_size=8)))[1]
-    assert text.splitlines()[-3:] == ["1 same", "  1 were skipped on both sides", "  1 only one side has"]
-    failed = told(side(), side(status=Status.failed))[1]
+    gpu = records(status=Status.skipped, device=Device.gpu)
+    text = answered(both(records(), gpu), both(records(), gpu, records(batch_size=8)))[1]
+    assert text.splitlines()[-3:] == ["1 same", "  1 were skipped in both A and B", "  1 only A or only B has"]
+    failed = answered(records(), records(status=Status.failed))[1]
     assert "can't tell 5 and 0 processes" in failed
     assert "B: runs/x (5 failed; git unknown)" in failed
 
 
 def test_of_many_pairs_some_differ_by_chance():
-    many = both(*(side(batch_size=size) for size in range(1, 41)))
-    assert "of as many pairs that are alike, about 2 intervals miss 0" in told(many, many)[1]
+    many = both(*(records(batch_size=size) for size in range(1, 41)))
+    assert "about 2 intervals of as many equal pairs miss 0" in answered(many, many)[1]
 
 
 def test_the_terms_are_read_as_they_are_written():

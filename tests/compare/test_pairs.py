@@ -33,7 +33,7 @@ def test_cells_that_are_equal_but_for_the_repeat_are_a_pair():
     second = processes(batch_size=16, rate=200.0, num=6) + processes(batch_size=32) + processes(batch_size=8)
     found = pair(first, second)
     assert [one.label for one in found.pairs] == ["mlp-cpu-fp32-b8-infer", "mlp-cpu-fp32-b16-infer"]
-    assert (found.varied, found.num_alone) == ({}, 1)
+    assert (found.varied, found.num_unpaired) == ({}, 1)
     assert found.pairs[0].compare(anyway=True).ratio == pytest.approx(1.0)
     assert found.pairs[1].compare(anyway=True).ratio == pytest.approx(2.0)
     assert found.pairs[1].compare(anyway=True).num_second == 6
@@ -49,7 +49,7 @@ def test_a_setting_in_which_the_sides_differ_throughout_is_what_is_compared():
     found = pair(first, second[:5])
     assert found.varied == {"precision": (['"fp32"'], ['"bf16"'])}
     assert [one.label for one in found.pairs] == ["mlp-cpu-fp32-b8-infer"]
-    assert found.num_alone == 1
+    assert found.num_unpaired == 1
 
 
 def test_models_are_compared_with_all_that_comes_with_them():
@@ -70,7 +70,7 @@ def test_cells_that_cannot_be_told_apart_are_refused():
 def test_sides_with_nothing_in_common_are_refused():
     first = processes(batch_size=8) + processes(batch_size=16, seed=1)
     second = processes(batch_size=16) + processes(batch_size=8, seed=1)
-    with pytest.raises(UserError, match=r"no cell of A has its like in B. A has mlp-cpu-fp32-b16-infer-s1, mlp-"):
+    with pytest.raises(UserError, match=r"no cell of A matches one of B. A has mlp-cpu-fp32-b16-infer-s1, mlp-"):
         pair(first, second)
 
 
@@ -92,13 +92,13 @@ def test_turns_are_seen_from_when_each_began(order, took):
     made = [process(repeat=hour, started_at=f"2026-11-20T{hour:02}:00:00") for hour in range(len(order))]
     sides = [[one for one, side in zip(made, order, strict=True) if side == which] for which in "AB"]
     (one,) = pair(*sides).pairs
-    assert one.took_turns is took
+    assert one.is_interleaved is took
 
 
 def test_rounds_drawn_at_random_are_turns():
     for seed in range(200):
-        drawn = interleaved.draw(make_cell(), make_cell(), 5, seed)
+        drawn = interleaved.shuffled_runs(make_cell(), make_cell(), 5, seed)
         made = [process(repeat=turn, started_at=f"2026-11-20T{turn:02}:00:00") for turn in range(10)]
         sides = [[one for one, which in zip(made, drawn.is_second, strict=True) if which is w] for w in (False, True)]
         (one,) = pair(*sides).pairs
-        assert one.took_turns
+        assert one.is_interleaved

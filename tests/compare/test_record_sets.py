@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from accelbench.compare import record_sets
@@ -40,8 +42,16 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
-def repeats(side):
-    return sorted(process.cell.repeat for process in side.processes)
+def put_unreadable(folder):
+    """A record of a schema before the first that is read, and a file that is no record."""
+    values = put(folder, repeat=8).to_json()
+    (path,) = folder.glob(f"{values['cell_id']}-*.json")
+    path.write_text(json.dumps({**values, "schema_version": 2}))
+    (folder / f"{'f' * 12}-{'0' * 8}.json").write_text("{")
+
+
+def repeats(records):
+    return sorted(process.cell.repeat for process in records.processes)
 
 
 def test_a_folder_is_what_its_plan_wants(root):
@@ -63,7 +73,7 @@ def test_a_folder_of_suites_is_all_of_them_and_a_suite_goes_by_its_name(root):
     assert repeats(find("nets", root)) == [1]
 
 
-def test_one_record_is_a_side(root):
+def test_a_record_goes_by_its_file(root):
     made = put(root / "runs/x")
     assert repeats(find(f"runs/x/{made.name}.json", root)) == [0]
 
@@ -82,8 +92,20 @@ def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(ro
     put(root / "results/nets", OLD, repeat=0)
     plan(root / "results/nets", put(root / "results/nets", NEW, repeat=1))
     for name in (f"nets@{word}", f"@{word}", f"results/nets@{word}"):
-        side = find(name, root)
-        assert (repeats(side), side.selection) == (found, selection)
+        records = find(name, root)
+        assert (repeats(records), records.selection, records.left_out) == (found, selection, "")
+
+
+def test_records_that_are_not_readable_are_counted(root):
+    put(root / "results/nets", repeat=0)
+    put_unreadable(root / "results/nets")
+    assert find("nets@abc1", root).left_out == "1 of schema 2, 1 without a readable record"
+    unread = "Not read: 1 of schema 2, 1 without a readable record.$"
+    with pytest.raises(UserError, match=f"machines: AMD EPYC, NVIDIA H100. {unread}"):
+        find("nets@9999", root)
+    put_unreadable(root / "old")
+    with pytest.raises(UserError, match=f"holds no readable records. {unread}"):
+        find("old@abc1", root)
 
 
 @pytest.mark.parametrize(

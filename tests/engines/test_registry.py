@@ -1,7 +1,13 @@
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
 from accelbench.engines.registry import host_spec
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Device, Engine, KerasBackend
-from fakes import make_cell
+from fakes import TESTS, make_cell
 
 
 def test_each_device_gets_the_environment_that_its_library_reads_at_import():
@@ -37,3 +43,23 @@ def test_each_backend_of_keras_has_a_host_of_its_own_which_sees_no_gpu_beside_th
 def test_only_lightning_probes_a_device():
     assert host_spec(make_cell()).prober
     assert host_spec(make_cell(engine=Engine.keras, keras=KerasSettings())).prober is None
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_every_engine_names_modules_that_exist(engine):
+    spec = host_spec(make_cell(engine=engine, keras=KerasSettings() if engine == Engine.keras else None))
+    named = [spec.engine, *spec.preload, *([spec.prober] if spec.prober else [])]
+    assert all(importlib.util.find_spec(name) for name in named)
+
+
+def test_a_spec_imports_no_framework():
+    code = (
+        "import sys; from accelbench.engines.registry import host_spec; from accelbench.schema.cell import *;"
+        "from fakes import make_cell; from accelbench.schema.vocab import *;"
+        "print([host_spec(make_cell(engine=each, keras=KerasSettings())).engine for each in Engine]);"
+        "print([name for name in ('torch', 'keras', 'tensorflow', 'jax', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=TESTS, capture_output=True, text=True, check=True)
+    engines, frameworks = done.stdout.splitlines()
+    assert [f"accelbench.engines.{engine}.engine" in engines for engine in Engine] == [True] * len(Engine)
+    assert frameworks == "[]"

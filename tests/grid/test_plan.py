@@ -6,8 +6,8 @@ from accelbench.grid import identity, plan
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Engine, Precision
-from accelbench.settings import to_cell
 from fakes import make_cell
 
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
@@ -28,12 +28,6 @@ def test_repeats_are_kept_apart_from_each_other():
     cells = [make_cell(batch_size=size, repeat=repeat) for size in (8, 16, 32) for repeat in range(3)]
     order = [(item.cell.batch_size, item.cell.repeat) for item in planned(*cells)]
     assert order == [(size, repeat) for repeat in range(3) for size in (8, 16, 32)]
-
-
-def test_a_cell_is_repeated_as_other_processes_of_the_same_settings():
-    again = to_cell.repeated([make_cell(), make_cell(batch_size=8, repeat=4)], 2)
-    assert [(cell.batch_size, cell.repeat) for cell in again] == [(32, 0), (32, 1), (8, 4), (8, 5)]
-    assert to_cell.repeated([make_cell()], 1) == [make_cell()]
 
 
 def test_the_identity_holds_what_a_number_depends_on():
@@ -67,7 +61,7 @@ def test_the_plan_file_names_every_cells_record(tmp_path):
     head = {name: written[name] for name in ("schema_version", "suite", "title", "study", "profile")}
     assert head == {"schema_version": 5, "suite": "nets", "title": "Nets", "study": "001", "profile": "quick"}
     assert [entry["record"] for entry in written["cells"]] == [item.record_name for item in items]
-    assert [Cell.from_json(entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
+    assert [load(Cell, entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
 
 
 def test_record_names_differ_where_identities_do():

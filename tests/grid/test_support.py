@@ -168,7 +168,7 @@ def with_options(device, mode="infer", **on):
     [
         ("cpu", "train", {"freeze": True}, "freeze=true makes the weights constants, and training changes them"),
         ("gpu", "train", {"freeze": True, "compile": True}, "freeze=true makes the weights constants"),
-        ("tpu", "infer", {"compile": True}, "compile=true: XLA compiles every network as it is"),
+        ("tpu", "infer", {"compile": True}, "compile=true: XLA compiles every network anyway"),
         ("xla_cpu", "infer", {"channels_last": True}, "channels_last=true: XLA lays out memory as it sees fit"),
         ("cpu", "infer", {"cuda_graphs": True}, "cuda_graphs=true is for NVIDIA GPUs, cpu has no CUDA graphs"),
         ("tpu", "train", {"cuda_graphs": True}, "cuda_graphs=true is for NVIDIA GPUs, tpu has no CUDA graphs"),

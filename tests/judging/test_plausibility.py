@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.judging.plausibility import doubts, flops_per_s
+from accelbench.judging.plausibility import flops_per_s, implausibilities
 
 # Multiply-adds of an image of 224 x 224 in 1e9, by study 000's names.
 GIGA_MACS = {
@@ -19,16 +19,16 @@ PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "published"
 
 
 def test_a_launch_time_is_told_from_a_computing_time():
-    # vgg16 in fp16 at batch 64 on the A100: 20.3 us an image are said to be inference.
-    found = doubts(15.47e9, 20.3e-6, 600e-6, A100["float16"])
-    assert found[0].startswith("1,524 TFLOP/s on a device with a peak of 312: the time to launch")
-    assert doubts(15.47e9, 620e-6, 0.0, A100["float16"]) == []
+    # vgg16 in fp16 at batch 64 on the A100: 20.3 us an image are published as inference.
+    found = implausibilities(15.47e9, 20.3e-6, 600e-6, A100["float16"])
+    assert found[0].startswith("1,524 TFLOP/s on a device with a peak of 312: this is the time to launch")
+    assert implausibilities(15.47e9, 620e-6, 0.0, A100["float16"]) == []
 
 
 def test_a_time_that_is_nearly_all_communication_holds_the_computing():
     # resnet50 on the TPU at batch 32: 3.4 ms of inference, 247 of communication.
-    assert doubts(4.089e9, 3.378e-3, 247.4e-3, 45e12) == [
-        "98.7% of the time is called communication: the work was waited for there"
+    assert implausibilities(4.089e9, 3.378e-3, 247.4e-3, 45e12) == [
+        "98.7% of the time is called communication: it includes the wait for the computation"
     ]
 
 
@@ -46,7 +46,7 @@ def rows(name):
 def judge(row, peaks):
     communication = float(row["host_to_device_time"]) + float(row["device_to_host_time"])
     macs = 1e9 * GIGA_MACS[row["model_name"]]
-    return doubts(macs, float(row["inference_time"]), communication, peaks[row["precision"]])
+    return implausibilities(macs, float(row["inference_time"]), communication, peaks[row["precision"]])
 
 
 def test_of_the_gpus_raw_data_those_rows_are_flagged_that_no_a100_can_reach():
@@ -61,7 +61,7 @@ def test_of_the_gpus_raw_data_those_rows_are_flagged_that_no_a100_can_reach():
     # The same rows' totals are possible.
     for row in rows("000_gpu_data.csv"):
         total = float(row["avg_time"]) / float(row["batch_size"])
-        assert not doubts(1e9 * GIGA_MACS[row["model_name"]], total, 0.0, A100[row["precision"]])
+        assert not implausibilities(1e9 * GIGA_MACS[row["model_name"]], total, 0.0, A100[row["precision"]])
 
 
 def test_of_the_tpus_raw_data_the_lazily_recorded_rows_are_flagged():

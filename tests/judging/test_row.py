@@ -250,12 +250,15 @@ def test_how_long_was_measured_and_why_no_longer():
     assert row["num_outliers"] == 1
 
 
-def test_doubts_are_said():
+def test_other_load_is_warned_of():
     few = [Block(num_steps=1, num_samples=32, seconds=0.1)] * 3
     assert "only 3 blocks" in row_of(blocks=few)["warnings"]
     short = [Block(num_steps=1, num_samples=32, seconds=seconds) for seconds in [0.001, *[0.1] * 7]]
     assert "1 of 8 blocks are shorter than 0.01 s" in row_of(blocks=short)["warnings"]
     values = {"other_cpu_utilization_percent": [80.0]}
     busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values=values)
-    assert row_of(system=busy, steady_boot_s=(0.5, 1.5))["warnings"] == "other processes used 80 % of a core meanwhile"
+    assert (
+        row_of(system=busy, steady_boot_s=(0.5, 1.5))["warnings"]
+        == "other processes used 80 % of a core during the measurement"
+    )
     assert row_of()["warnings"] is None

@@ -3,7 +3,7 @@ import random
 import pytest
 
 from accelbench.judging.row import summarise
-from accelbench.judging.warnings import doubts
+from accelbench.judging.warnings import warnings_of_record
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Block
 from accelbench.schema.record import Record
@@ -11,7 +11,7 @@ from accelbench.schema.vocab import Status, Stop
 from fakes import make_cell, make_measurement
 
 
-def doubts_about(system=None, environment=None, **measured):
+def warnings_about(system=None, environment=None, **measured):
     record = Record(
         cell=make_cell(),
         identity="0123456789abcdef" * 4,
@@ -22,7 +22,7 @@ def doubts_about(system=None, environment=None, **measured):
         measurement=make_measurement(**measured),
         system=system,
     )
-    return doubts(record, summarise(record))
+    return warnings_of_record(record, summarise(record))
 
 
 def blocks(seconds):
@@ -34,45 +34,45 @@ def around(level, spread, num, seed=0):
     return [level * (1 + rng.gauss(0, spread)) for _ in range(num)]
 
 
-def test_a_steady_measurement_raises_none():
-    assert doubts_about(blocks=blocks(around(0.1, 0.01, 12)), latency_s=around(0.01, 0.02, 100), settled=True) == []
+def test_a_steady_measurement_has_no_warnings():
+    assert warnings_about(blocks=blocks(around(0.1, 0.01, 12)), latency_s=around(0.01, 0.02, 100), settled=True) == []
 
 
 @pytest.mark.parametrize(
-    ("stop", "words"), [(Stop.noisy, ", and more of them would not help"), (Stop.limit, " when the time was up")]
+    ("stop", "words"), [(Stop.noisy, ", and more blocks would not help"), (Stop.limit, " when the time was up")]
 )
 def test_a_noisy_cell_is_marked_and_keeps_its_numbers(stop, words):
-    told = doubts_about(blocks=blocks(around(0.1, 0.25, 12)), stop=stop)
-    assert len(told) == 1
-    assert told[0].startswith("noisy: samples/s are known to ")
-    assert told[0].endswith(f"% only{words}")
+    found = warnings_about(blocks=blocks(around(0.1, 0.25, 12)), stop=stop)
+    assert len(found) == 1
+    assert found[0].startswith("noisy: samples/s are known to ")
+    assert found[0].endswith(f"% only{words}")
 
 
-def test_a_speed_that_falls_while_it_is_measured_is_told():
+def test_a_speed_that_falls_while_it_is_measured_is_warned_of():
     falling = [0.1 * (1 + 0.02 * place) for place in range(15)]
-    assert any(told.startswith("the speed changed by -1") for told in doubts_about(blocks=blocks(falling)))
+    assert any(warning.startswith("the speed changed by -1") for warning in warnings_about(blocks=blocks(falling)))
 
 
-def test_a_warm_up_that_never_settled_is_told():
-    assert "step times had not settled after 3.2 s of warm-up" in doubts_about(settled=False, warmup_total_s=3.21)
+def test_a_warm_up_that_never_settled_is_warned_of():
+    assert "step times had not settled after 3.2 s of warm-up" in warnings_about(settled=False, warmup_total_s=3.21)
 
 
 def test_a_burst_of_other_load_is_flagged():
     latency = [*around(0.01, 0.02, 92), *[0.05] * 8]
-    assert "8 of 100 steps are outliers" in doubts_about(latency_s=latency)
+    assert "8 of 100 steps are outliers" in warnings_about(latency_s=latency)
 
 
 def test_a_clock_that_drifts_is_flagged():
-    assert "the clock ran +1.00% against the machine's raw one" in doubts_about(clock_drift=0.01)
-    assert not any("clock" in told for told in doubts_about(clock_drift=5e-4))
+    assert "the clock ran +1.00% against the machine's raw clock" in warnings_about(clock_drift=0.01)
+    assert not any("clock" in warning for warning in warnings_about(clock_drift=5e-4))
 
 
-def test_fewer_threads_than_cores_are_told():
-    assert "2 threads on 8 cores" in doubts_about(environment={"machine": {"num_threads": 8}})
-    assert doubts_about(environment={"machine": {"num_threads": 2}}) == []
+def test_fewer_threads_than_cores_are_warned_of():
+    assert "2 threads on 8 cores" in warnings_about(environment={"machine": {"num_threads": 8}})
+    assert warnings_about(environment={"machine": {"num_threads": 2}}) == []
 
 
-def test_what_slowed_the_machine_down_in_the_steady_state_is_told():
+def test_what_slowed_the_machine_down_in_the_steady_state_is_warned_of():
     system = SystemSeries(
         started_boot_s=100.0,
         t_s=[0.0, 1.0, 2.0, 3.0],
@@ -82,11 +82,11 @@ def test_what_slowed_the_machine_down_in_the_steady_state_is_told():
             "gpu_0_throttled": [1.0, 0.0, 1.0, 1.0],
         },
     )
-    assert doubts_about(system, steady_boot_s=(101.0, 102.5)) == [
-        "its quota of the CPU was used up for 0.5 s",
+    assert warnings_about(system, steady_boot_s=(101.0, 102.5)) == [
+        "the CPU quota was used up for 0.5 s",
         "the CPU's temperature slowed it down 3 times",
         "the GPU was slowed down by its temperature or its power supply in 1 of 2 samples",
     ]
-    assert doubts_about(system, steady_boot_s=(102.6, 104.0)) == [
+    assert warnings_about(system, steady_boot_s=(102.6, 104.0)) == [
         "the GPU was slowed down by its temperature or its power supply in 1 of 1 samples"
     ]

@@ -123,7 +123,7 @@ class Counting(RankGroup):
 
 
 def test_other_processes_take_every_step():
-    device, team = Device(), Counting()
+    device, ranks = Device(), Counting()
     step = Training(device)
-    measure_breakdown(step, device, 0.5, device.now, team)
-    assert team.begun == team.ended == step.num_steps
+    measure_breakdown(step, device, 0.5, device.now, ranks)
+    assert ranks.begun == ranks.ended == step.num_steps

@@ -258,10 +258,10 @@ def test_a_fixed_number_of_steps_is_just_that(workload):
     assert rate == pytest.approx(4 / 0.012, rel=0.15)  # a block of few steps waits for its first copy and last step
 
 
-def test_one_pass_is_timed_to_the_end_of_its_last_step(workload):
+def test_an_epoch_is_timed_to_the_end_of_its_last_step(workload):
     batches = iter(range(7))
     workload.fetch = lambda: next(batches)
-    assert epochs.time_pass(workload, workload.wait, workload.now) == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
+    assert epochs.time_epoch(workload, workload.wait, workload.now) == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
     assert workload.num_computed == 7
 
 
@@ -321,10 +321,10 @@ class Slow(RankGroup):
 
 
 def test_other_processes_take_every_step_and_the_slowest_ends_it(workload):
-    team = Slow(workload.now, 0.005)
-    timing = clock.measure(workload, workload.wait, WINDOW, workload.num_compiles, workload.now, team=team)
-    assert team.num_steps == workload.num_computed
-    assert not team.waiting
+    ranks = Slow(workload.now, 0.005)
+    timing = clock.measure(workload, workload.wait, WINDOW, workload.num_compiles, workload.now, ranks=ranks)
+    assert ranks.num_steps == workload.num_computed
+    assert not ranks.waiting
     alone = run(Workload(FakeClock()))
     assert median(timing.latency_s) == pytest.approx(median(alone.latency_s) + 0.005)
     assert timing.first_step_s == pytest.approx(alone.first_step_s + 0.005)
@@ -333,6 +333,6 @@ def test_other_processes_take_every_step_and_the_slowest_ends_it(workload):
 
 
 def test_other_processes_take_a_fixed_number_of_steps_too(workload):
-    team = Slow(workload.now, 0.005)
-    clock.measure_steps(workload, workload.wait, 3, 12, workload.num_compiles, workload.now, team=team)
-    assert team.num_steps == workload.num_computed == 3 + 12 + 12
+    ranks = Slow(workload.now, 0.005)
+    clock.measure_steps(workload, workload.wait, 3, 12, workload.num_compiles, workload.now, ranks=ranks)
+    assert ranks.num_steps == workload.num_computed == 3 + 12 + 12

@@ -1,8 +1,11 @@
 from pathlib import Path
 
+import pytest
+
 from accelbench.report import page, read
 from accelbench.report.page import Page
 from accelbench.schema.vocab import Status
+from report.pictures.test_studies import inferring
 
 
 def compose(folder: Path) -> Page:
@@ -51,3 +54,17 @@ def test_when_nothing_has_run_the_page_says_no_time(tmp_path: Path, maker) -> No
     composed = compose(tmp_path)
     assert composed.when is None
     assert composed.counts == {"not run yet": 1}
+
+
+@pytest.mark.parametrize("name", ["000", "002", "003", "004", None])
+def test_every_studys_page_composes(tmp_path, maker, name):
+    records = [inferring(maker, "resnet18", batch_size=batch) for batch in (16, 32)]
+    found = read.read(maker.suite(tmp_path, records, study=name))
+    section = page.compose([found]).sections[0]
+    assert section.caveats or name is None
+    drawn = {picture.path.split("/")[1].rpartition("_nets")[0] for picture in section.pictures}
+    assert drawn == {
+        "000": {"families"},
+        "003": {"dashboard_0", "summary"},
+        None: {"throughput", "latency"},
+    }.get(name, set())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options, Window
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import canonical_json, load
 from accelbench.schema.vocab import (
     Augment,
     Device,
@@ -120,7 +120,7 @@ OTHER = {
 
 @given(CELLS)
 def test_json_and_back_is_the_same_cell(cell):
-    read = Cell.from_json(json.loads(json.dumps(cell.to_json())))
+    read = load(Cell, json.loads(json.dumps(cell.to_json())))
     assert read == cell
     assert read.id == cell.id
     assert isinstance(read.device, Device)

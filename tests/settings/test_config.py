@@ -7,7 +7,7 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Cell, DataSpec, KerasSettings, Options, Window
 from accelbench.schema.vocab import Device, Engine, KerasBackend, Mode, Precision, Protocol, Scaling
 from accelbench.settings.config import GROUPS, EngineConfig, Retry, RunConfig, WindowConfig
-from accelbench.settings.to_cell import split
+from accelbench.settings.to_cell import cell_and_options
 
 SETTINGS = {
     "engine": {"name": "lightning"},
@@ -30,7 +30,9 @@ def merged(*dotted):
 
 
 def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
-    cell, options = split(merged("out=there", "retry=failed", "profile=full", "threads=2", "seed=4", "repeat=1"))
+    cell, options = cell_and_options(
+        merged("out=there", "retry=failed", "profile=full", "threads=2", "seed=4", "repeat=1")
+    )
     assert cell == Cell(
         suite="nets",
         engine=Engine.lightning,
@@ -83,45 +85,45 @@ def test_every_setting_of_a_cell_is_one_of_the_schema():
 
 
 def test_the_batch_grows_with_the_devices_only_where_asked():
-    strong, _ = split(merged("devices=4"))
-    weak, _ = split(merged("devices=4", "scaling=weak"))
+    strong, _ = cell_and_options(merged("devices=4"))
+    weak, _ = cell_and_options(merged("devices=4", "scaling=weak"))
     assert (strong.batch_size, strong.batch_size_per_device) == (32, 8)
     assert (weak.batch_size, weak.batch_size_per_device) == (128, 32)
-    one, _ = split(merged("scaling=weak"))
+    one, _ = cell_and_options(merged("scaling=weak"))
     assert (one.batch_size, one.scaling) == (32, Scaling.strong)  # nothing to scale: the same cell
 
 
 def test_keras_settings_are_keras_alone():
-    assert split(merged())[0].keras is None
-    assert split(merged("engine.name=keras"))[0].keras == KerasSettings()
-    keras = split(merged("engine.name=keras", "engine.backend=jax", "engine.steps_per_execution=4"))[0].keras
+    assert cell_and_options(merged())[0].keras is None
+    assert cell_and_options(merged("engine.name=keras"))[0].keras == KerasSettings()
+    keras = cell_and_options(merged("engine.name=keras", "engine.backend=jax", "engine.steps_per_execution=4"))[0].keras
     # JAX's steps are compiled unless it is said otherwise: Keras would run them operator by operator.
     assert keras == KerasSettings(backend=KerasBackend.jax, steps_per_execution=4, jit_compile=True)
-    plain = split(merged("engine.name=keras", "engine.backend=jax", "engine.jit_compile=false"))[0].keras
+    plain = cell_and_options(merged("engine.name=keras", "engine.backend=jax", "engine.jit_compile=false"))[0].keras
     assert not plain.jit_compile
     with pytest.raises(UserError, match="^engine.jit_compile=true: goes with engine=keras, and not with engine=light"):
-        split(merged("engine.jit_compile=true"))
+        cell_and_options(merged("engine.jit_compile=true"))
 
 
 def test_processes_of_xla_devices_are_lightnings_and_of_several_devices():
     several = ("device.name=xla_cpu", "devices=2")
-    assert split(merged(*several, "engine.xla_processes=true"))[0].xla_processes
-    assert not split(merged(*several))[0].xla_processes
+    assert cell_and_options(merged(*several, "engine.xla_processes=true"))[0].xla_processes
+    assert not cell_and_options(merged(*several))[0].xla_processes
     for idle in (("device.name=xla_cpu",), ("device.name=cpu", "devices=2")):
-        assert not split(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
+        assert not cell_and_options(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
     with pytest.raises(UserError, match="^engine.xla_processes=true: goes with engine=lightning, and not with engine"):
-        split(merged("engine.name=keras", "engine.xla_processes=true"))
+        cell_and_options(merged("engine.name=keras", "engine.xla_processes=true"))
 
 
 def test_a_tpus_name_is_for_tensorflow_on_a_tpu_alone():
     named = ("engine.name=keras", "engine.tpu=mine")
-    assert split(merged(*named, "device.name=tpu"))[0].keras.tpu == "mine"
+    assert cell_and_options(merged(*named, "device.name=tpu"))[0].keras.tpu == "mine"
     for idle in ("device.name=cpu", "device.name=gpu"):
-        assert split(merged(*named, idle))[0].id == split(merged("engine.name=keras", idle))[0].id
-        assert split(merged(*named, idle, "engine.backend=jax"))[0].keras.tpu == KerasSettings.tpu
+        assert cell_and_options(merged(*named, idle))[0].id == cell_and_options(merged("engine.name=keras", idle))[0].id
+        assert cell_and_options(merged(*named, idle, "engine.backend=jax"))[0].keras.tpu == KerasSettings.tpu
     with pytest.raises(UserError, match="^engine.tpu=mine: JAX drives .* use engine.tpu=local"):
-        split(merged(*named, "device.name=tpu", "engine.backend=jax"))
-    assert split(merged("engine.name=keras", "engine.tpu=local", "device.name=tpu", "engine.backend=jax"))
+        cell_and_options(merged(*named, "device.name=tpu", "engine.backend=jax"))
+    assert cell_and_options(merged("engine.name=keras", "engine.tpu=local", "device.name=tpu", "engine.backend=jax"))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_a_tpus_name_is_for_tensorflow_on_a_tpu_alone():
 def test_what_is_out_of_range_is_named(setting):
     name, _, value = setting.partition("=")
     with pytest.raises(UserError) as raised:
-        split(merged(setting))
+        cell_and_options(merged(setting))
     assert str(raised.value).startswith(
         (f"{name}={value.lstrip('.')}: should be ", f"{name}={value.removesuffix('.0')}: should be ")
     )
@@ -165,4 +167,4 @@ def test_what_is_out_of_range_is_named(setting):
     "setting", ["batch_size=1", "threads=1", "seed=0", "window.warmup_s=0.0", "window.latency_s=0.0", "timeout_s=0.1"]
 )
 def test_the_smallest_that_makes_sense_is_taken(setting):
-    split(merged(setting))
+    cell_and_options(merged(setting))

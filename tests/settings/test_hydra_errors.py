@@ -5,12 +5,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from accelbench.errors import BusyError, UserError
 from accelbench.settings.config import RunConfig
-from accelbench.settings.hydra_errors import as_user_error
+from accelbench.settings.hydra_errors import user_error_behind
 
 
 def told(error):
     """The complaint about `error`, which is always one line."""
-    mended = as_user_error(error)
+    mended = user_error_behind(error)
     assert isinstance(mended, UserError)
     assert "\n" not in str(mended)
     return str(mended)
@@ -65,8 +65,8 @@ def test_a_missing_file_of_a_group_has_the_groups_choices():
 
 def test_our_own_complaint_is_found_inside_a_librarys():
     inner = BusyError("another measurement is under way")
-    assert as_user_error(inner) is inner
-    assert as_user_error(caused_by(inner)) is inner
+    assert user_error_behind(inner) is inner
+    assert user_error_behind(caused_by(inner)) is inner
 
 
 def test_any_other_complaint_of_hydras_is_its_first_line():
@@ -75,7 +75,7 @@ def test_any_other_complaint_of_hydras_is_its_first_line():
 
 @pytest.mark.parametrize("error", [ValueError("a defect"), KeyError("x"), OSError("disk")])
 def test_a_defect_is_no_users_mistake(error):
-    assert as_user_error(error) is None
+    assert user_error_behind(error) is None
 
 
 def stumble_over(error):

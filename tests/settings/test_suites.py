@@ -5,7 +5,13 @@ from accelbench import project
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.schema.vocab import Device
 from accelbench.settings import params, suites
-from accelbench.settings.suites import exclusions, is_excluded, overrides, rules, with_suite
+from accelbench.settings.suites import (
+    add_suite_axes,
+    axis_overrides,
+    exclude_rules,
+    exclude_rules_in_force,
+    is_excluded,
+)
 
 SETTINGS = OmegaConf.create(
     {
@@ -29,7 +35,7 @@ SETTINGS = OmegaConf.create(
 def put(words, settings=SETTINGS):
     """What is put into the command line `words` for its suite."""
     words = words.split()
-    result = with_suite(words, settings)
+    result = add_suite_axes(words, settings)
     assert result[: len(words)] == words
     return result[len(words) :]
 
@@ -81,9 +87,9 @@ def test_the_command_lines_values_win():
 def test_words_are_such_as_hydra_reads():
     section = {"data": "mnist", "a.b": [True, False, None, 1.5]}
     with pytest.raises(UserError, match="a.b: unknown setting"):
-        overrides("nets", section, "quick", (), True)
+        axis_overrides("nets", section, "quick", (), True)
     section = {"data": "mnist", "model.args": [True, False, None, 1.5]}
-    assert overrides("nets", section, "quick", (), True) == ["data=mnist", "model.args=true,false,null,1.5"]
+    assert axis_overrides("nets", section, "quick", (), True) == ["data=mnist", "model.args=true,false,null,1.5"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +130,7 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
 )
 def test_what_is_wrong_in_a_suite_is_named(section, told):
     with pytest.raises(UserError) as raised:
-        overrides("nets", section, "quick", (), True)
+        axis_overrides("nets", section, "quick", (), True)
     assert str(raised.value).startswith("params.yaml: ")
     assert told in str(raised.value)
 
@@ -136,7 +142,7 @@ RULE = {"model": "lstm", "device": ["xla_cpu"]}
 def left_out(words, rule=RULE, **config):
     settings = OmegaConf.create({"suites": {"nets": {**GRID, "exclude": {"quick": [rule], "full": []}}}})
     composed = {"model": {"name": "lstm"}, "device": {"name": Device.xla_cpu}, "batch_size": 8, **config}
-    return is_excluded(OmegaConf.create(composed), exclusions(words.split(), settings))
+    return is_excluded(OmegaConf.create(composed), exclude_rules_in_force(words.split(), settings))
 
 
 def test_a_rule_leaves_out_the_cells_that_it_matches_whole():
@@ -152,7 +158,7 @@ def test_a_rule_leaves_out_the_cells_that_it_matches_whole():
 def test_a_rule_stays_valid_when_an_axis_is_narrowed():
     """As `dvc exp run -S suites.nets.model=cnn` does."""
     narrowed = {**GRID, "model": "cnn", "exclude": [RULE]}
-    assert rules("nets", narrowed, "quick") == [{"model": ["lstm"], "device": ["xla_cpu"]}]
+    assert exclude_rules("nets", narrowed, "quick") == [{"model": ["lstm"], "device": ["xla_cpu"]}]
 
 
 def test_what_the_command_line_names_is_never_left_out():
@@ -172,7 +178,7 @@ def test_what_the_command_line_names_is_never_left_out():
 )
 def test_a_rule_that_is_none_is_named(excluded, told):
     with pytest.raises(UserError, match=r"^params\.yaml: suites\.nets\.exclude: ") as raised:
-        rules("nets", {**GRID, "exclude": excluded}, "quick")
+        exclude_rules("nets", {**GRID, "exclude": excluded}, "quick")
     assert told in str(raised.value)
 
 

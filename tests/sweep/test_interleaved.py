@@ -15,7 +15,7 @@ OPTIONS = SweepOptions(suite="s", title="S", study=None, profile=None, tracking=
 
 def test_each_round_has_both_cells_once_in_an_order_drawn_at_random():
     first, second = make_cell(batch_size=8), make_cell(batch_size=16)
-    drawn = interleaved.draw(first, second, 50, seed=1)
+    drawn = interleaved.shuffled_runs(first, second, 50, seed=1)
     assert [cell.repeat for cell in drawn.cells] == list(range(100))
     rounds = list(zip(drawn.is_second[::2], drawn.is_second[1::2], strict=True))
     assert set(rounds) == {(False, True), (True, False)}
@@ -25,56 +25,56 @@ def test_each_round_has_both_cells_once_in_an_order_drawn_at_random():
 
 
 def test_equal_seeds_draw_equal_orders():
-    orders = [interleaved.draw(make_cell(), make_cell(), 20, seed).is_second for seed in (1, 1, 2)]
+    orders = [interleaved.shuffled_runs(make_cell(), make_cell(), 20, seed).is_second for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
 
 
 def test_a_cell_beside_itself_is_measured_as_often():
-    drawn = interleaved.draw(make_cell(), make_cell(), 5, seed=3)
+    drawn = interleaved.shuffled_runs(make_cell(), make_cell(), 5, seed=3)
     assert len({cell.id for cell in drawn.cells}) == 10
 
 
 def test_a_folder_that_holds_records_is_refused(tmp_path):
     mine = dataclasses.replace(OPTIONS, out="runs/mine")
     (tmp_path / "runs/mine").mkdir(parents=True)
-    interleaved.plan((make_cell(), mine), (make_cell(), mine), None, tmp_path)
+    interleaved.plan_runs((make_cell(), mine), (make_cell(), mine), None, tmp_path)
     (tmp_path / "runs/mine/0123456789ab-01234567.json").touch()
     with pytest.raises(UserError, match="out=runs/mine: holds records already"):
-        interleaved.plan((make_cell(), mine), (make_cell(), mine), None, tmp_path)
+        interleaved.plan_runs((make_cell(), mine), (make_cell(), mine), None, tmp_path)
 
 
 def test_the_plan_has_a_folder_of_its_own_and_five_rounds(tmp_path):
-    drawn, options = interleaved.plan((make_cell(), OPTIONS), (make_cell(), OPTIONS), None, tmp_path)
+    drawn, options = interleaved.plan_runs((make_cell(), OPTIONS), (make_cell(), OPTIONS), None, tmp_path)
     assert len(drawn.cells) == 10
     assert options.out.startswith("runs/")
     assert options.out.endswith("-compare")
     mine = dataclasses.replace(OPTIONS, out="runs/mine")
-    drawn, options = interleaved.plan((make_cell(), mine), (make_cell(), mine), "2", tmp_path)
+    drawn, options = interleaved.plan_runs((make_cell(), mine), (make_cell(), mine), "2", tmp_path)
     assert (len(drawn.cells), options.out) == (4, "runs/mine")
 
 
 @pytest.mark.parametrize("repeats", ["0", "-1", "many", "1.5"])
 def test_a_malformed_number_of_repeats_is_told(repeats, tmp_path):
     with pytest.raises(UserError, match=f"--repeats {repeats}: should be a whole number, at least 1"):
-        interleaved.plan((make_cell(), OPTIONS), (make_cell(), OPTIONS), repeats, tmp_path)
+        interleaved.plan_runs((make_cell(), OPTIONS), (make_cell(), OPTIONS), repeats, tmp_path)
 
 
 def test_sides_of_different_sweeps_are_told(tmp_path):
     other = dataclasses.replace(OPTIONS, tracking="mlflow")
     with pytest.raises(UserError, match="holds for both sides"):
-        interleaved.plan((make_cell(), OPTIONS), (make_cell(), other), None, tmp_path)
+        interleaved.plan_runs((make_cell(), OPTIONS), (make_cell(), other), None, tmp_path)
 
 
 def test_whose_record_is_whose_is_kept_beside_them(tmp_path):
-    drawn = interleaved.draw(make_cell(), make_cell(), 5, seed=4)
+    drawn = interleaved.shuffled_runs(make_cell(), make_cell(), 5, seed=4)
     made = [
         Record(cell=cell, identity="0" * 64, status=Status.failed, started_at="", wall_s=0.0, environment={})
         for cell in drawn.cells
     ]
     for one in made:
         record.write(one, tmp_path)
-    interleaved.save(drawn, ("a=1", "b=2"), made, tmp_path)
-    first, second = interleaved.load(tmp_path)
+    interleaved.save_comparison(drawn, ("a=1", "b=2"), made, tmp_path)
+    first, second = interleaved.load_comparison(tmp_path)
     assert (first.name, second.name) == ("a=1", "b=2")
     for side, which in ((first, False), (second, True)):
         expected = [turn for turn, is_second in enumerate(drawn.is_second) if is_second == which]
@@ -83,4 +83,4 @@ def test_whose_record_is_whose_is_kept_beside_them(tmp_path):
 
 def test_any_other_folder_is_told(tmp_path):
     with pytest.raises(UserError, match="not the folder of a `compare --run`"):
-        interleaved.load(tmp_path)
+        interleaved.load_comparison(tmp_path)

@@ -1,15 +1,19 @@
-"""Completion of accelbench's words in a shell: scripts that know every command, setting and choice by themselves.
+"""`accelbench completion`: prints a script that completes commands, flags, settings and choices in a shell.
 
-A script that asked accelbench at each key would answer after a second, which importing Hydra takes.
+The script contains all words: one that called accelbench at each key would answer after a second, Hydra's import time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from enum import EnumType
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+from accelbench import project
+from accelbench.commands.command import Command, Context
+from accelbench.settings.compose import Parser
 from accelbench.settings.config import GROUPS, RunConfig
 from accelbench.settings.params import PROFILES
 
@@ -24,12 +28,12 @@ _accelbench() {{
     if [[ $word == *=* ]]; then
         name=${{word%%=*}} before=${{word#*=}}
         last=${{before##*,}}
-        before=${{before%"$last"}}  # of a list, all but the word in hand
+        before=${{before%"$last"}}  # the items of a list before the last
         case $name in
 {values}
         esac
         COMPREPLY=($(compgen -P "$before" -W "$choices" -- "$last"))
-        # Bash takes what stands before = for a word of its own, unless it was told not to.
+        # Where = is a word break, Bash completes only what follows it.
         [[ $COMP_WORDBREAKS == *=* ]] || COMPREPLY=("${{COMPREPLY[@]/#/$name=}}")
         compopt -o nospace  # a comma may follow
         return
@@ -55,7 +59,7 @@ _accelbench() {{
         case $name in
 {values}
         esac
-        compset -P '*[=,]'  # of a list, all but the word in hand
+        compset -P '*[=,]'  # complete the last item of a list
         compadd -S '' -- ${{=choices}}
         return
     fi
@@ -80,30 +84,29 @@ else
 fi
 """
 TEMPLATES = {"bash": BASH, "zsh": ZSH}
-TAKE_SETTINGS = ("run", "plan", "best")  # beside a command line that names no command
-# What a file of conf/ says of itself, and arguments whose names only their class knows.
-NOT_GIVEN = ("name", "title", "study", "args")
+# Fields that files in conf/ set, and arguments whose names depend on the model.
+NOT_COMPLETED = ("name", "title", "study", "args")
 
 
-def script(shell: str, commands: Mapping[str, Sequence[str]], root: Path) -> str:
-    """What completes accelbench's words in `shell`.
+def script(shell: str, commands: Sequence[Command], root: Path) -> str:
+    """The script that completes accelbench's words in `shell`.
 
     Args:
         shell: one of `SHELLS`.
-        commands: each with its flags.
+        commands: the first is the one that a command line without a command means.
         root: the project's folder, whose conf/ has the choices.
     """
     choices = dict(settings(root))
     values = [f"        {name}) choices='{' '.join(words)}' ;;" for name, words in choices.items() if words]
     names = [f"{name}=" for name in choices]
-    cases = {command: [*flags, *names] if command in TAKE_SETTINGS else flags for command, flags in commands.items()}
-    flags = [f"    {command}) choices+=' {' '.join(words)}' ;;" for command, words in cases.items()]
-    flags.append(f"    *) choices+=' {' '.join(cases['run'])}' ;;")
-    return TEMPLATES[shell].format(values="\n".join(values), commands=" ".join(commands), flags="\n".join(flags))
+    words_of = {command.name: command.flags() + names * command.takes_settings for command in commands}
+    flags = [f"    {name}) choices+=' {' '.join(words)}' ;;" for name, words in words_of.items()]
+    flags.append(f"    *) choices+=' {' '.join(words_of[commands[0].name])}' ;;")
+    return TEMPLATES[shell].format(values="\n".join(values), commands=" ".join(words_of), flags="\n".join(flags))
 
 
 def settings(root: Path) -> Iterator[tuple[str, list[str]]]:
-    """Every setting by its dotted name, with its choices; none where it takes any number or text."""
+    """Yields every setting by its dotted name with its choices; no choices if it takes any number or text."""
     for name, kind in get_type_hints(RunConfig).items():
         if name in GROUPS:
             yield name, sorted(path.stem for path in (root / "conf" / name).glob("*.yaml"))
@@ -112,15 +115,33 @@ def settings(root: Path) -> Iterator[tuple[str, list[str]]]:
         elif is_dataclass(kind):
             types = get_type_hints(kind)
             for field in fields(kind):
-                if (name, field.name) == ("model", "name") or field.name not in NOT_GIVEN:
+                if (name, field.name) == ("model", "name") or field.name not in NOT_COMPLETED:
                     yield f"{name}.{field.name}", _choices(types[field.name])
         else:
             yield name, _choices(kind)
 
 
 def _choices(kind: Any) -> list[str]:
-    """The words of an annotation: an enumeration's members, `true` and `false`, or none."""
+    """The choices of a type: an enumeration's members, `true` and `false`, or none."""
     kind = next((part for part in get_args(kind) if part is not NoneType), kind) if NoneType in get_args(kind) else kind
     if kind is bool:
         return ["true", "false"]
     return list(kind) if isinstance(kind, EnumType) else []
+
+
+def _add_flags(parser: Parser) -> None:
+    parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    print(script(chosen.shell, context.commands, project.project_root()), end="")
+    return 0
+
+
+COMMAND = Command(
+    name="completion",
+    summary="print a script that completes accelbench's words in a shell",
+    add_flags=_add_flags,
+    run=_run,
+    description="Try it with `source <(accelbench completion bash)`; README.md says where to save it.",
+)

@@ -1,5 +1,6 @@
 """`accelbench doctor`: what this machine has, what would be skipped on it and why."""
 
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.text import Text
 from yaml import YAMLError
 
 from accelbench import lock, project
+from accelbench.commands.command import Command, Context
 from accelbench.data.manifest import read_manifest
 from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
@@ -25,6 +27,7 @@ from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell, DataSpec, ModelSpec
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.settings import params
+from accelbench.settings.compose import Parser
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 
 GB = 1e9  # bytes
@@ -268,3 +271,20 @@ def _settings(root: Path) -> RenderableType:
 def _relative(error: UserError, root: Path) -> str:
     """The message with paths as seen from the project's folder, one line."""
     return " ".join(str(error).replace(f"{root}/", "").split())
+
+
+def _add_flags(parser: Parser) -> None:
+    parser.add_argument("--probe", action="store_true", help="measure each device's peak rates first")
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    show(project.project_root(), context.console, probe=chosen.probe)
+    return 0
+
+
+COMMAND = Command(
+    name="doctor",
+    summary="show what this machine has and can do, and what would be skipped",
+    add_flags=_add_flags,
+    run=_run,
+)

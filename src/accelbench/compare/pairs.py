@@ -1,4 +1,4 @@
-"""Two sides' processes -> pairs of cells that are alike in all but what is compared."""
+"""The processes of A and B -> pairs of cells that are equal in all settings but those compared."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,41 +14,44 @@ from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
 
 Settings = dict[str, str]  # a setting's dotted name -> its value as JSON
+Varied = dict[str, tuple[list[str], list[str]]]  # a setting's dotted name -> its values in A, and in B, as JSON
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The processes of one cell on the first side, and of its like on the second."""
+    """The processes of one cell of A, and those of the matching cell of B."""
 
     first: list[Process]
     second: list[Process]
 
     @property
     def label(self) -> str:
-        """The first side's cell, for people; its repeats are the processes."""
+        """The label of A's cell, without its repeat."""
         return label(self.first[0].cell)
 
     @property
     def is_skipped(self) -> bool:
-        """Whether nothing ran on either side, nor should have."""
+        """Whether every process was skipped."""
         return all(process.status == Status.skipped for process in self.first + self.second)
 
     @property
-    def took_turns(self) -> bool:
-        """Whether the sides changed places as often as rounds that have each side once make sure of."""
-        starts = [(one.started_at, which) for which, side in enumerate((self.first, self.second)) for one in side]
-        order = [which for _, which in sorted(starts)]
+    def is_interleaved(self) -> bool:
+        """Whether the processes of A and B alternate at least as often as in rounds that run each once."""
+        starts = [(process.started_at, False) for process in self.first]
+        starts += [(process.started_at, True) for process in self.second]
+        order = [is_second for _, is_second in sorted(starts)]
         num_changes = sum(before != after for before, after in pairwise(order))
         return num_changes >= min(len(self.first), len(self.second))
 
     def compare(self, *, anyway: bool) -> Comparison:
-        """The second side's speed over the first's, of the processes that ended well.
+        """B's speed over A's, from the processes that ended ok.
 
         Args:
-            anyway: whether it may be told without turns.
+            anyway: whether to give a verdict even if the processes were not interleaved.
         """
-        first, second = ([one.rates for one in side if one.rates] for side in (self.first, self.second))
-        return replace(compare(first, second), is_told=anyway or self.took_turns)
+        first = [process.rates for process in self.first if process.rates]
+        second = [process.rates for process in self.second if process.rates]
+        return replace(compare(first, second), interleaved=anyway or self.is_interleaved)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,36 +59,36 @@ class Pairing:
     """All pairs.
 
     Attributes:
-        varied: settings in which every cell of one side differs from every one of the other: name -> the values of
-            each side, as JSON. They are what is compared.
-        num_alone: cells that only one side has.
+        varied: the compared settings: every cell of A differs in them from every cell of B.
+        num_unpaired: cells that only A or only B has.
     """
 
     pairs: list[Pair]
-    varied: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
-    num_alone: int = 0
+    varied: Varied = field(default_factory=dict)
+    num_unpaired: int = 0
 
 
 def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
-    """Pairs the cells of two sides.
+    """Pairs the cells of A and B.
 
-    Cells that are equal but for `repeat` are a pair. Where no two are, settings of which the two sides share no value
-    are what is compared, and cells that are equal in all others are a pair.
+    Cells that are equal but for `repeat` are a pair. If A and B have no cell in common, the settings of which they
+    share no value are compared, and cells that are equal in all other settings are a pair.
 
     Raises:
-        UserError: no two cells are alike, or more than two are.
+        UserError: no two cells match, or more than two do.
     """
-    sides = [_by_settings(processes) for processes in (first, second)]
-    varied: dict[str, tuple[list[str], list[str]]] = {}
-    if not set(sides[0]) & set(sides[1]):
-        flat = [[_flat(_settings(processes[0].cell)) for processes in side.values()] for side in sides]
+    cells = [_by_settings(processes) for processes in (first, second)]
+    varied: Varied = {}
+    if not set(cells[0]) & set(cells[1]):
+        flat = [[_flat(_settings(processes[0].cell)) for processes in groups.values()] for groups in cells]
         varied = _varied(*flat)
-        sides = [_without(varied, side) for side in sides]
-    pairs = [Pair(first=sides[0][key], second=sides[1][key]) for key in sides[0] if key in sides[1]]
+        cells = [_without(varied, groups) for groups in cells]
+    a, b = cells
+    pairs = [Pair(first=a[key], second=b[key]) for key in a if key in b]
     if not pairs:
-        seen = [", ".join(sorted({label(process.cell) for process in side})[:4]) for side in (first, second)]
-        raise UserError(f"no cell of A has its like in B. A has {seen[0]}, ...; B has {seen[1]}, ...")
-    return Pairing(pairs=pairs, varied=varied, num_alone=len(set(sides[0]) ^ set(sides[1])))
+        seen = [", ".join(sorted({label(process.cell) for process in processes})[:4]) for processes in (first, second)]
+        raise UserError(f"no cell of A matches one of B. A has {seen[0]}, ...; B has {seen[1]}, ...")
+    return Pairing(pairs=pairs, varied=varied, num_unpaired=len(set(a) ^ set(b)))
 
 
 def label(cell: Cell) -> str:
@@ -94,13 +97,14 @@ def label(cell: Cell) -> str:
 
 
 def _settings(cell: Cell) -> dict[str, Any]:
-    """All that decides what is measured, but which process measures it."""
+    """The settings that decide what is measured: all but the repeat."""
     return {name: value for name, value in cell.settings().items() if name != "repeat"}
 
 
 def _by_settings(processes: Sequence[Process]) -> dict[str, list[Process]]:
+    """The processes of each cell, by the cell's settings as JSON."""
     groups = defaultdict(list)
-    keys: dict[str, str] = {}  # since a cell's settings take 0.1 ms, and most are those of another repeat
+    keys: dict[str, str] = {}  # a cell's settings take 0.1 ms, and most cells are repeats of an earlier one
     for process in processes:
         written = repr(replace(process.cell, repeat=0))
         if written not in keys:
@@ -117,29 +121,30 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Settings:
     return flat
 
 
-def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> dict[str, tuple[list[str], list[str]]]:
-    names = dict.fromkeys(name for settings in [*first, *second] for name in settings)
-    values = {
-        name: tuple(sorted({settings.get(name, "none") for settings in side}) for side in (first, second))
-        for name in names
-    }
-    return {name: (a, b) for name, (a, b) in values.items() if not set(a) & set(b)}
+def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> Varied:
+    """The settings of which A and B share no value."""
+    varied = {}
+    for name in dict.fromkeys(name for settings in [*first, *second] for name in settings):
+        a, b = ({settings.get(name, "none") for settings in cells} for cells in (first, second))
+        if not a & b:
+            varied[name] = (sorted(a), sorted(b))
+    return varied
 
 
-def _without(varied: Iterable[str], side: Mapping[str, list[Process]]) -> dict[str, list[Process]]:
-    """The side's cells by their other settings.
+def _without(varied: Iterable[str], groups: Mapping[str, list[Process]]) -> dict[str, list[Process]]:
+    """The processes of each cell, by its settings other than `varied`.
 
     Raises:
-        UserError: two of them are alike in these.
+        UserError: two cells are equal in these.
     """
     cells: dict[str, list[Process]] = {}
-    for processes in side.values():
+    for processes in groups.values():
         flat = _flat(_settings(processes[0].cell))
         key = canonical_json({name: value for name, value in flat.items() if name not in varied})
         if key in cells:
             both = f"{label(cells[key][0].cell)} and {label(processes[0].cell)}"
             raise UserError(
-                f"A and B differ in {', '.join(varied)}, and so do {both} of one side: compare one with one"
+                f"A and B differ in {', '.join(varied)}, and so do {both} of the same side: compare one with one"
             )
         cells[key] = processes
     return cells

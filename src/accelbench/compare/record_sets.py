@@ -1,7 +1,6 @@
-"""What the user names as a side of a comparison -> its records."""
+"""What the user names as A or B of a comparison -> its records."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
@@ -14,7 +13,7 @@ from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import read_planned
-from accelbench.schema.record import Record, read
+from accelbench.schema.record import Readable, Record, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
 
@@ -22,7 +21,7 @@ MAX_NAMED = 8  # folders in a message
 
 
 class Selection(StrEnum):
-    """What told a side's records apart from the others of its folder."""
+    """What the WORD of FOLDER@WORD selected records by."""
 
     revision = "revision"
     machine = "machine"
@@ -30,11 +29,11 @@ class Selection(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One record, as far as a comparison needs it: ten thousand whole ones would fill the memory.
+    """The part of a record that a comparison needs: ten thousand whole records would fill the memory.
 
     Attributes:
-        rates: samples/s of its steady blocks or epochs; empty where it did not end well.
-        is_disturbed: see `summary.is_disturbed`.
+        rates: samples/s of the steady blocks or epochs; empty unless the cell is ok.
+        is_disturbed: see `judging.row.is_disturbed`.
     """
 
     cell: Cell
@@ -47,7 +46,7 @@ class Process:
 
     @classmethod
     def of(cls, record: Record) -> "Process":
-        """The process that left `record`."""
+        """The process that wrote `record`."""
         measured = record.measurement if record.status == Status.ok else None
         return cls(
             cell=record.cell,
@@ -61,35 +60,37 @@ class Process:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
-    """One side of a comparison.
+class RecordSet:
+    """The records of A or of B.
 
     Attributes:
         name: as the user wrote it.
-        processes: all that were measured, whatever became of them.
-        selection: how they were chosen; None where the whole folder is meant.
+        processes: one per record, of any status.
+        selection: how WORD selected the records; None if they are all of a folder's.
+        left_out: files that could not be read, such as `3 of schema 2`; empty if all were.
     """
 
     name: str
     processes: list[Process]
     selection: Selection | None = None
+    left_out: str = ""
 
     def environments(self) -> list[Mapping[str, Any]]:
-        """Its processes' environments, each once."""
+        """The different environments of the processes."""
         return list({canonical_json(process.environment): process.environment for process in self.processes}.values())
 
 
-def find(name: str, root: Path) -> Side:
-    """The side that `name` stands for.
+def find(name: str, root: Path) -> RecordSet:
+    """The records that `name` stands for.
 
     Args:
-        name: a folder of records, a suite under results/, one record's file, or `[FOLDER]@WORD`: the records in a
-            folder (without one: results/), earlier ones too, whose git revision begins with WORD, whose branch it
-            is, or whose CPU, GPU or TPU has it in its name.
+        name: a folder of records, a suite under results/, one record's file, or `[FOLDER]@WORD`: the records in FOLDER
+            (default: results/), those of earlier sweeps included, whose git revision begins with WORD, whose branch is
+            WORD, or whose CPU, GPU or TPU has WORD in its name.
         root: the project's folder.
 
     Raises:
-        UserError: there is nothing of that name, or nothing readable; the message says what there is.
+        UserError: nothing has this name, or a record is not readable; the message lists the folders that exist.
     """
     path, word = name, ""
     if "@" in name and _located(name, root) is None:
@@ -97,19 +98,19 @@ def find(name: str, root: Path) -> Side:
         path = path or "results"
     found = _located(path, root)
     if found is None:
-        there = _folders(root)
-        listed = f"There are: {', '.join(there)}." if there else "There are none yet: measure something first."
+        existing = _folders(root)
+        listed = f"There are: {', '.join(existing)}." if existing else "There are none yet: measure something first."
         raise UserError(f"{path}: no folder of records, suite or record. {listed}")
     if word:
-        return _selected(name, word, list(_readable(found)))
-    processes = [Process.of(record) for record in ([read(found)] if found.is_file() else _wanted(found))]
+        return _selected(name, word, read_all(sorted(found.rglob(RECORDS))))
+    processes = [Process.of(record) for record in ([read(found)] if found.is_file() else _planned_records(found))]
     if not processes:
         raise UserError(f"{name}: holds no records")
-    return Side(name=name, processes=processes)
+    return RecordSet(name=name, processes=processes)
 
 
 def _located(name: str, root: Path) -> Path | None:
-    """The file or folder that `name` is: from here, from the project's folder, or as a suite."""
+    """The file or folder of this name: below the current folder, the project's folder, or results/."""
     places = [Path(name), root / name, root / "results" / name] if name else []
     return next((place for place in places if place.exists()), None)
 
@@ -119,33 +120,30 @@ def _folders(root: Path) -> list[str]:
     return [str(path.parent.relative_to(root)) for path in plans][-MAX_NAMED:]
 
 
-def _wanted(folder: Path) -> Iterator[Record]:
-    """The records that the plans in or below `folder` name; all of a folder that has no plan."""
+def _planned_records(folder: Path) -> Iterator[Record]:
+    """The records that the plans in or below `folder` name; without a plan, all records there."""
     plans = sorted(folder.rglob(PLAN))
     if plans:
         return chain.from_iterable(read_planned(plan.parent) for plan in plans)
     return (read(file) for file in sorted(folder.rglob(RECORDS)))
 
 
-def _readable(folder: Path) -> Iterator[Process]:
-    """All records in or below `folder`; those of another schema, as earlier releases left them, are passed over."""
-    for file in sorted(folder.rglob(RECORDS)):
-        with suppress(UserError):
-            yield Process.of(read(file))
-
-
-def _selected(name: str, word: str, processes: list[Process]) -> Side:
+def _selected(name: str, word: str, readable: Readable) -> RecordSet:
+    """The records that WORD selects: by revision or branch, else by machine."""
+    processes = [Process.of(record) for record in readable]
+    left_out = readable.refused_text
     for selection in Selection:
         chosen = [process for process in processes if _matches(process.environment, word.lower(), selection)]
         if chosen:
-            return Side(name=name, processes=chosen, selection=selection)
+            return RecordSet(name=name, processes=chosen, selection=selection, left_out=left_out)
+    unread = f" Not read: {left_out}." if left_out else ""
     if not processes:
-        raise UserError(f"{name}: that folder holds no records")
-    revisions = _each_once(str(process.environment.get("git", {}).get("revision"))[:8] for process in processes)
-    machines = _each_once(part for process in processes for part in _machine(process.environment))
+        raise UserError(f"{name}: that folder holds no {'readable ' if left_out else ''}records.{unread}")
+    revisions = _distinct(str(process.environment.get("git", {}).get("revision"))[:8] for process in processes)
+    machines = _distinct(part for process in processes for part in _machine(process.environment))
     raise UserError(
         f"{name}: no record there is of such a git revision, branch or machine. "
-        f"Revisions: {revisions}; machines: {machines}."
+        f"Revisions: {revisions}; machines: {machines}.{unread}"
     )
 
 
@@ -157,10 +155,10 @@ def _matches(environment: Mapping[str, Any], word: str, selection: Selection) ->
 
 
 def _machine(environment: Mapping[str, Any]) -> list[str]:
-    """The names of the chips that it computes with."""
+    """The names of the machine's CPU, GPUs and TPUs."""
     machine = environment.get("machine", {})
     return [str(machine.get("cpu_name")), *machine.get("gpus", []), *machine.get("tpus", [])]
 
 
-def _each_once(words: Iterable[str]) -> str:
+def _distinct(words: Iterable[str]) -> str:
     return ", ".join(sorted(set(words)))

@@ -1,19 +1,17 @@
-"""Which module runs which engine, and what its processes need before they start."""
+"""The processes that run an engine's cells: which module they run, and what they import and set before.
 
+Each engine is a folder of this package, named by its word in `vocab.Engine`. Its `spec.py` imports no framework and
+has `host_spec(cell) -> HostSpec`. No folder imports another one: a cell depends on the code of its own engine alone.
+"""
+
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Device, Engine, Library
 
-MODULES: Mapping[Engine, str] = {
-    Engine.lightning: "accelbench.engines.lightning.engine",
-    Engine.keras: "accelbench.engines.keras.engine",
-}
-PROBERS: Mapping[Engine, str] = {Engine.lightning: "accelbench.engines.lightning.probe"}
-
-
-# Variables by which a library computes in another precision, or with other threads, than it is told to in code.
+# Environment variables that override the precision, the threads or the backend that an engine sets in code.
+# They are removed before a cell starts.
 SUBSTITUTING = {
     "ONEDNN_DEFAULT_FPMATH_MODE",
     "DNNL_DEFAULT_FPMATH_MODE",
@@ -39,14 +37,14 @@ SUBSTITUTING = {
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A process from which cells are forked.
+    """A host: a process from which cells are forked.
 
     Attributes:
-        engine: the module whose `run(cell, data_folder)` measures.
-        preload: modules imported once, before any fork. None may start threads or touch a GPU.
-        environment: variables that must be set before those imports.
-        num_processes: of one cell: its ranks.
-        prober: the module whose `run(device)` finds the device's ceilings; None where none does.
+        engine: name of the module whose `run(cell, data_folder)` measures a cell.
+        preload: names of the modules that the host imports once, before any fork. None may start threads or use a GPU.
+        environment: variables that are set before those imports.
+        num_processes: how many processes run one cell: its ranks.
+        prober: name of the module whose `run(device)` measures the device's ceilings; None if the engine has none.
     """
 
     engine: str
@@ -57,41 +55,11 @@ class HostSpec:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Cells of equal keys share a host."""
+        """Cells with equal keys share a host."""
         return self.engine, self.preload, *sorted(self.environment.items())
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host that `cell` is forked from."""
-    spec = _keras_spec(cell) if cell.keras else _host_spec(cell)
-    return replace(spec, prober=PROBERS.get(cell.engine), num_processes=cell.num_processes)
-
-
-def _keras_spec(cell: Cell) -> HostSpec:
-    assert cell.keras is not None
-    environment = {"KERAS_BACKEND": cell.keras.backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    if cell.device == Device.cpu:  # both look for GPUs, and say what they miss
-        environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    if cell.device == Device.gpu:
-        # Both would take all of the memory at once, and what a cell needs could not be seen.
-        growing = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **growing}
-    module = MODULES[cell.engine]
-    return HostSpec(module, ("accelbench.isolation.host", module), environment)
-
-
-def _host_spec(cell: Cell) -> HostSpec:
-    module = MODULES[cell.engine]
-    preload: tuple[str, ...] = ("accelbench.isolation.host", module)
-    if cell.model.library == Library.timm:
-        preload = (*preload, "timm")
-    if cell.device == Device.xla_cpu:
-        num = cell.devices // cell.num_processes  # of each process
-        # torch_xla may be imported here since none of this host's cells uses plain torch.
-        return HostSpec(module, (*preload, "torch_xla"), {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(num)})
-    if cell.device == Device.gpu:
-        # As NVML numbers them, so that what is sampled is what computes.
-        return HostSpec(module, preload, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
-    if cell.device == Device.tpu:
-        return HostSpec(module, preload, {"PJRT_DEVICE": "TPU"})
-    return HostSpec(module, preload)
+    """The host that `cell` is forked from, as its engine's `spec.py` describes it."""
+    spec: HostSpec = importlib.import_module(f"accelbench.engines.{cell.engine}.spec").host_spec(cell)
+    return replace(spec, num_processes=cell.num_processes)

@@ -1,52 +1,39 @@
-"""A fresh process per cell, forked from a preloaded one: 0.04 s a cell where a new interpreter takes 5."""
+"""The hosts of a sweep. Each cell gets a fresh process, forked from a preloaded one in 0.04 s instead of 5 s."""
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from accelbench.engines.registry import SUBSTITUTING, HostSpec, host_spec
+from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Device, Status
 
-# How long a host may take to end its cell and itself before it is killed.
+# A host that has not ended its cell and itself after this long is killed.
 END_S = 10.0
 PROBE_TIMEOUT_S = 300.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a cell's process ended; see `record.Record` for the attributes."""
-
-    status: Status
-    reason: str | None = None
-    error: str | None = None
-    measurement: Measurement | None = None
-    system: SystemSeries | None = None
-
-
 class ProbeFailedError(Exception):
-    """A device's ceilings could not be found; the message says why."""
+    """A device could not be probed; the message says why."""
 
 
 class Hosts:
-    """The hosts of a sweep: one per environment, started when first needed, ended on leaving.
+    """One host per environment that cells need, started when first needed, ended on leaving the context.
 
     Args:
-        spec_of: which host a cell needs.
+        spec_of: cell -> the host that it needs.
 
     Attributes:
-        listener: gets what each cell's process and its libraries printed, once it ended, and what the last lines of
-            each host were; None where nobody asked for that.
+        listener: gets what each cell's process and its libraries printed, after the process ended, and the last
+            output of each host; None to drop it.
     """
 
     def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec) -> None:
@@ -60,69 +47,63 @@ class Hosts:
     def __exit__(self, *_: object) -> None:
         printed = [host.end() for host in self._hosts.values()]
         self._hosts.clear()
-        for each in printed:
-            self._tell(each)
+        for text in printed:
+            self._show(text)
 
     def start(self, cell: Cell) -> None:
-        """Starts the host of `cell`, whose imports go on while the caller does something else."""
+        """Starts the host of `cell` and returns while it still imports the framework."""
         self._host(self._spec_of(cell))
 
     def run(self, cell: Cell, data_folder: Path) -> Outcome:
-        """Runs `cell` in a process of its own; blocks until it ended, one way or another."""
+        """Runs `cell` in a fresh process (or one per rank); blocks until it has ended, however that happens."""
         spec = self._spec_of(cell)
-        request = {
-            "cell": cell.to_json(),
-            "engine": spec.engine,
-            "data_folder": str(data_folder),
-            "timeout_s": cell.timeout_s,
-            "num_gpus": cell.devices if cell.device == Device.gpu else 0,
-            "num_processes": spec.num_processes,
-        }
-        return _outcome(self._ask(spec, request))
+        request = CellRequest(
+            cell=cell,
+            engine=spec.engine,
+            data_folder=str(data_folder),
+            timeout_s=cell.timeout_s,
+            num_gpus=cell.devices if cell.device == Device.gpu else 0,
+            num_processes=spec.num_processes,
+        )
+        return self._ask(spec, request)
 
     def can_probe(self, cell: Cell) -> bool:
-        """Whether the cell's engine finds ceilings."""
+        """Whether the cell's engine can probe ceilings."""
         return self._spec_of(cell).prober is not None
 
     def probe(self, cell: Cell) -> Ceilings:
-        """The ceilings of the cell's device, from a process of its own.
+        """The ceilings of the cell's device, measured in a fresh process. The cell's engine has to be able to probe.
 
         Raises:
-            ProbeFailedError: they could not be found.
+            ProbeFailedError: the probe failed.
         """
         spec = self._spec_of(cell)
-        request = {
-            "prober": spec.prober,
-            "device": cell.device,
-            "timeout_s": PROBE_TIMEOUT_S,
-            "num_gpus": 0,
-            "num_processes": 1,
-        }
-        answer = self._ask(spec, request)
-        found = Ceilings.from_json(answer.get("ceilings"))
-        if found is None:
-            raise ProbeFailedError(answer.get("reason") or answer["status"])
-        return found
+        assert spec.prober is not None
+        outcome = self._ask(spec, ProbeRequest(prober=spec.prober, device=cell.device, timeout_s=PROBE_TIMEOUT_S))
+        if outcome.ceilings is None:
+            raise ProbeFailedError(outcome.reason or outcome.status)
+        return outcome.ceilings
 
     def _host(self, spec: HostSpec) -> "_Host":
         if spec.key not in self._hosts:
             self._hosts[spec.key] = _start(spec)
         return self._hosts[spec.key]
 
-    def _ask(self, spec: HostSpec, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, spec: HostSpec, request: Request) -> Outcome:
         host = self._host(spec)
         with tempfile.NamedTemporaryFile(prefix="accelbench-", suffix=".log") as log:
-            answer = host.ask({**request, "log": log.name})
+            outcome = host.ask(replace(request, log=log.name))
             if self.listener is not None:
-                self._tell(Path(log.name).read_text(errors="replace"))
-        if answer is None:
+                self._show(Path(log.name).read_text(errors="replace"))
+        if outcome is None:
             del self._hosts[spec.key]
-            said = host.end()
-            self._tell(said)
-            return {"status": Status.killed, "reason": "the process that starts cells died", "error": said or None}
-        return answer
+            printed = host.end()
+            self._show(printed)
+            reason = "the process that starts cells died"
+            return Outcome(status=Status.killed, reason=reason, error=printed or None)
+        return outcome
 
-    def _tell(self, printed: str) -> None:
+    def _show(self, printed: str) -> None:
         if self.listener is not None and printed.strip():
             self.listener(printed.strip())
 
@@ -135,21 +116,21 @@ class _Host:
         assert process.stdout is not None
         self.process, self.stdin, self.stdout, self.log = process, process.stdin, process.stdout, log
 
-    def send(self, value: object) -> None:
-        self.stdin.write(json.dumps(value) + "\n")
+    def send(self, message: object) -> None:
+        self.stdin.write(encode(message) + "\n")
         self.stdin.flush()
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """The answer to `request`, asleep until it comes; None where the host died."""
+    def ask(self, request: Request) -> Outcome | None:
+        """The outcome of `request`; blocks until it comes. None if the host died."""
         try:
             self.send(request)
             line = self.stdout.readline()
         except BrokenPipeError:
             return None
-        return json.loads(line) if line else None
+        return decode(Outcome, line) if line else None
 
     def end(self) -> str:
-        """Ends the host and its cell; returns the end of what it printed."""
+        """Ends the host and its cell; returns the end of the host's output."""
         with contextlib.suppress(BrokenPipeError):
             self.stdin.close()
         try:
@@ -164,29 +145,18 @@ class _Host:
 
 
 def _start(spec: HostSpec) -> _Host:
-    log = tempfile.TemporaryFile("w+")  # noqa: SIM115  # what the frameworks' imports say; closed in `_Host.end`
+    log = tempfile.TemporaryFile("w+")  # noqa: SIM115  # the output of the imports; closed in `_Host.end`
     inherited = {name: value for name, value in os.environ.items() if name not in SUBSTITUTING}
     process = subprocess.Popen(
-        # Not `-m`: the cells' processes would import the host's main module anew, each of them.
+        # Not `-m`: each cell's process would import the host's main module again.
         [sys.executable, "-c", "from accelbench.isolation.host import main; main()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,
         env={**inherited, **spec.environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        start_new_session=True,  # Ctrl-C is the parent's to handle
+        start_new_session=True,  # so that Ctrl-C reaches the parent only
     )
     host = _Host(process, log)
     host.send(spec.preload)
     return host
-
-
-def _outcome(answer: dict[str, Any]) -> Outcome:
-    measurement, system = answer.get("measurement"), answer.get("system")
-    return Outcome(
-        status=Status(answer["status"]),
-        reason=answer.get("reason"),
-        error=answer.get("error"),
-        measurement=Measurement.from_json(measurement) if measurement else None,
-        system=SystemSeries(**system) if system else None,
-    )

@@ -1,11 +1,11 @@
-"""Whether what ran is what was asked for."""
+"""Whether a cell ran on the device and in the precision that were asked for."""
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 
 
 def judge(cell: Cell, measurement: Measurement) -> str | None:
-    """Why the numbers are not those of `cell`; None where they are."""
+    """Why the measurement is not one of `cell`, for its status `invalid`; None if it is."""
     for word in ("device", "precision"):
         asked, ran = getattr(cell, word), getattr(measurement, word)
         if asked != ran:

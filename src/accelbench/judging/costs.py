@@ -1,4 +1,4 @@
-"""What a device costs and draws, as its user states it in params.yaml, and what follows for a sample."""
+"""What samples cost, from the prices and powers of devices that the user states in params.yaml."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of one device.
+    """What one device costs.
 
     Attributes:
-        price_per_hour: money, of whatever currency, for an hour of it.
-        power_w: watts above idle when it computes, for where no counter tells.
+        price_per_hour: in any currency.
+        power_w: watts above idle while it computes, for devices without an energy counter.
     """
 
     price_per_hour: float | None = None
@@ -23,9 +23,9 @@ class Cost:
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
-    """`row` with what a million samples cost, and with energy estimated where none was measured and power is stated.
+    """`row` with the cost of a million samples, and with estimated energy if it was not measured.
 
-    Costs are those of the device at work: what an hour costs while it waits is not in them.
+    The cost covers the time in which the device computes, not the time in which it waits.
     """
     rate, device = row["samples_per_s"], Device(str(row["device"]))
     cost, num = costs.get(device), 1 if device in SHARE_ONE_CPU else int(row["devices"] or 1)

@@ -1,4 +1,4 @@
-"""What a device has used of energy, from counters that the hardware keeps."""
+"""The energy that a device used per sample, from the hardware's counters."""
 
 from collections.abc import Mapping
 
@@ -6,25 +6,26 @@ from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Device
 
-# Counters are read ten times a second: over less than this, what they say is mostly when they were read.
+# Counters are read ten times a second: over a shorter time, the moment of reading would decide the result.
 SHORTEST_S = 1.0
 
 
 def joules_per_sample(
     device: Device, measured: Measurement, system: SystemSeries, idle: Mapping[str, float]
 ) -> float | None:
-    """Energy of the device for one sample in the steady state, what it uses idle subtracted.
+    """Joules of the device per sample in the steady state, without its idle power.
 
-    Of whole epochs it is what all but the first used, without what came between them.
-
-    None where the device has no counter, its idle power is unknown or no less than what was used, or the counter was
-    read within less than a second of the steady state, or of one of its epochs.
+    If whole epochs were run: of all epochs but the first, without the time between them.
 
     Args:
         device: whose energy.
-        measured: says when the steady state was and how many samples it computed.
+        measured: has the times of the steady state and its number of samples.
         system: the counters' series.
         idle: watts when nothing runs, by series (`idle_w`).
+
+    Returns:
+        None if the device has no counter, if its idle power is unknown or above the power used, or if the counter's
+        readings span less than a second of the steady state or of one of its epochs.
     """
     spans, num = _steady_spans(measured)
     names = _series(device, measured.num_devices)
@@ -41,19 +42,19 @@ def joules_per_sample(
 
 
 def _steady_spans(measured: Measurement) -> tuple[list[tuple[float, float]], int]:
-    """When samples of the steady state were computed, in seconds since the machine started, and how many they were."""
+    """The spans of the steady state, in seconds since the machine started, and its number of samples."""
     if measured.steady_boot_s is not None and measured.num_steady_samples:
         return [measured.steady_boot_s], measured.num_steady_samples
     later = measured.epochs[1:]
-    begins = [(epoch.began_boot_s, epoch.seconds) for epoch in later]
-    spans = [(began, began + seconds) for began, seconds in begins if began is not None]
+    starts = [(epoch.began_boot_s, epoch.seconds) for epoch in later]
+    spans = [(start, start + seconds) for start, seconds in starts if start is not None]
     return (spans if len(spans) == len(later) else []), sum(epoch.num_samples for epoch in later)
 
 
 def _series(device: Device, num: int) -> list[str]:
-    """The series of the counters of `num` devices, joules so far.
+    """The names of the energy counters' series of `num` devices, cumulative joules.
 
-    They are the processor packages' own (RAPL; memory and mainboard are not in it), or of whole GPUs (NVML).
+    A CPU's counter covers the processor packages (RAPL, without memory and mainboard), a GPU's the whole card (NVML).
     """
     if device == Device.gpu:
         return [f"gpu_{index}_energy_j" for index in range(num)]
@@ -61,11 +62,11 @@ def _series(device: Device, num: int) -> list[str]:
 
 
 def _power_w(system: SystemSeries, name: str, idle: Mapping[str, float], low: float, high: float) -> float | None:
-    """Mean power by one counter between two times of its series, less what the device uses idle."""
+    """Mean power above idle by one counter, between two times of its series; None if unknown."""
     values = zip(system.t_s, system.values.get(name, []), strict=False)
     read = [(t, v) for t, v in values if v is not None and low <= t <= high]
     if name not in idle or len(read) < 2 or read[-1][0] - read[0][0] < SHORTEST_S:
         return None
     power_w = (read[-1][1] - read[0][1]) / (read[-1][0] - read[0][0]) - idle[name]
-    # Less than when nothing ran: something else ran then, and the idle power is not known after all.
+    # Below idle: another process ran while the idle power was measured, so it is not known.
     return power_w if power_w > 0 else None

@@ -1,39 +1,39 @@
-"""How near a cell came to what its device can do at most, and what bounds it."""
+"""How near a cell comes to the ceiling of its device, and which resource bounds it."""
 
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.vocab import Bound, CeilingVerdict
 from accelbench.schema.work import Work
 
 # Winograd's F(2x2, 3x3) takes 16 multiplications where a direct convolution takes 36 (Lavin and Gray, "Fast Algorithms
-# for Convolutional Neural Networks", CVPR 2016): operations are counted by definition, so that a true rate may exceed
-# the arithmetic's peak by so much, and by no more.
+# for Convolutional Neural Networks", CVPR 2016). Operations are counted as of the direct convolution, so a true rate
+# may exceed the measured ceiling by this factor, but not by more.
 WINOGRAD = 2.25
 
 
 def share(flops: int | None, seconds: float, ceiling: float | None) -> float | None:
-    """How near a step came to the ceiling: its operations per second over the ceiling's.
+    """A step's operations per second as a share of the ceiling.
 
     Args:
-        flops: of the step; None where they are unknown.
-        seconds: that it took; above 0.
-        ceiling: operations per second; None where it is unknown.
+        flops: of the step; None if unknown.
+        seconds: of the step; above 0.
+        ceiling: operations per second; None if unknown.
 
     Returns:
-        1 at the ceiling; None where it can't be told.
+        1 at the ceiling; None if `flops` or `ceiling` is unknown.
     """
     return None if flops is None or ceiling is None else flops / seconds / ceiling
 
 
 def least_times(work: Work, ceilings: Ceilings, precision: str) -> dict[Bound, float]:
-    """The seconds that each resource needs for a step, were there nothing else to wait for.
+    """The seconds that each resource needs at least for a step.
 
     Args:
         work: of the step.
         ceilings: of the device.
-        precision: what the step computes in.
+        precision: of the step's arithmetic.
 
     Returns:
-        An entry for each resource whose need is known. That of the memory is an estimate that knows no caches.
+        An entry for each resource whose need is known. The memory's time is an estimate without caches.
     """
     ceiling = ceilings.ceiling_of(precision)
     least: dict[Bound, float] = {}
@@ -58,20 +58,20 @@ def bound(
 ) -> Bound | None:
     """The resource that a step waits for longest.
 
-    Data and copies are what was measured of the step: more than half of it. Else it is the resource whose least time
-    is longest; an estimate longer than the whole step is wrong, and none.
+    Data or copying if their measured time is more than half of the step. Else the resource with the longest least
+    time; an estimate above the whole step's time is wrong and ignored.
 
     Args:
-        work: of the step; None where it was not counted.
+        work: of the step; None if it was not counted.
         seconds: of the step.
-        ceilings: of the device; None where it was not probed.
-        precision: what the step computes in.
-        fused: whether operators are compiled or launched together: their bytes and launches are then not known.
-        data_s: seconds that a step waits for its batch; None where it is unknown.
-        copy_s: seconds that it takes to copy the batch in and the result out; None where nothing is copied.
+        ceilings: of the device; None if it was not probed.
+        precision: of the step's arithmetic.
+        fused: whether operators are compiled or launched together, which makes their bytes and launches unknown.
+        data_s: seconds that a step waits for its batch; None if unknown.
+        copy_s: seconds that a step copies the batch in and the result out; None if nothing is copied.
 
     Returns:
-        None where operations, ceilings, bytes or launches are unknown: the largest of some would be a guess.
+        None if operations or ceilings are unknown, or if operators are fused: the rest would be a guess.
     """
     for word, waited in ((Bound.data, data_s), (Bound.copy, copy_s)):
         if waited is not None and waited > seconds / 2:
@@ -89,12 +89,12 @@ def verdict(rate: float, ceiling: float) -> CeilingVerdict:
     """Whether a rate can be true.
 
     Args:
-        rate: operations per second, counted by definition.
-        ceiling: the best that was measured.
+        rate: operations per second.
+        ceiling: the highest operations per second that the probe measured.
 
     Returns:
-        `below`; `above`: the ceiling or the rate is in doubt, probe again; `beyond`: more than Winograd's gain above
-        it, which nothing explains.
+        `below` the ceiling; `above`: the rate or the ceiling may be wrong, probe again; `beyond`: above the ceiling by
+        more than Winograd's gain, so the rate is wrong.
     """
     if rate <= ceiling:
         return CeilingVerdict.below

@@ -1,12 +1,12 @@
-"""One record -> one flat row of published numbers. The report and the trackers both show this row."""
+"""One record -> one flat row of published numbers, which the report and the trackers both show."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from accelbench.judging.energy import joules_per_sample
 from accelbench.judging.roofline import bound, share
-from accelbench.judging.warnings import MAX_OTHERS_PERCENT, doubts
-from accelbench.schema.ceilings import Ceilings
+from accelbench.judging.warnings import MAX_OTHERS_PERCENT, warnings_of_record
+from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Breakdown, Measurement, Operator
 from accelbench.schema.record import Record, Row
@@ -14,9 +14,9 @@ from accelbench.schema.vocab import RANDOM, SHARE_ONE_CPU, XLA, Engine, Mode, Ph
 from accelbench.stats import robust
 
 MB = 1e6  # bytes
-MAX_NAMED = 3  # of the operators that a step spends its time in
+MAX_OPERATORS = 3  # named in a row: those that take the most time of a step
 
-# Columns that are means of the sampler's series over the steady state. A GPU's are of the whole card.
+# Column -> the sampler's series whose mean over the steady state it holds. A GPU's series are of the whole card.
 SERIES = {
     "mean_host_mb": "host_memory_mb",
     "mean_gpu_used_mb": "gpu_0_memory_mb",
@@ -28,7 +28,7 @@ SERIES = {
 
 
 def summarise(record: Record) -> Row:
-    """The row of `cells.csv` for `record`: keys are the file's columns, in order; None where unknown."""
+    """The row of `cells.csv` for `record`: the file's columns, in order; None if unknown."""
     row = {**_settings(record), **dict.fromkeys(MEASURED)}
     if record.measurement is not None:
         row |= _rates(record, record.measurement)
@@ -46,30 +46,30 @@ def summarise(record: Record) -> Row:
         if record.measurement is not None:
             row |= _energy(record, record.measurement, record.system)
     if record.measurement is not None:
-        row["warnings"] = "; ".join([*record.measurement.warnings, *doubts(record, row)]) or None
+        row["warnings"] = "; ".join([*record.measurement.warnings, *warnings_of_record(record, row)]) or None
     return row
 
 
 def ceilings_of(record: Record) -> Ceilings | None:
-    """Those of all devices that computed `record`'s cell; None where they were not probed.
+    """The ceilings of all devices that computed the cell together; None if they were not probed.
 
-    Several devices of a CPU are parts of one, which was probed as a whole.
+    Several devices of one CPU share it, and the probe measured it as a whole.
     """
-    one = Ceilings.from_json(record.environment.get("ceilings"))
-    if one is None or record.measurement is None or record.cell.device in SHARE_ONE_CPU:
-        return one
-    return one.of_devices(record.measurement.num_devices)
+    probed = ceilings_in(record.environment)
+    if probed is None or record.measurement is None or record.cell.device in SHARE_ONE_CPU:
+        return probed
+    return probed.of_devices(record.measurement.num_devices)
 
 
 def warnings_of(row: Row) -> list[str]:
-    """The warnings that a row joins, one by one."""
+    """The list of warnings in a row, which joins them with `; `."""
     return str(row["warnings"]).split("; ") if row["warnings"] else []
 
 
 def phases_ms(row: Row) -> dict[Phase, float]:
-    """Milliseconds of each phase of a step, by its row; empty where they are unknown.
+    """Milliseconds of each phase of a step; empty if unknown.
 
-    None is below 0, as the rest that is called `framework` may come out where the phases disturb each other.
+    At least 0: `framework` is the rest of the step, which comes out negative if measuring slowed the phases down.
     """
     known = {phase: row[f"breakdown_{phase}_ms"] for phase in Phase}
     return {phase: max(0.0, float(value)) for phase, value in known.items() if value is not None}
@@ -83,7 +83,7 @@ def is_disturbed(record: Record) -> bool:
 
 
 def _steady_mean(system: SystemSeries, name: str, measured: Measurement | None) -> float | None:
-    """The mean of a series over the steady state; None where there is none or no sample fell into it."""
+    """The mean of a series over the steady state; None without a steady state or without samples in it."""
     steady = measured.steady_boot_s if measured else None
     if steady is None or system.started_boot_s is None:
         return None
@@ -150,14 +150,14 @@ def _settings(record: Record) -> Row:
 
 
 def steady_rates(measured: Measurement) -> list[float]:
-    """Samples/s of each epoch where whole ones were run, else of each block; empty where there is neither."""
+    """Samples/s, one value per steady epoch if whole epochs were run, else one per block; may be empty."""
     return [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
 
 
 def _rates(record: Record, measured: Measurement) -> Row:
-    """Throughput, and the time of the whole job: measured over whole epochs, else estimated from it."""
+    """Throughput, and the time of the whole job: measured if whole epochs were run, else estimated from throughput."""
     if measured.epochs:
-        # Training takes all its epochs; inference takes one pass, measured several times.
+        # Training runs all epochs; an inference job is one pass over the data, measured several times.
         trains = record.cell.mode == Mode.train
         seconds = [epoch.seconds for epoch in (measured.epochs if trains else measured.steady_epochs)]
         time_s: float | None = sum(seconds) if trains else robust.median(seconds)
@@ -204,14 +204,14 @@ def _latencies(measured: Measurement) -> Row:
 
 
 def _compute_s(measured: Measurement) -> list[float]:
-    """Of each step that was waited for one by one, what is left of it: launched and done."""
+    """Seconds of computation per waited-for step: the step without waiting for data and copying."""
     parts = (measured.data_s, measured.copy_in_s, measured.copy_out_s)
-    known = [part for part in parts if len(part) == len(measured.latency_s)]  # empty where nothing is moved
+    known = [part for part in parts if len(part) == len(measured.latency_s)]  # a part is empty if nothing is moved
     return [whole - sum(parts) for whole, *parts in zip(measured.latency_s, *known, strict=True)]
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
-    """Means over the steps whose wall time is between the quartiles, so that the phases still add up to it."""
+    """Means over the steps with a wall time between the quartiles, so that the phases add up to the mean step."""
     totals = [sum(step) for step in zip(*breakdown.phases_s.values(), strict=True)]
     order = sorted(range(len(totals)), key=totals.__getitem__)
     quarter = len(order) // 4
@@ -224,20 +224,20 @@ def _breakdown(breakdown: Breakdown) -> Row:
 
 
 def _work(record: Record, measured: Measurement, row: Row) -> Row:
-    """What a step has to do, how near it comes to the ceiling of its device, and what bounds it."""
+    """The work of a step, how near it comes to the ceiling of its device, and what bounds it."""
     work, ceilings = measured.work, ceilings_of(record)
     if work is None:
         return {}
     precision, batch, speed = record.cell.precision, record.cell.batch_size, row["samples_per_s"]
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     rate = None if work.flops is None or not isinstance(speed, float) else work.flops / batch * speed
-    num_batches = record.cell.keras.steps_per_execution if record.cell.keras else 1  # of what is timed as a step
+    num_batches = record.cell.keras.steps_per_execution if record.cell.keras else 1  # in one timed step
     data_s = robust.median(measured.data_s) / num_batches if measured.data_s else None
     step_s = batch / speed if isinstance(speed, float) else None
     copy_s = sum(robust.median(part) for part in (measured.copy_in_s, measured.copy_out_s) if part) / num_batches
     options = record.cell.options
     fused = options.compile or options.cuda_graphs or record.cell.device in XLA
-    fused = fused or record.cell.keras is not None  # its backends compile whole steps
+    fused = fused or record.cell.keras is not None  # Keras' backends compile whole steps
     found = step_s and bound(
         work, step_s, ceilings, precision, fused=fused, data_s=data_s, copy_s=copy_s if measured.copy_in_s else None
     )
@@ -284,7 +284,7 @@ def _facts(measured: Measurement) -> Row:
         "build_s": measured.build_s,
         "peak_device_mb": peak / MB if peak is not None else None,
         "accuracy": evaluation.accuracy if evaluation else None,
-        # A window's last batch says how far it came, not how well the model learns.
+        # The loss of a window's last batch only shows how many steps ran, not how well the model learns.
         "loss": measured.epochs[-1].loss if measured.epochs else None,
         "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,
         "output_error": measured.output_error,
@@ -301,7 +301,7 @@ def _ms(seconds: float | None) -> float | None:
 
 
 def _busiest(operators: Sequence[Operator]) -> str | None:
-    named = operators[:MAX_NAMED]
+    named = operators[:MAX_OPERATORS]
     return ", ".join(f"{each.name} x{each.num_calls} {each.share:.0%}" for each in named) or None
 
 

@@ -1,4 +1,4 @@
-"""What a reader of a cell's numbers should know, as far as its record shows it."""
+"""The warnings that a record gives about its numbers."""
 
 from collections.abc import Iterator
 
@@ -8,31 +8,36 @@ from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Mode, Protocol, Stop
 from accelbench.stats import robust
 
-# Beyond this much of one core, other processes are said to have disturbed the measurement; the sampler and the
-# kernel's own threads stay well below.
+# Percent of one core. Above it, other processes disturbed the measurement; the sampler and the kernel's threads stay
+# well below.
 MAX_OTHERS_PERCENT = 10.0
-# Intervals of the throughput wider than this share of it, to either side, mark the cell as noisy.
-NOISY = 0.05
-# Shares beyond which a change of speed, outliers among the steps and a drifting clock are told.
+# A cell is noisy if its throughput's interval reaches farther than this share of it to either side.
+MAX_HALF_WIDTH = 0.05
+# Shares of the speed, of the steps, and of the time.
 MAX_CHANGE = 0.05
 MAX_OUTLIERS = 0.05
 MAX_CLOCK_DRIFT = 1e-3
 
 
-def doubts(record: Record, row: Row) -> list[str]:
-    """A sentence for each doubt about the numbers of `row`, none where there is none."""
+def warnings_of_record(record: Record, row: Row) -> list[str]:
+    """The warnings about a measured cell's numbers, one sentence each.
+
+    Args:
+        record: with a measurement.
+        row: of the record (`judging.row`), its warnings not filled in yet.
+    """
     measured = record.measurement
     assert measured is not None
     return [
-        *_of_blocks(record, measured),
-        *_of_steps(measured),
-        *_of_work(measured),
-        *_of_machine(record, row),
-        *_throttled(record, measured),
+        *_about_blocks(record, measured),
+        *_about_steps(measured),
+        *_about_work(measured),
+        *_about_machine(record, row),
+        *_about_throttling(record, measured),
     ]
 
 
-def _of_blocks(record: Record, measured: Measurement) -> Iterator[str]:
+def _about_blocks(record: Record, measured: Measurement) -> Iterator[str]:
     blocks, window = measured.blocks, record.cell.window
     if 0 < len(blocks) < robust.NUM_SAMPLES_FOR[50]:
         yield f"only {len(blocks)} blocks were measured"
@@ -41,17 +46,18 @@ def _of_blocks(record: Record, measured: Measurement) -> Iterator[str]:
         yield f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady"
     rates = [block.num_samples / block.seconds for block in blocks]
     width = robust.half_width(rates)
-    if width is not None and width > NOISY:
-        ended = {Stop.noisy: ", and more of them would not help", Stop.limit: " when the time was up"}
-        yield f"noisy: samples/s are known to {width:.0%} only{ended.get(measured.stop, '') if measured.stop else ''}"
+    if width is not None and width > MAX_HALF_WIDTH:
+        ends = {Stop.noisy: ", and more blocks would not help", Stop.limit: " when the time was up"}
+        end = ends.get(measured.stop, "") if measured.stop else ""
+        yield f"noisy: samples/s are known to {width:.0%} only{end}"
     changed = robust.change(rates) if rates else 0.0
     if abs(changed) > MAX_CHANGE:
         yield f"the speed changed by {changed:+.0%} while it was measured"
     if len(measured.epochs) == 1 and record.cell.mode == Mode.train:
-        yield "one epoch alone: its rate holds the first steps, and what was compiled in them"
+        yield "only one epoch: its rate includes the first steps and their compilation"
 
 
-def _of_steps(measured: Measurement) -> Iterator[str]:
+def _about_steps(measured: Measurement) -> Iterator[str]:
     if measured.settled is False:
         yield f"step times had not settled after {measured.warmup_total_s:.1f} s of warm-up"
     num = len(measured.latency_s)
@@ -59,34 +65,34 @@ def _of_steps(measured: Measurement) -> Iterator[str]:
     if outliers > MAX_OUTLIERS * num:
         yield f"{outliers} of {num} steps are outliers"
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
-        yield f"the clock ran {measured.clock_drift:+.2%} against the machine's raw one"
+        yield f"the clock ran {measured.clock_drift:+.2%} against the machine's raw clock"
 
 
-def _of_work(measured: Measurement) -> Iterator[str]:
+def _about_work(measured: Measurement) -> Iterator[str]:
     if measured.work is not None and measured.work.uncounted:
-        yield f"its operations can't be counted: {', '.join(measured.work.uncounted)}"
+        yield f"operations that can't be counted: {', '.join(measured.work.uncounted)}"
 
 
-def _of_machine(record: Record, row: Row) -> Iterator[str]:
+def _about_machine(record: Record, row: Row) -> Iterator[str]:
     others = row["other_cpu_utilization_percent"]
     if isinstance(others, float) and others > MAX_OTHERS_PERCENT:
-        yield f"other processes used {others:.0f} % of a core meanwhile"
+        yield f"other processes used {others:.0f} % of a core during the measurement"
     assert record.measurement is not None
-    each, cores = record.measurement.threads, record.environment.get("machine", {}).get("num_threads")
-    threads = None if each is None else each * record.cell.num_processes
+    per_process, cores = record.measurement.threads, record.environment.get("machine", {}).get("num_threads")
+    threads = None if per_process is None else per_process * record.cell.num_processes
     if threads is not None and cores is not None and threads < cores:
         yield f"{threads} threads on {cores} cores"
 
 
-def _throttled(record: Record, measured: Measurement) -> Iterator[str]:
-    """What slowed the machine down on purpose while it was measured."""
+def _about_throttling(record: Record, measured: Measurement) -> Iterator[str]:
+    """Quota, heat and power limits that slowed the machine down during the steady state."""
     system, steady = record.system, measured.steady_boot_s
     if system is None or steady is None:
         return
-    quota = _within(system, "cpu_quota_throttled_s", steady)  # a counter that only grows
+    quota = _within(system, "cpu_quota_throttled_s", steady)  # cumulative
     if quota and quota[-1] > quota[0]:
-        yield f"its quota of the CPU was used up for {quota[-1] - quota[0]:.1f} s"
-    heat = _within(system, "cpu_thermal_throttles", steady)  # another
+        yield f"the CPU quota was used up for {quota[-1] - quota[0]:.1f} s"
+    heat = _within(system, "cpu_thermal_throttles", steady)  # cumulative
     if heat and heat[-1] > heat[0]:
         yield f"the CPU's temperature slowed it down {heat[-1] - heat[0]:.0f} times"
     for index in range(measured.num_devices):
@@ -97,7 +103,7 @@ def _throttled(record: Record, measured: Measurement) -> Iterator[str]:
 
 
 def _within(system: SystemSeries, name: str, steady_boot_s: tuple[float, float]) -> list[float]:
-    """A series' known values in the steady state."""
+    """The known values of a series in the steady state."""
     started = system.started_boot_s or 0.0
     return [
         value

@@ -1,4 +1,4 @@
-"""Where a step's wall time goes: each phase timed on its own, beside steps that are left alone."""
+"""Where a step's wall time goes: steps timed phase by phase, alternating with steps timed as a whole."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from accelbench.measuring.step import ONE_RANK, RankGroup, Step
 from accelbench.schema.measurement import Breakdown
 from accelbench.schema.vocab import Phase
 
-# Steps of each kind: at least so many, however slow, and at most.
+# Steps timed by phase, and as many as a whole: at least MIN_STEPS, however slow.
 MIN_STEPS = 3
 MAX_STEPS = 200
 
@@ -21,45 +21,45 @@ class PhasedStep(Step, Protocol):
 
 
 class Stamps(Protocol):
-    """How an engine takes the time between phases, with as little disturbance as its device allows."""
+    """How an engine takes time stamps between phases, with as little disturbance as its device allows."""
 
     fused: bool
-    """Whether the device runs a recorded step as a whole, so that phases within it do not exist."""
+    """Whether the device records a step and runs it as a whole, so that its phases can't be told apart."""
 
     def wait(self) -> None:
         """Returns when everything launched on the device is done."""
 
     def stamp(self) -> Any:
-        """This moment in the device's work: what was launched before it belongs before it."""
+        """A time stamp that the device reaches when everything launched before it is done."""
 
     def between(self, start: Any, end: Any) -> float:
-        """Seconds from one stamp to another; both are past."""
+        """Seconds between two stamps that the device has reached."""
 
 
 def measure_breakdown(
-    step: PhasedStep, stamps: Stamps, seconds: float, now: Now = time.perf_counter, team: RankGroup = ONE_RANK
+    step: PhasedStep, stamps: Stamps, seconds: float, now: Now = time.perf_counter, ranks: RankGroup = ONE_RANK
 ) -> Breakdown:
-    """Times the phases of steps, in turn with steps that are waited for at their end alone.
+    """Times the phases of steps, alternating with steps that are timed as a whole.
 
-    What is left of a step's wall time between its phases is `framework`: the phases of a step add up to it.
+    The phases of a step add up to its wall time: the phase `framework` is what the other phases leave.
 
     Args:
         step: the workload, warmed up.
-        stamps: how to take the time on its device.
-        seconds: how long, at least.
-        now: a clock in seconds.
-        team: the processes that take the steps; the times are this one's own.
+        stamps: how to take time stamps on its device.
+        seconds: how long to measure, at least.
+        now: the clock.
+        ranks: the processes that run the steps; the times are those of this process.
     """
     plain: list[float] = []
     phased: list[dict[Phase, float]] = []
     elapsed = 0.0
     while len(plain) < MIN_STEPS or (elapsed < seconds and len(plain) < MAX_STEPS):
-        team.begin(1)
+        ranks.begin(1)
         plain.append(_plain_step(step, stamps, now))
-        team.end()
-        team.begin(1)
+        ranks.end()
+        ranks.begin(1)
         phased.append(_phased_step(step, stamps, now))
-        team.end()
+        ranks.end()
         elapsed += plain[-1] + sum(phased[-1].values())
     return Breakdown(
         phases_s={phase.value: [phases[phase] for phases in phased] for phase in phased[0]}, undisturbed_s=plain
@@ -67,6 +67,7 @@ def measure_breakdown(
 
 
 def _plain_step(step: PhasedStep, stamps: Stamps, now: Now) -> float:
+    """Seconds of one step, waited for at its end."""
     start = now()
     step.copy_out(step.compute(step.copy_in(step.fetch())))
     stamps.wait()
@@ -74,14 +75,14 @@ def _plain_step(step: PhasedStep, stamps: Stamps, now: Now) -> float:
 
 
 def _phased_step(step: PhasedStep, stamps: Stamps, now: Now) -> dict[Phase, float]:
-    """Seconds of each phase; they add up to the step's."""
+    """Seconds of each phase of one step; they add up to its wall time."""
     marks: list[tuple[Phase, Any]] = []
 
     def mark(phase: Phase) -> None:
         marks.append((phase, stamps.stamp()))
 
     unmarked = step.mark
-    # Until it is launched, at the end of `compute`, a fused step is only recorded.
+    # A fused step is only recorded (traced) until it is launched, at the end of `compute`.
     step.mark = (lambda phase: mark(Phase.trace)) if stamps.fused else mark
     start, first = now(), stamps.stamp()
     try:

@@ -1,7 +1,8 @@
-"""The one clock: warm-up, free-running blocks, then steps waited for one by one.
+"""The clock that every engine is measured with: warm-up, then blocks of steps, then single steps.
 
-Throughput runs free: a block's steps are launched without waiting and waited for once, at its end, as a
-training loop would. Latency waits: each step's parts are waited for on their own. Both are kept raw.
+Throughput comes from blocks: their steps are launched without waiting, as a training loop does, and the device is
+waited for once at the end of the block. Latency comes from single steps, whose parts are each waited for. All raw times
+are kept.
 """
 
 import math
@@ -17,46 +18,38 @@ from accelbench.schema.cell import Window
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Stop
 
+# Returns a time in seconds.
 Now = Callable[[], float]
+# The number of compilations so far, and the seconds they took.
+Compiles = tuple[int, float]
 
-
-Compiles = tuple[int, float]  # how many compilations so far, and their seconds
-
-
-# An engine that compiles in step after step is measured all the same, and said to.
+# After this many compiling steps, measure anyway and warn.
 MAX_COMPILING_STEPS = 20
-
-
-# Warm-up steps whose times are kept: tiny models take thousands.
+# Warm-up steps whose times are kept; tiny models take thousands.
 MAX_WARMUP_KEPT = 100
-
-
-# The fewest blocks and steps from which an interval or a median is published (see `stats`).
+# The fewest blocks from which an interval, and the fewest steps from which a median, is published (see `stats`).
 MIN_SAMPLES = 6
-
-
-# Blocks are planned this much longer than asked for, so that a faster spell still fills one.
+# Blocks are planned this many times longer than asked for, so that a faster one is still long enough.
 BLOCK_MARGIN = 1.2
-
-
-# Blocks of a fixed number of steps: enough for an interval of their median.
+# The number of blocks that a fixed number of steps is divided into: enough for an interval of the median.
 NUM_PARTS = 10
-
-
-# How often longer blocks are tried: on a machine that is disturbed in bursts, some blocks stay short.
+# How often the blocks are restarted with more steps; under bursts of load, some blocks stay too short.
 MAX_RESTARTS = 12
 
-
-TIMING_ONLY = ("typical_s", "compiled_in_steady_state")  # of a timing
+# Fields of `Timing` that a `Measurement` does not have.
+TIMING_ONLY = ("typical_s", "compiled_in_steady_state")
 
 
 @dataclass
 class Timing:
-    """Raw seconds, a value per step or block, in order; see `record.Measurement`.
+    """Raw times in seconds, one value per step or block, in order; see `schema.measurement.Measurement`.
 
-    `warmup_total_s` is all of the warm-up, of which `warmup_s` keeps the first `MAX_WARMUP_KEPT` steps,
-    `typical_s` is the median of the last warm-up steps, from which the blocks' length is chosen;
-    `steady_boot_s` is when the steady state began and ended (`boot_s`).
+    Attributes:
+        warmup_s: seconds per warm-up step, of the first `MAX_WARMUP_KEPT` steps.
+        warmup_total_s: seconds of the whole warm-up.
+        typical_s: the median of the last warm-up steps, from which the number of steps per block is chosen.
+        steady_boot_s: when the steady state began and ended, in seconds since the machine started.
+        compiled_in_steady_state: the number of compilations after the warm-up.
     """
 
     first_step_s: float | None = None
@@ -78,29 +71,29 @@ class Timing:
     clock_drift: float | None = None
 
     def measured(self) -> dict[str, Any]:
-        """What of it a `Measurement` keeps, by that one's names."""
+        """The fields that a `Measurement` keeps, by its names for them."""
         kept = {name: value for name, value in vars(self).items() if name not in TIMING_ONLY}
         return {**kept, "num_steady_samples": self.num_steady_samples or None}
 
 
 def no_compiles() -> Compiles:
-    """For engines that compile nothing."""
+    """The count of an engine that compiles nothing."""
     return 0, 0.0
 
 
 def boot_s() -> float:
-    """Seconds since the machine started: the same for every process, so that the sampler's series fit."""
+    """Seconds since the machine started: the same clock in every process, the sampler's included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def raw_s() -> float:
-    """Seconds of a clock that nothing sets or slews: what the usual one is held against."""
+    """Seconds of a clock that is never set or slewed: the reference for the drift of the clock that measures."""
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
 @dataclass
 class _Steady:
-    """The steady state of one timing: when it began, by each clock, and what was compiled by then."""
+    """Notes when the steady state begins and ends, its compilations, and how far the clock drifts meanwhile."""
 
     timing: Timing
     compiles: Callable[[], Compiles]
@@ -125,21 +118,21 @@ def measure(
     compiles: Callable[[], Compiles] = no_compiles,
     now: Now = time.perf_counter,
     reference: Now = raw_s,
-    team: RankGroup = ONE_RANK,
+    ranks: RankGroup = ONE_RANK,
 ) -> Timing:
     """Measures `step` within the bounds of `window`.
 
     Args:
-        step: the workload; its steps must be alike, their batches of one size.
+        step: the workload; all its batches have the same size.
         wait: returns when everything launched on the device is done.
-        window: the bounds.
-        compiles: the engine's count of compilations so far.
-        now: a clock in seconds.
-        reference: another one, that `now` is held against.
-        team: the processes that take the steps.
+        window: the bounds in seconds and steps.
+        compiles: returns the engine's number of compilations so far, and their seconds.
+        now: the clock.
+        reference: a clock that the drift of `now` is measured against.
+        ranks: the processes that run the steps.
     """
     timing = Timing()
-    runner = Runner(timing, step, wait, compiles, now, team)
+    runner = Runner(timing, step, wait, compiles, now, ranks)
     _warm_up(runner, window)
     with _Steady(timing, compiles, now, reference):
         _run_blocks(runner, window)
@@ -155,22 +148,22 @@ def measure_steps(
     compiles: Callable[[], Compiles] = no_compiles,
     now: Now = time.perf_counter,
     reference: Now = raw_s,
-    team: RankGroup = ONE_RANK,
+    ranks: RankGroup = ONE_RANK,
 ) -> Timing:
-    """Measures a fixed number of steps, running freely in up to `NUM_PARTS` blocks, then as many one by one.
+    """Measures a fixed number of steps in up to `NUM_PARTS` blocks, then as many single steps.
 
     Args:
         step: the workload, as for `measure`.
         wait: returns when everything launched on the device is done.
-        warmup: steps waited for one by one and left out.
-        steps: how many are measured, in each of the two ways.
-        compiles: the engine's count of compilations so far.
-        now: a clock in seconds.
-        reference: another one, that `now` is held against.
-        team: the processes that take the steps.
+        warmup: number of single steps that warm up.
+        steps: number of steps in all blocks together, and number of single steps.
+        compiles: returns the engine's number of compilations so far, and their seconds.
+        now: the clock.
+        reference: a clock that the drift of `now` is measured against.
+        ranks: the processes that run the steps.
     """
     timing = Timing(stop=Stop.fixed)
-    runner = Runner(timing, step, wait, compiles, now, team)
+    runner = Runner(timing, step, wait, compiles, now, ranks)
     _note_warmup(timing, [runner.plain_step() for _ in range(warmup)])
     num_parts = min(NUM_PARTS, steps)
     with _Steady(timing, compiles, now, reference):
@@ -184,45 +177,45 @@ def measure_steps(
 
 @dataclass
 class Runner:
-    """Takes steps and times them, in each of the three ways."""
+    """Runs steps and times them, in three ways: waited for as a whole, as a block, or part by part."""
 
     timing: Timing
     step: Step
     wait: Callable[[], None]
     compiles: Callable[[], Compiles]
     now: Now
-    team: RankGroup
+    ranks: RankGroup
 
     def plain_step(self) -> float:
-        """One step, waited for; its seconds."""
+        """Seconds of one step, waited for at its end."""
         now, step = self.now, self.step
-        self.team.begin(1)
+        self.ranks.begin(1)
         start = now()
         step.compute(step.copy_in(step.fetch()))
         self.wait()
-        self.team.end()
+        self.ranks.end()
         return now() - start
 
     def block(self, num_steps: int) -> Block:
-        """Steps that run freely and are waited for at their end."""
+        """Times steps that are launched one after another and waited for once, at the end."""
         now, fetch, copy_in, compute = self.now, self.step.fetch, self.step.copy_in, self.step.compute
-        self.team.begin(num_steps)
+        self.ranks.begin(num_steps)
         start = now()
         for _ in range(num_steps):
             batch = fetch()
             compute(copy_in(batch))
         self.wait()
-        self.team.end()
+        self.ranks.end()
         seconds = now() - start
-        # All batches are of one size. Asking each for it would take 2 % of a small model's step.
+        # All batches have the same size; asking each one would cost 2 % of a small model's step.
         block = Block(num_steps=num_steps, num_samples=num_steps * self.step.num_samples(batch), seconds=seconds)
         self.timing.num_steady_samples += block.num_samples
         return block
 
     def step_in_parts(self) -> float:
-        """One step, each of its parts waited for; its seconds."""
+        """Seconds of one step, each of whose parts is waited for and noted."""
         now, step, wait, timing = self.now, self.step, self.wait, self.timing
-        self.team.begin(1)
+        self.ranks.begin(1)
         start = now()
         batch = step.fetch()
         fetched = now()
@@ -233,7 +226,7 @@ class Runner:
         result = step.compute(batch)
         launched = now()
         wait()
-        self.team.end()
+        self.ranks.end()
         computed = now()
         step.copy_out(result)
         end = now()
@@ -254,30 +247,30 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
 
 
 def _warm_up(runner: Runner, window: Window) -> None:
-    """Steps until enough of them in a row, and enough seconds, went by without compiling anything, and settled."""
+    """Runs steps until enough of them, and enough seconds, passed without a compilation and their times settled."""
     timing, compiles = runner.timing, runner.compiles
     steps: list[float] = []
-    began, elapsed = 0, 0.0  # index of the first step since the last compilation, and the seconds since
-    look_at = window.warmup_steps
+    began, elapsed = 0, 0.0  # the first step after the last compilation, and the seconds since then
+    next_check = window.warmup_steps  # in steps
     while timing.settled is None:
         compiled, _ = compiles()
         steps.append(runner.plain_step())
         elapsed += steps[-1]
         if compiles()[0] != compiled and len(steps) < MAX_COMPILING_STEPS:
             began, elapsed = len(steps), 0.0
-        elif len(steps) - began >= look_at and elapsed >= window.warmup_s:
+        elif len(steps) - began >= next_check and elapsed >= window.warmup_s:
             timing.settled = has_settled(steps[began:], elapsed, window)
-            look_at = math.ceil(1.1 * (len(steps) - began))  # tiny models take thousands of steps
+            next_check = math.ceil(1.1 * (len(steps) - began))  # the check sorts all steps: rarer for tiny models
     _note_warmup(timing, steps)
     timing.typical_s = median(steps[-window.warmup_steps :])
 
 
 def _run_blocks(runner: Runner, window: Window) -> None:
-    """Blocks of equal step counts, of at least `block_s` each.
+    """Measures blocks of equal numbers of steps, each at least `block_s` long.
 
-    One that comes out shorter, since the warm-up's steps were waited for or something slowed them down, starts
-    the measurement again with longer blocks. To drop the short one alone would favour the slow. So does one in which
-    something was compiled.
+    A block can be too short, because warm-up steps are slower: each is waited for. All blocks are then measured again
+    with more steps. Dropping only the short block would bias the result towards slow blocks. A compilation in a block
+    restarts the blocks too.
     """
     timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(timing.typical_s, 1e-9)))
@@ -298,6 +291,7 @@ def _run_blocks(runner: Runner, window: Window) -> None:
 
 
 def _run_steps(runner: Runner, window: Window) -> None:
+    """Measures single steps until there are enough, or the time is up; a median needs `MIN_SAMPLES` of them."""
     latency_s = runner.timing.latency_s
     elapsed = 0.0
     while len(latency_s) < window.latency_steps:

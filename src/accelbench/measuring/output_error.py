@@ -1,4 +1,4 @@
-"""How far a cell's output is from what the same weights give in fp32 on the CPU, and how far rounding may take it."""
+"""How far a cell's output is from the output of the same weights in fp32 on the CPU."""
 
 import math
 from typing import Any
@@ -8,14 +8,16 @@ from numpy.typing import NDArray
 
 from accelbench.schema.vocab import Precision
 
+# Samples whose output is compared.
 NUM_SAMPLES = 2
-# What relative difference is more than rounding: of formats with 24 bits and more, and of those with 8 to 11.
+# Relative errors above these are not explained by rounding: for fp32 and fp64 (24 or 53 significant bits), and for
+# all other formats (8 to 11 bits).
 MAX_ERROR = 1e-3
 MAX_ROUNDED_ERROR = 0.1
 
 
 def relative_error(output: NDArray[Any], reference: NDArray[Any]) -> float | None:
-    """The norm of the difference over the norm of `reference`; None where it is not finite, or that norm is zero."""
+    """The norm of the difference divided by the norm of `reference`; None if that is not a finite number."""
     output, reference = output.astype(np.float64), reference.astype(np.float64)
     norm = float(np.linalg.norm(reference))
     error = float(np.linalg.norm(output - reference)) / norm if norm else math.nan
@@ -23,5 +25,5 @@ def relative_error(output: NDArray[Any], reference: NDArray[Any]) -> float | Non
 
 
 def limit(precision: Precision) -> float:
-    """The largest `output_error` that rounding explains."""
+    """The largest `output_error` that rounding in `precision` explains."""
     return MAX_ERROR if precision in (Precision.fp32, Precision.fp64) else MAX_ROUNDED_ERROR

@@ -1,38 +1,38 @@
-"""What an engine gives the clock: a step in its timed parts, and the processes that take it together."""
+"""What an engine gives the clock: one step of the workload in its timed parts, and the processes that run it."""
 
 from typing import Any, Protocol
 
 
 class Step(Protocol):
-    """One step of a workload, in the parts that are timed. Batches are the engine's own."""
+    """One step of a workload, in the parts that are timed. The type of a batch is the engine's choice."""
 
     def fetch(self) -> Any:
-        """Gets the next batch on the host."""
+        """Returns the next batch, in host memory."""
 
     def copy_in(self, batch: Any) -> Any:
-        """Moves it to the device; may return before that is done."""
+        """Copies the batch to the device; may return before the copy is done."""
 
     def compute(self, batch: Any) -> Any:
-        """Launches the computation and returns its result; may return before that is done."""
+        """Launches the computation and returns its result; may return before the computation is done."""
 
     def copy_out(self, result: Any) -> None:
-        """Moves the result to the host, and returns when it is there."""
+        """Copies the result to the host; returns when the copy is done."""
 
     def num_samples(self, batch: Any) -> int:
-        """How many samples the batch holds, over all processes that compute it."""
+        """Number of samples in the batch, summed over all processes that compute a part of it."""
 
 
 class RankGroup:
-    """The processes that compute a cell: here there is but this one. An engine that has more extends it.
+    """The processes (ranks) that compute a cell together. This base class is a group of one process.
 
-    The clock runs in the first process alone, and decides there how many steps are taken.
+    The clock runs in the first rank, which decides how many steps all ranks run.
     """
 
     def begin(self, num_steps: int) -> None:
-        """Has the other processes take so many steps, each with its share of every batch, as this one then does."""
+        """Has the other ranks run `num_steps` steps, each on its part of every batch."""
 
     def end(self) -> None:
-        """Returns when they have: what is timed is over when the slowest is done."""
+        """Returns when every rank has finished its steps, so that a time includes the slowest rank."""
 
 
 ONE_RANK = RankGroup()

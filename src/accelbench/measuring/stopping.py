@@ -1,4 +1,4 @@
-"""When the steady state has begun, and when enough of it was measured: rules on the times so far."""
+"""The rules that end a measurement: when warm-up has settled, and when enough blocks were measured."""
 
 from collections.abc import Sequence
 
@@ -6,25 +6,26 @@ from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
 from accelbench.stats import robust
 
-# Step times have settled when they change by no more than this share from one third of the warm-up to the next.
+# Step times have settled when their level differs by at most this share between two thirds of the warm-up.
 SETTLED_WITHIN = 0.03
-# What does not settle is warmed up for up to this many times its seconds and steps.
+# Warm-up that does not settle gives up after this many times its minimum seconds, and twice its minimum steps.
 WARMUP_STRETCH = 10
-# Blocks that this many times more of would not make exact enough are as many as are worth their time.
-OUT_OF_REACH = 1.5
-# What is slow or noisy is measured for up to this many times its seconds.
+# Slow or noisy workloads are measured for up to this many times the window's seconds.
 STRETCH = 3
+# Give up early when the target precision needs this many times more blocks than the time limit allows.
+OUT_OF_REACH = 1.5
 
 
 def has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool | None:
-    """Whether step times have stopped to change; None for not yet, False where they did not in time.
-
-    The last third of them has the level of the third before.
+    """Whether step times have stopped changing: the last third has the same level as the middle third.
 
     Args:
-        steps: seconds of each step since the last compilation, at least as many as the window asks for.
-        elapsed: their sum.
-        window: the bounds.
+        steps: seconds per step, since the last compilation; at least `window.warmup_steps` values.
+        elapsed: the sum of `steps`.
+        window: the bounds of the measurement.
+
+    Returns:
+        True if settled, None to continue the warm-up, False if it took too long to settle.
     """
     num = len(steps) // 3
     if num < 2:
@@ -36,11 +37,11 @@ def has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool 
 
 
 def why_stop(blocks: Sequence[float], window: Window) -> Stop | None:
-    """Whether so many blocks, of as many steps each, are enough, and why; None for more.
+    """Why these blocks are enough; None if another block should be measured.
 
     Args:
-        blocks: the seconds of each.
-        window: the bounds.
+        blocks: seconds per block, all of the same number of steps.
+        window: the bounds of the measurement.
     """
     elapsed = sum(blocks)
     if elapsed < window.measure_s:
@@ -52,6 +53,7 @@ def why_stop(blocks: Sequence[float], window: Window) -> Stop | None:
         return None
     if width <= window.width:
         return Stop.precise
+    # The width of an interval shrinks with the square root of the number of samples.
     num_needed = len(blocks) * (width / window.width) ** 2
     num_possible = len(blocks) * STRETCH * window.measure_s / elapsed
     return Stop.noisy if num_needed > OUT_OF_REACH * num_possible and robust.noise_is_stable(blocks) else None

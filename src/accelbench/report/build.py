@@ -68,17 +68,17 @@ def _save(picture: Picture, path: Path) -> None:
 
 def headline(sweeps: Sequence[Sweep]) -> dict[str, float]:
     """The headline figures, under names that any grid shares; a throughput is left out where none is known."""
-    cells = [planned for sweep in sweeps for planned in sweep.cells]
-    statuses = [planned.record.status if planned.record else None for planned in cells]
+    cells = [reported for sweep in sweeps for reported in sweep.cells]
+    statuses = [reported.record.status if reported.record else None for reported in cells]
     figures: dict[str, float] = {
         "num_cells_ok": statuses.count(Status.ok),
         "num_cells_skipped": statuses.count(Status.skipped),
         "num_cells_unexpected": sum(status in UNEXPECTED for status in statuses),
         "num_cells_not_run": statuses.count(None),
     }
-    chosen = [planned for group in best.groups(sweeps) for planned in best.typical(group)]
+    chosen = [reported for group in best.workloads(sweeps) for reported in best.typical(group)]
     for mode in Mode:
-        rates = [planned.number("samples_per_s") or 0.0 for planned in chosen if planned.cell.mode == mode]
+        rates = [reported.number("samples_per_s") or 0.0 for reported in chosen if reported.cell.mode == mode]
         if rates:
             figures[f"best_{mode}_samples_per_s"] = max(rates)
     return figures

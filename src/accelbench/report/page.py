@@ -8,8 +8,9 @@ from datetime import datetime
 from matplotlib.figure import Figure
 
 from accelbench.report import published
-from accelbench.report.pictures import roofline, studies, study_summary, style
+from accelbench.report.pictures import by_batch, phases, roofline, studies, study_summary, times
 from accelbench.report.read import NOT_RUN, ReportedCell, Sweep
+from accelbench.report.study_comparison import compare_with_published, gain_over_cpu
 from accelbench.report.tables import (
     accuracy_by_device,
     all_cells,
@@ -19,12 +20,13 @@ from accelbench.report.tables import (
     engine_pairs,
     first_screen,
     lies,
+    not_ok,
     options,
     study,
     study_steps,
+    study_times,
 )
 from accelbench.report.tables.all_cells import Cells
-from accelbench.report.tables.study_times import compare, gain_over_cpu
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS
 from accelbench.schema.serialize import canonical_json
@@ -103,18 +105,17 @@ class Page:
 
 def compose(sweeps: Sequence[Sweep]) -> Page:
     """The page on `sweeps`."""
-    outcomes = Counter(planned.outcome for sweep in sweeps for planned in sweep.cells)
+    outcomes = Counter(reported.outcome for sweep in sweeps for reported in sweep.cells)
     starts = [record.started_at for sweep in sweeps for record in sweep.records]
-    devices = first_screen.devices(sweeps)
     return Page(
         notices=list(stand_ins(sweeps)),
-        machine=first_screen.machine(devices),
+        machine=first_screen.device_texts(sweeps),
         counts={outcome: outcomes[outcome] for outcome in [*Status, NOT_RUN] if outcomes[outcome]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
-        first=_known(first_screen.table(sweeps), devices, study.troubles(sweeps)),
+        first=_known(first_screen.table(sweeps), first_screen.devices(sweeps), not_ok.reasons(sweeps)),
         places=list(_places(sweeps)),
         sections=[_section(sweep) for sweep in sweeps],
-        details=_known(best.table(sweeps), study.failures(sweeps)),
+        details=_known(best.table(sweeps), not_ok.failures(sweeps)),
         cells=all_cells.cells(sweeps),
         lies=lies.table(),
     )
@@ -136,7 +137,7 @@ def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
 
 def _section(sweep: Sweep) -> Section:
     built = (
-        *(study.times(sweep, mode) for mode in Mode),
+        *(study_times.table(sweep, mode) for mode in Mode),
         engine_pairs.table(sweep),
         options.table(sweep),
         *(study_steps.table(sweep, metric) for metric in study_steps.METRICS),
@@ -182,22 +183,21 @@ def _warning(sweep: Sweep) -> str:
 
 
 def _common(sweep: Sweep) -> Drawn:
-    """What is drawn of any suite that has it."""
-    drawn: Drawn = {}
-    comparisons = [comparison for mode in Mode for comparison in compare(sweep, mode)]
-    if comparisons:
-        title = f"Time per network and device, {sweep.suite}"
-        drawn["times"] = ("Training and testing time", style.times(comparisons, title, _warning(sweep)))
-    what = "Accuracy and loss per epoch"
-    if curves := studies.curves(sweep, (f"{what}, {sweep.suite}", _warning(sweep))):
-        drawn["curves"] = (what, curves)
-    what = "How near each cell comes to its device's ceiling"
-    if figure := roofline.roofline(sweep.cells, (f"{what}, {sweep.suite}", _warning(sweep))):
-        drawn["roofline"] = (what, figure)
-    what = "Where a step's time goes"
-    if figure := roofline.breakdown(sweep.cells, (f"{what}, {sweep.suite}", _warning(sweep))):
-        drawn["breakdown"] = (what, figure)
-    return drawn
+    """The pictures that any suite may have."""
+    comparisons = [compared for mode in Mode for compared in compare_with_published(sweep, mode)]
+    name, warning = sweep.suite, _warning(sweep)
+    learning, ceiling = "Accuracy and loss per epoch", "How near each cell comes to its device's ceiling"
+    step = "Where a step's time goes"
+    drawn: Drawn = {
+        "curves": (learning, studies.curves(sweep, f"{learning}, {name}", warning)),
+        "roofline": (ceiling, roofline.roofline(sweep.cells, f"{ceiling}, {name}", warning)),
+        "breakdown": (step, phases.phases(sweep.cells, f"{step}, {name}", warning)),
+    }
+    drawn = {kind: (what, figure) for kind, (what, figure) in drawn.items() if figure}
+    if not comparisons:
+        return drawn
+    figure = times.times(comparisons, f"Time per network and device, {name}", warning)
+    return {"times": ("Training and testing time", figure), **drawn}
 
 
 def _by_batch(sweep: Sweep) -> Drawn:
@@ -206,11 +206,11 @@ def _by_batch(sweep: Sweep) -> Drawn:
     return {
         "throughput": (
             "Throughput against batch size",
-            style.throughput(rows, f"Throughput, with its spread within a process, {name}", warning),
+            by_batch.throughput(rows, f"Throughput, with its spread within a process, {name}", warning),
         ),
         "latency": (
             "Latency against batch size",
-            style.latency(rows, f"Latency p50, thick to p90, thin to p99, {name}", warning),
+            by_batch.latency(rows, f"Latency p50, thick to p90, thin to p99, {name}", warning),
         ),
     }
 
@@ -218,19 +218,16 @@ def _by_batch(sweep: Sweep) -> Drawn:
 def _by_family(sweep: Sweep) -> Drawn:
     """Study 000's bars by family of networks, precision and batch."""
     pictures: dict[str, tuple[str, str, Callable[[ReportedCell], float | None]]] = {
-        "families": ("Throughput by family", "images/s", lambda planned: planned.number("samples_per_s")),
+        "families": ("Throughput by family", "images/s", lambda reported: reported.number("samples_per_s")),
         "speedups": (
             "Speed-up over the CPU, throughput",
             "x",
-            lambda planned: gain_over_cpu(planned, sweep.cells, "samples_per_s"),
+            lambda reported: gain_over_cpu(reported, sweep.cells, "samples_per_s"),
         ),
         "communication": ("Copying to the device and back", "% of a step", study_steps.communication_percent),
     }
     return {
-        kind: (
-            what,
-            studies.families(sweep.cells, value, unit, (f"{what}, {sweep.suite}", _warning(sweep))),
-        )
+        kind: (what, studies.families(sweep.cells, value, unit, f"{what}, {sweep.suite}", _warning(sweep)))
         for kind, (what, unit, value) in pictures.items()
     }
 
@@ -238,14 +235,13 @@ def _by_family(sweep: Sweep) -> Drawn:
 def _dashboards(sweep: Sweep) -> Drawn:
     """Study 003's four panels for each network, and its summary."""
     drawn: Drawn = {}
-    for model in dict.fromkeys(planned.cell.model.name for planned in sweep.cells):
-        of_model = [planned for planned in sweep.cells if planned.cell.model.name == model]
-        figure = studies.dashboard(of_model, (f"{model}: inference by batch, {sweep.suite}", _warning(sweep)))
+    for model in dict.fromkeys(reported.cell.model.name for reported in sweep.cells):
+        cells = [reported for reported in sweep.cells if reported.cell.model.name == model]
+        figure = studies.dashboard(cells, f"{model}: inference by batch, {sweep.suite}", _warning(sweep))
         drawn[f"dashboard_{len(drawn)}"] = (f"Latency, throughput and speed-up of {model}", figure)
-    lines = (f"Summary, {sweep.suite}", _warning(sweep))
     drawn["summary"] = (
         "Devices, the best batches and conclusions on one page",
-        study_summary.summary_page(sweep, lines),
+        study_summary.summary_page(sweep, f"Summary, {sweep.suite}", _warning(sweep)),
     )
     return drawn
 

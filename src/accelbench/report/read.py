@@ -11,7 +11,7 @@ from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.project import PLAN
 from accelbench.schema import plan_file
-from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, Row
 from accelbench.schema.serialize import canonical_json
@@ -103,12 +103,12 @@ class Sweep:
     @property
     def ok_rows(self) -> list[Row]:
         """The rows whose numbers may be published."""
-        return [planned.row for planned in self.cells if planned.is_ok]
+        return [reported.row for reported in self.cells if reported.is_ok]
 
     @property
     def records(self) -> list[Record]:
         """The records that there are."""
-        return [planned.record for planned in self.cells if planned.record is not None]
+        return [reported.record for reported in self.cells if reported.record is not None]
 
 
 def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> list[Sweep]:
@@ -128,17 +128,17 @@ def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
     """The same, each record with the best ceilings that any record has of its device: one roof for all."""
     best: dict[str, Ceilings] = {}
     for found in (each for sweep in sweeps for each in sweep.records):
-        if ceilings := Ceilings.from_json(found.environment.get("ceilings")):
+        if ceilings := ceilings_in(found.environment):
             known = best.get(_device(found))
             best[_device(found)] = known.joined(ceilings) if known else ceilings
 
-    def raised(planned: ReportedCell) -> ReportedCell:
-        if planned.record is None or _device(planned.record) not in best:
-            return planned
-        environment = {**planned.record.environment, "ceilings": best[_device(planned.record)].to_json()}
-        return replace(planned, record=replace(planned.record, environment=environment))
+    def raised(reported: ReportedCell) -> ReportedCell:
+        if reported.record is None or _device(reported.record) not in best:
+            return reported
+        environment = {**reported.record.environment, "ceilings": best[_device(reported.record)].to_json()}
+        return replace(reported, record=replace(reported.record, environment=environment))
 
-    return [replace(sweep, cells=[raised(planned) for planned in sweep.cells]) for sweep in sweeps]
+    return [replace(sweep, cells=[raised(reported) for reported in sweep.cells]) for sweep in sweeps]
 
 
 def _device(found: Record) -> str:

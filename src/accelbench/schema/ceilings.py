@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.project import CEILINGS
-from accelbench.schema.serialize import digest
+from accelbench.schema.serialize import digest, load, write_json
 from accelbench.schema.vocab import Precision
 
 MIXED = {Precision.fp16_mixed: Precision.fp16, Precision.bf16_mixed: Precision.bf16}
@@ -91,32 +91,47 @@ class Ceilings:
         """Plain JSON values."""
         return dataclasses.asdict(self)
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any] | None) -> "Ceilings | None":
-        """The ceilings that `to_json` wrote, if it did."""
-        return cls(**values) if values else None
-
 
 def _best(one: float | None, other: float | None) -> float | None:
     return max((rate for rate in (one, other) if rate is not None), default=None)
 
 
+def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
+    """The ceilings in a record's environment; None if its device was not probed, or by a release with other fields."""
+    values = environment.get("ceilings")
+    return _load(values) if values else None
+
+
 def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceilings]:
-    """What is known of this machine's devices, by their words; see `Prober` for the arguments."""
-    found = {
-        device: ceilings_from(values)
-        for device, values in read_file(root / CEILINGS).get(machine_key(environment), {}).items()
-    }
-    return {device: each for device, each in found.items() if each is not None}
+    """The ceilings of this machine's devices that `root`/ceilings.json holds, by device word.
+
+    Args:
+        root: the folder of the file.
+        environment: the fingerprint; ceilings of another machine, other versions or other measuring code are ignored.
+    """
+    of_machine = _read_file(root / CEILINGS).get(_machine_key(environment), {})
+    found = {device: _load(values) for device, values in of_machine.items()}
+    return {device: ceilings for device, ceilings in found.items() if ceilings is not None}
 
 
-def machine_key(environment: Mapping[str, Any]) -> str:
-    """What the file calls the machine, software and code of `environment`."""
+def write_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceilings: Ceilings) -> None:
+    """Writes the ceilings of `device` into `root`/ceilings.json; those of other devices and machines are kept.
+
+    Raises:
+        OSError: the file can't be written.
+    """
+    machines = _read_file(root / CEILINGS)
+    machines.setdefault(_machine_key(environment), {})[device] = dataclasses.asdict(ceilings)
+    write_json(root / CEILINGS, machines)
+
+
+def _machine_key(environment: Mapping[str, Any]) -> str:
+    """The file's name for the machine, software and measuring code of `environment`."""
     return digest({name: environment[name] for name in ("machine", "versions", "variables", "code")})[:12]
 
 
-def read_file(path: Path) -> dict[str, dict[str, Any]]:
-    """What the file holds; nothing where it is not there or not readable: it is only a memory."""
+def _read_file(path: Path) -> dict[str, dict[str, Any]]:
+    """The file's machines. A file that is missing or unreadable counts as empty: the next probe writes it anew."""
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -124,9 +139,8 @@ def read_file(path: Path) -> dict[str, dict[str, Any]]:
     return values if isinstance(values, dict) else {}
 
 
-def ceilings_from(values: Any) -> Ceilings | None:
-    """The ceilings that a file holds; None where they are of another release."""
+def _load(values: Mapping[str, Any]) -> Ceilings | None:
     try:
-        return Ceilings.from_json(values)
-    except TypeError:  # of another release: probed anew
+        return load(Ceilings, values)
+    except TypeError:  # written by another release, with other fields
         return None

@@ -56,18 +56,6 @@ class ModelSpec:
         """Whether it is accelbench's network of that name."""
         return (self.library, self.definition) == (Library.accelbench, definition)
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "ModelSpec":
-        """The spec that `dataclasses.asdict` wrote."""
-        return cls(
-            **{
-                **values,
-                "library": Library(values["library"]),
-                "weights": Weights(values["weights"]),
-                "input_shape": tuple(values["input_shape"]),
-            }
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
@@ -253,28 +241,5 @@ class Cell:
         return "-".join(parts + ([f"r{self.repeat}"] if self.repeat else []))
 
     def to_json(self) -> dict[str, Any]:
-        """All attributes as plain JSON values; `from_json` reads them back."""
+        """All attributes as plain JSON values; `serialize.load(Cell, values)` reads them back."""
         return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Cell":
-        """The cell that `to_json` wrote."""
-        data, keras = values["data"], values["keras"]
-        return cls(
-            **{
-                **values,
-                "engine": Engine(values["engine"]),
-                "device": Device(values["device"]),
-                "mode": Mode(values["mode"]),
-                "precision": Precision(values["precision"]),
-                "protocol": Protocol(values["protocol"]),
-                "model": ModelSpec.from_json(values["model"]),
-                "data": DataSpec(
-                    **{**data, "pipeline": Pipeline(data["pipeline"]), "augment": Augment(data["augment"])}
-                ),
-                "scaling": Scaling(values["scaling"]),
-                "options": Options(**values["options"]),
-                "keras": KerasSettings(**{**keras, "backend": KerasBackend(keras["backend"])}) if keras else None,
-                "window": Window(**values["window"]),
-            }
-        )

@@ -1,8 +1,6 @@
 """What an engine measured of one cell, raw."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from accelbench.schema.vocab import Stop
 from accelbench.schema.work import Work
@@ -31,11 +29,6 @@ class Evaluation:
     loss: float | None
     accuracy: float | None = None
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any] | None) -> "Evaluation | None":
-        """The evaluation that `dataclasses.asdict` wrote, if it did."""
-        return cls(**values) if values else None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
@@ -56,11 +49,6 @@ class Epoch:
     loss: float | None = None
     accuracy: float | None = None
     evaluation: Evaluation | None = None
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Epoch":
-        """The epoch that `dataclasses.asdict` wrote."""
-        return cls(**{**values, "evaluation": Evaluation.from_json(values["evaluation"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,21 +165,3 @@ class Measurement:
     def steady_epochs(self) -> list[Epoch]:
         """All but the first epoch, which holds warm-up and compilation; that one where there is no other."""
         return self.epochs[1:] or self.epochs
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Measurement":
-        """The measurement that `dataclasses.asdict` wrote."""
-        steady = values["steady_boot_s"]
-        return cls(
-            **{
-                **values,
-                "steady_boot_s": tuple(steady) if steady else None,
-                "stop": Stop(values["stop"]) if values["stop"] else None,
-                "breakdown": Breakdown(**values["breakdown"]) if values["breakdown"] else None,
-                "operators": [Operator(**operator) for operator in values["operators"]],
-                "work": Work.from_json(values["work"]),
-                "blocks": [Block(**block) for block in values["blocks"]],
-                "epochs": [Epoch.from_json(epoch) for epoch in values["epochs"]],
-                "evaluation": Evaluation.from_json(values["evaluation"]),
-            }
-        )

@@ -9,9 +9,8 @@ from accelbench.errors import UserError
 from accelbench.project import PLAN
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, read
-from accelbench.schema.serialize import write_json
-
-VERSION = 5
+from accelbench.schema.serialize import load, write_json
+from accelbench.schema.upgrade import READABLE, SCHEMA_VERSION, is_readable, upgrade_cell
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
         }
         for wanted in plan.cells
     ]
-    head = {"schema_version": VERSION, "suite": plan.suite, "title": plan.title, "study": plan.study}
+    head = {"schema_version": SCHEMA_VERSION, "suite": plan.suite, "title": plan.title, "study": plan.study}
     write_json(folder / PLAN, {**head, "profile": plan.profile, "cells": cells})
 
 
@@ -62,14 +61,18 @@ def read_plan(folder: Path) -> PlanFile:
     path = folder / PLAN
     try:
         values = json.loads(path.read_text())
-        if values["schema_version"] != VERSION:
-            raise UserError(f"schema {values['schema_version']}; this accelbench reads schema {VERSION}")
+        version = values["schema_version"]
+        if not is_readable(version):
+            raise UserError(f"schema {version}; this accelbench reads {READABLE}")
         return PlanFile(
             suite=values["suite"],
             title=values["title"],
             study=values["study"],
             profile=values["profile"],
-            cells=[WantedCell(Cell.from_json(entry["cell"]), entry["record"]) for entry in values["cells"]],
+            cells=[
+                WantedCell(load(Cell, upgrade_cell(entry["cell"], version)), entry["record"])
+                for entry in values["cells"]
+            ],
         )
     except FileNotFoundError as error:
         raise UserError(f"{path}: there is none; run the sweep first") from error

@@ -1,8 +1,9 @@
 """The record: what happened to one cell, raw samples included, written first and atomically."""
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,29 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.serialize import write_json
+from accelbench.schema.serialize import load, write_json
+from accelbench.schema.upgrade import READABLE, SCHEMA_VERSION, is_readable, upgrade_cell
 from accelbench.schema.vocab import Status
 
-SCHEMA_VERSION = 5
-
-
-DEVICE_MEASUREMENTS = (
-    "ceilings",
-    "idle_w",
-)  # of an environment: what was measured of the devices, and no part of an identity
-
+# The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
+# part of an identity.
+DEVICE_MEASUREMENTS = ("ceilings", "idle_w")
 
 Value = str | float | int | bool | None
+Row = dict[str, Value]  # a record's published numbers, by column; see `judging.row.summarise`
 
 
-Row = dict[str, Value]  # a record's published numbers, by column (`summary`)
+class OtherSchemaError(UserError):
+    """A record of a schema that this release cannot read.
+
+    Attributes:
+        version: the schema version that the file names; None if it names none.
+    """
+
+    def __init__(self, version: object, path: Path | None = None) -> None:
+        text = f"a record of schema {version}; this accelbench reads {READABLE}"
+        super().__init__(text if path is None else f"{path}: not a readable record ({text})")
+        self.version = version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +43,17 @@ class Record:
     """One cell's outcome.
 
     Attributes:
-        identity: digest of the settings, the data, the machine, the versions and the measuring code: a
-            record answers for a cell only where these are equal.
-        reason: why it is not `ok`, in one line; None where it is.
-        error: the traceback's end, the last words of the process, or where it hung; None where it is ok.
+        identity: digest of the settings, the data, the machine, the versions and the measuring code. A sweep reuses
+            a record only for a cell of the same identity.
         started_at: UTC, ISO 8601.
-        wall_s: seconds from asking for the cell to its outcome, process start included.
-        environment: the fingerprint of machine, versions, measuring code and git.
-        sweep_id: which sweep measured it (its start and suite); None for a cell run on its own.
+        wall_s: seconds from the request to the outcome, process start included.
+        environment: the fingerprint of machine, versions, measuring code and git, and `DEVICE_MEASUREMENTS`.
+        reason: why the status is not `ok`, in one line; None if it is.
+        error: the end of the traceback, of the process's output, or of the calls it hung in; None if the cell is ok.
+        data, measurement, system: None if the cell did not get that far.
+        sweep_id: the sweep that measured the cell (its start and suite); None for a cell run alone.
+        schema_version: the schema of the release that wrote the record.
+        cell_id: the cell's id in that release, if its schema is older than this one's; None: `cell.id`.
     """
 
     cell: Cell
@@ -58,41 +69,35 @@ class Record:
     system: SystemSeries | None = None
     sweep_id: str | None = None
     schema_version: int = SCHEMA_VERSION
+    cell_id: str | None = None
 
     @property
     def name(self) -> str:
         """The file's name without its ending: `<cell_id>-<identity8>`."""
-        return f"{self.cell.id}-{self.identity[:8]}"
+        return f"{self.cell_id or self.cell.id}-{self.identity[:8]}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, the cell's id and label added for people and scripts."""
-        return {"cell_id": self.cell.id, "label": self.cell.label, **dataclasses.asdict(self)}
+        """Plain JSON values, with the cell's id and label for people and scripts."""
+        values = dataclasses.asdict(self)
+        del values["cell_id"]
+        return {"cell_id": self.cell_id or self.cell.id, "label": self.cell.label, **values}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Record":
-        """The record that `to_json` wrote.
 
-        Raises:
-            UserError: the record is of another schema.
-        """
-        if values.get("schema_version") != SCHEMA_VERSION:
-            found = values.get("schema_version")
-            raise UserError(f"a record of schema {found}; this accelbench reads schema {SCHEMA_VERSION}")
-        measurement, data, system = values["measurement"], values["data"], values["system"]
-        return cls(
-            cell=Cell.from_json(values["cell"]),
-            identity=values["identity"],
-            status=Status(values["status"]),
-            started_at=values["started_at"],
-            wall_s=values["wall_s"],
-            environment=values["environment"],
-            sweep_id=values["sweep_id"],
-            reason=values["reason"],
-            error=values["error"],
-            data=Data(**data) if data else None,
-            measurement=Measurement.from_json(measurement) if measurement else None,
-            system=SystemSeries(**system) if system else None,
-        )
+def from_json(values: Mapping[str, Any]) -> Record:
+    """The record that `Record.to_json` gave, here or in an older release.
+
+    Raises:
+        OtherSchemaError: the record is of a schema that this release cannot read.
+        TypeError, ValueError, KeyError: `values` are no record.
+    """
+    version: Any = values.get("schema_version")
+    if not is_readable(version):
+        raise OtherSchemaError(version)
+    loaded = dict(values)
+    cell_id, _ = loaded.pop("cell_id"), loaded.pop("label")
+    if version != SCHEMA_VERSION:
+        loaded |= {"cell": upgrade_cell(values["cell"], version), "cell_id": cell_id}
+    return load(Record, loaded)
 
 
 def write(record: Record, folder: Path) -> Path:
@@ -106,9 +111,46 @@ def read(path: Path) -> Record:
     """Reads one record.
 
     Raises:
+        OtherSchemaError: the record is of a schema that this release cannot read.
         UserError: the file is no record.
     """
     try:
-        return Record.from_json(orjson.loads(path.read_bytes()))  # five times as fast as json
-    except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:
+        return from_json(orjson.loads(path.read_bytes()))  # five times as fast as json
+    except OtherSchemaError as error:
+        raise OtherSchemaError(error.version, path) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: not a readable record ({error})") from error
+
+
+@dataclass(frozen=True)
+class Readable:
+    """The readable records of some files, read one at a time while iterating.
+
+    Attributes:
+        refused: reason -> number of files that could not be read. Complete once the iteration has ended.
+    """
+
+    paths: Iterable[Path]
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def __iter__(self) -> Iterator[Record]:
+        self.refused.clear()
+        for path in self.paths:
+            try:
+                record = read(path)
+            except OtherSchemaError as error:
+                self.refused[f"of schema {error.version}"] += 1
+            except UserError:
+                self.refused["without a readable record"] += 1
+            else:
+                yield record
+
+    @property
+    def refused_text(self) -> str:
+        """What was not read, such as `12 of schema 2, 1 without a readable record`; empty if every file was read."""
+        return ", ".join(f"{num} {reason}" for reason, num in self.refused.most_common())
+
+
+def read_all(paths: Iterable[Path]) -> Readable:
+    """Reads what can be read of `paths` and counts, by reason, what cannot."""
+    return Readable(paths)

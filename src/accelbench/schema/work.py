@@ -1,8 +1,6 @@
 """What one step of a cell has to do, counted rather than measured."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +24,3 @@ class Work:
         """The work of `num` devices, each of which does this for its share of the batch."""
         flops = None if self.flops is None else num * self.flops
         return replace(self, flops=flops, bytes=None if self.bytes is None else num * self.bytes)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any] | None) -> "Work | None":
-        """The work that `dataclasses.asdict` wrote, if it did."""
-        return cls(**values) if values else None

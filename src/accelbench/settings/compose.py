@@ -1,12 +1,11 @@
-"""From words to cells: the one place that asks Hydra."""
+"""From words to configurations and cells; the only module that calls Hydra's command line."""
 
 import argparse
 import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -20,68 +19,79 @@ from accelbench.settings.to_cell import repeated
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are told as any other mistake of the user's."""
+    """A parser that raises a `UserError` instead of exiting, and lists its flags.
+
+    Attributes:
+        flags: each flag in its first spelling, in the order of declaration.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.flags: list[str] = []
+        super().__init__(**settings)
+
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
+        """Declares a flag or an argument, as argparse does."""
+        action: argparse.Action = super().add_argument(*names, **settings)
+        self.flags += action.option_strings[:1]
+        return action
 
     def error(self, message: str) -> NoReturn:
-        """Raises it as a `UserError`."""
+        """Raises `message` as a `UserError`."""
         raise UserError(f"{message}; `accelbench --help` shows what there is")
 
 
 def cells_of(configs: list[DictConfig]) -> tuple[list[Cell], config.SweepOptions]:
-    """The cells of a sweep's configurations, repeats included, and what holds for all of it.
+    """The cells of a sweep's configurations, repeats included, and the options of the whole sweep.
 
     Raises:
-        UserError: a value is out of range, or one that holds for the sweep differs within it.
+        UserError: a value is out of range, or an option of the whole sweep has several values.
     """
-    pairs = [to_cell.split(one) for one in configs]
+    pairs = [to_cell.cell_and_options(one) for one in configs]
     options = pairs[0][1]
     for _, other in pairs:
-        if unlike := config.unlike(options, other):
-            raise UserError(f"{unlike}: holds for a whole sweep: give it one value")
+        if names := config.differing_options(options, other):
+            raise UserError(f"{names}: holds for a whole sweep: give it one value")
     return repeated([cell for cell, _ in pairs], options.repeats), options
 
 
-def compose(words: list[str], task: Callable[[list[DictConfig]], None]) -> None:
-    """Lets Hydra compose the configurations that `words` ask for and hands them to `task` in one call.
+def compose(words: list[str]) -> list[DictConfig]:
+    """The configurations that `words` ask for: one, or with -m one for each combination of values.
+
+    Returns:
+        They are empty if the words ask Hydra to print something instead, as `--cfg job` does.
 
     Raises:
         UserError: a word is no setting, or a value is none of its choices.
     """
     root = project.project_root()
     config.register()
-    # Errors come up to `main`, not out of Hydra's own hands.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises errors instead of printing them and exiting
     parsed = Parser(parents=[get_args_parser()], add_help=False).parse_intermixed_args(words)
     if parsed.multirun and parsed.cfg:
         raise UserError("--cfg shows the settings of one run: leave out -m, and plan")
     flags = [word for word in words if word not in parsed.overrides]
     settings = params.load(root)
-    sys.argv[1:] = suites.with_suite([*flags, *parsed.overrides], settings)
-    excluded = suites.exclusions(parsed.overrides, settings) if parsed.multirun else []
-    raised: list[Exception] = []
+    sys.argv[1:] = suites.add_suite_axes([*flags, *parsed.overrides], settings)
+    rules = suites.exclude_rules_in_force(parsed.overrides, settings) if parsed.multirun else []
+    composed: list[DictConfig] = []
 
-    def guarded(composed: DictConfig | list[DictConfig]) -> None:
-        try:
-            configs = composed if isinstance(composed, list) else [composed]
-            kept = [one for one in configs if not suites.is_excluded(one, excluded)]
-            if not kept:
-                raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
-            task(kept)
-        except Exception as error:  # Hydra would print its own line about it first
-            raised.append(error)
+    def keep(configs: DictConfig | list[DictConfig]) -> None:  # our launcher hands over all of a sweep's in one call
+        composed.extend(configs if isinstance(configs, list) else [configs])
 
     with tempfile.TemporaryDirectory(prefix="accelbench-") as scratch:
         os.environ["ACCELBENCH_SCRATCH"] = scratch  # for the multirun.yaml that Hydra's sweeper writes
-        hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(guarded)()
-    if raised:
-        raise raised[0]
+        hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(keep)()
+    kept = [one for one in composed if not suites.is_excluded(one, rules)]
+    if composed and not kept:
+        raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
+    return kept
 
 
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
-    """The one cell that `words` are, and the options of its run.
+    """The one cell that `words`, separated as in a shell, describe, and the options of its run.
 
     Raises:
-        UserError: they are no words for one cell.
+        UserError: the words are not readable, describe several cells, or hold a flag or a number of repeats.
     """
     try:
         given = shlex.split(words)
@@ -89,7 +99,6 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
         raise UserError(f"{words}: not readable as words ({error})") from error
     for word in given:
         if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
-            raise UserError(f"{word}: not for one cell; compare takes --repeats N outside of its sides")
-    found: list[tuple[Cell, config.SweepOptions]] = []
-    compose(given, lambda configs: found.append(to_cell.split(configs[0])))
-    return found[0]
+            raise UserError(f"{word}: not for one cell; compare takes --repeats N outside of the quotes")
+    (composed,) = compose(given)
+    return to_cell.cell_and_options(composed)

@@ -1,4 +1,4 @@
-"""The configuration's schema, and the one step from it to frozen cells."""
+"""The schema of the configuration that Hydra composes; `to_cell` turns it into frozen cells."""
 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -31,7 +31,7 @@ class Optimizer(StrEnum):
 
 
 class Retry(StrEnum):
-    """Which cells that have a record are run again."""
+    """Which cells with a record are run again."""
 
     none = "none"
     failed = "failed"
@@ -39,7 +39,7 @@ class Retry(StrEnum):
 
 @dataclass
 class EngineConfig:
-    """conf/engine: `xla_processes` is Lightning's (see `cell.Cell`), the others Keras' (see `cell.KerasSettings`)."""
+    """conf/engine: `xla_processes` is for Lightning (`cell.Cell`), all others are for Keras (`cell.KerasSettings`)."""
 
     name: Engine = MISSING
     xla_processes: bool | None = None
@@ -58,10 +58,9 @@ class DeviceConfig:
 
 @dataclass
 class ModelConfig:
-    """conf/model: a network and the study's way to train it.
+    """conf/model: a network and how its study trains it; see `cell.ModelSpec`.
 
-    `target` is the dotted path of a class of the user's own, for the library `custom`; see `cell.ModelSpec` for the
-    others.
+    `target` is the dotted path of the user's class; for the library `custom` only.
     """
 
     name: str = MISSING
@@ -106,7 +105,7 @@ class TrackingConfig:
 
 @dataclass
 class WindowConfig:
-    """The bounds of the window protocol; see `cell.Window`, which is frozen as Hydra's schema can't be."""
+    """The bounds of the window protocol: a mutable copy of `cell.Window`, since Hydra's schema can't be frozen."""
 
     warmup_steps: int = Window.warmup_steps
     warmup_s: float = Window.warmup_s
@@ -119,12 +118,12 @@ class WindowConfig:
 
 @dataclass
 class RunConfig:
-    """One run; see `cell.Cell` for the settings that make a cell, and `cell.Options` for its switches.
+    """One run; `cell.Cell` explains the settings that make a cell, `cell.Options` its switches.
 
     Attributes:
-        repeats: fresh processes of each cell, numbered from `repeat`: all cells' first, then all their second, ...
-        profile: which values of params.yaml's `{quick: ..., full: ...}` are run; None for its own `profile`.
-        out: the folder for the records; None for a new one under runs/.
+        repeats: fresh processes per cell, numbered from `repeat`; each cell runs once before any runs again.
+        profile: which values of params.yaml's `{quick: ..., full: ...}` are run; None: the `profile` of params.yaml.
+        out: the folder for the records; None: a new one under runs/.
         retry: whether failed, timeout and killed cells of `out` are run again.
         verbose: whether to show what the cells' libraries print.
     """
@@ -161,13 +160,13 @@ class RunConfig:
     verbose: bool = False
 
 
-# The settings that are chosen by the name of a file in conf/.
+# Settings whose value is the name of a file in conf/<setting>/.
 GROUPS = ("engine", "device", "model", "data", "suite", "tracking")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """What holds for a whole sweep, not for one cell."""
+    """Settings of a whole sweep, not of one cell."""
 
     suite: str
     title: str
@@ -180,12 +179,15 @@ class SweepOptions:
     verbose: bool = False
 
 
-def unlike(one: SweepOptions, other: SweepOptions) -> str:
-    """The names of the options in which the two differ; empty where they are equal."""
-    pairs = zip(asdict(one).items(), asdict(other).values(), strict=True)
-    return ", ".join(name for (name, value), others in pairs if value != others and name not in ("title", "study"))
+def differing_options(first: SweepOptions, second: SweepOptions) -> str:
+    """The names of the options with different values, separated by commas; "" if all are equal.
+
+    `title` and `study` come with the suite: they are not compared.
+    """
+    pairs = zip(asdict(first).items(), asdict(second).values(), strict=True)
+    return ", ".join(name for (name, a), b in pairs if a != b and name not in ("title", "study"))
 
 
 def register() -> None:
-    """Makes the schema known to Hydra, as `schema`, which conf/config.yaml starts from."""
+    """Registers the schema with Hydra as `schema`, the first of conf/config.yaml's defaults."""
     ConfigStore.instance().store(name="schema", node=RunConfig)

@@ -1,4 +1,4 @@
-"""Hydra's and OmegaConf's exceptions in a user's words: the flag, and what would have been right."""
+"""Hydra's and OmegaConf's exceptions -> messages that name the flag and its choices."""
 
 import difflib
 import re
@@ -12,8 +12,11 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.settings.config import RunConfig
 
 
-def as_user_error(error: BaseException) -> UserError | None:
-    """The same complaint as a UserError; None for what is no user's mistake."""
+def user_error_behind(error: BaseException) -> UserError | None:
+    """The user's mistake behind `error`: a UserError among its causes, or a library's error translated into one.
+
+    None if it is a defect of the program.
+    """
     chain = list(_chain(error))
     for known in chain:
         if isinstance(known, UserError):
@@ -36,7 +39,7 @@ def _ambiguous(text: str) -> str:
 
 
 def _unknown_word(text: str) -> UserError | None:
-    """An enumeration's complaint: `Invalid value 'x', expected one of [a, b]`, under the name of its key."""
+    """Translates an enumeration's error: `Invalid value 'x', expected one of [a, b]`, with the key's name."""
     found = re.search(r"Invalid value '(?P<value>[^']*)', expected one of \[(?P<choices>[^]]*)\]", text)
     key = re.search(r"full_key: (?P<key>[\w.]+)", text)
     if not found or not key:
@@ -46,7 +49,7 @@ def _unknown_word(text: str) -> UserError | None:
 
 
 def _wrong_type(text: str) -> UserError | None:
-    """A number's complaint, `... could not be converted to Integer`, or a switch's, `... is not a valid bool`."""
+    """Translates a number's error, `... could not be converted to Integer`, or a bool's, `... is not a valid bool`."""
     found = re.search(
         r"Value '(?P<value>[^']*)' (of type .*could not be converted to|is not a valid) (?P<kind>\w+)", text
     )
@@ -58,7 +61,7 @@ def _wrong_type(text: str) -> UserError | None:
 
 
 def _unknown_setting(text: str) -> UserError | None:
-    """A struct's complaint: `Key 'x' is not in struct` or `Key 'x' not in 'RunConfig'`."""
+    """Translates an unknown key's error: `Key 'x' is not in struct` or `Key 'x' not in 'RunConfig'`."""
     found = re.search(r"Key '(?P<key>[\w.]+)' (is not in struct|not in )", text) or re.search(
         r"Could not override '(?P<key>[\w./@]+)'", text
     )
@@ -76,6 +79,7 @@ def _unknown_setting(text: str) -> UserError | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yields the error, then what caused it, and so on."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen

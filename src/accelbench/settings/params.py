@@ -1,4 +1,4 @@
-"""params.yaml: the one place for what `dvc repro` runs."""
+"""params.yaml: what `dvc repro` runs."""
 
 import math
 from dataclasses import fields
@@ -15,8 +15,6 @@ from accelbench.project import PARAMS
 from accelbench.schema.vocab import Device
 
 PROFILES = ("quick", "full")
-
-
 KEYS = ("profile", "retry", "costs", "data", "suites")
 
 
@@ -24,7 +22,7 @@ def load(root: Path) -> DictConfig:
     """Reads `root`/params.yaml.
 
     Raises:
-        UserError: it is missing, or no YAML mapping.
+        UserError: the file is missing, is no YAML mapping, or has an unknown key.
     """
     path = root / PARAMS
     try:
@@ -53,10 +51,10 @@ def data_settings(root: Path, name: str) -> dict[str, Any]:
 
 
 def costs(root: Path) -> dict[Device, Cost]:
-    """What the section `costs` states of devices: price_per_hour and power_w, each of which may be left out.
+    """The section `costs`: device -> price_per_hour and power_w, either of which may be missing.
 
     Raises:
-        UserError: it names another device or figure, or one that is no number above 0.
+        UserError: a device or a key is unknown, or a value is not a number above 0.
     """
     found = {}
     for name, figures in _section(root, "costs").items():

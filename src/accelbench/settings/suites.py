@@ -1,4 +1,4 @@
-"""A suite's axes in params.yaml -> the overrides that sweep them."""
+"""The suites of params.yaml: their axes as Hydra overrides, and the combinations that they exclude."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -13,66 +13,67 @@ from accelbench.project import PARAMS
 from accelbench.settings.config import GROUPS, RunConfig
 from accelbench.settings.params import PROFILES
 
-# What a suite may not set, since it is the sweep's and not a cell's.
+# Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "verbose"}
 NO_SUITE = "adhoc"
-# The one key of a suite that is no setting: combinations that are left out.
+# The key of a suite that lists combinations to leave out; all others are settings.
 EXCLUDE = "exclude"
 
-Rule = Mapping[str, Sequence[str]]  # a setting -> the values, as written, of the cells that are left out
+Rule = Mapping[str, Sequence[str]]  # setting -> values, as written; a cell that matches all settings is left out
 
 
-def with_suite(words: list[str], settings: DictConfig) -> list[str]:
-    """The command line with the axes of the suite that it names put in.
+def add_suite_axes(words: list[str], settings: DictConfig) -> list[str]:
+    """Adds the axes of the suite that the command line names to it.
 
     Args:
-        words: flags, and overrides in Hydra's grammar; `-m` among them sweeps all values of each axis.
+        words: flags, and overrides in Hydra's grammar. With `-m`, all values of each axis are swept, else the first is
+            taken.
         settings: params.yaml.
 
     Raises:
         UserError: the suite or the profile is unknown, or params.yaml is wrong.
     """
-    given = _all_given(words)
+    given = _settings_in(words)
     profile = chosen_profile(given.get("profile"), settings.get("profile"))
     suite = given.get("suite")
     if suite is None or suite == NO_SUITE:
         return words
     sweep = "-m" in words or "--multirun" in words
-    mine = overrides(suite, suite_axes(settings, suite), profile, given, sweep)
-    return [*words, *mine, *([] if "profile" in given else [f"profile={profile}"])]
+    added = axis_overrides(suite, suite_axes(settings, suite), profile, given, sweep)
+    return [*words, *added, *([] if "profile" in given else [f"profile={profile}"])]
 
 
-def exclusions(words: list[str], settings: DictConfig) -> list[Rule]:
-    """What the suite that the command line names leaves out of its grid.
+def exclude_rules_in_force(words: list[str], settings: DictConfig) -> list[Rule]:
+    """The exclude rules of the suite that the command line names.
 
-    A rule of which the command line names a setting does not hold: what a user asks for is run.
+    Rules about a setting that the command line names are dropped: what a user asks for is run.
 
     Args:
-        words: as for `with_suite`.
+        words: as for `add_suite_axes`.
         settings: params.yaml.
 
     Raises:
-        UserError: as `with_suite` does, or a rule is none.
+        UserError: as `add_suite_axes` does, or a rule is malformed.
     """
-    given = _all_given(words)
+    given = _settings_in(words)
     suite = given.get("suite")
     if suite is None or suite == NO_SUITE:
         return []
     profile = chosen_profile(given.get("profile"), settings.get("profile"))
-    return [rule for rule in rules(suite, suite_axes(settings, suite), profile) if not set(rule) & set(given)]
+    return [rule for rule in exclude_rules(suite, suite_axes(settings, suite), profile) if not set(rule) & set(given)]
 
 
-def rules(suite: str, axes: Mapping[str, Any], profile: str) -> list[Rule]:
-    """The suite's rules for what is left out.
+def exclude_rules(suite: str, axes: Mapping[str, Any], profile: str) -> list[Rule]:
+    """All exclude rules of a suite.
 
     Args:
         suite: its name in params.yaml, for messages.
-        axes: its section there; `exclude` is a list of `{setting: value or list of values}`, or one for each
-            profile.
-        profile: which of the latter.
+        axes: its section of params.yaml; `exclude` is a list of `{setting: value or list of values}`, or a mapping with
+            a list for each profile.
+        profile: the profile in force.
 
     Raises:
-        UserError: that is not what it is, or a rule names what the suite doesn't set.
+        UserError: a rule is malformed, or names a setting that the suite doesn't set.
     """
     flag = f"{PARAMS}: suites.{suite}.{EXCLUDE}"
     listed = axes.get(EXCLUDE) or []
@@ -89,27 +90,28 @@ def rules(suite: str, axes: Mapping[str, Any], profile: str) -> list[Rule]:
     return [{name: list(map(_key, v if isinstance(v, list) else [v])) for name, v in rule.items()} for rule in listed]
 
 
-def is_excluded(config: DictConfig, excluded: Iterable[Rule]) -> bool:
-    """Whether a composed configuration is one of the combinations that are left out."""
-    return any(all(_chosen(config, name) & set(values) for name, values in rule.items()) for rule in excluded)
+def is_excluded(config: DictConfig, rules: Iterable[Rule]) -> bool:
+    """Whether a composed configuration matches one of the exclude rules."""
+    return any(all(_values_of(config, name) & set(values) for name, values in rule.items()) for rule in rules)
 
 
-def _chosen(config: DictConfig, setting: str) -> set[str]:
-    """What `config` has for `setting`, as it would be written; a model goes by its library's name too."""
+def _values_of(config: DictConfig, setting: str) -> set[str]:
+    """The value of `setting` in `config`, as a rule writes it; for a model, its name and its library's name."""
     keys = [f"{setting}.name" if setting in GROUPS else setting, *(["model.library"] if setting == "model" else [])]
     values = [OmegaConf.select(config, key) for key in keys]
     return {_key(getattr(value, "value", value)) for value in values}
 
 
-def _all_given(words: list[str]) -> dict[str, str]:
-    return dict(_given(word) for word in words if word[:1] != "-" and ("=" in word or word[:1] == "~"))
+def _settings_in(words: list[str]) -> dict[str, str]:
+    """The settings that a command line names -> their values as written."""
+    return dict(_name_and_value(word) for word in words if word[:1] != "-" and ("=" in word or word[:1] == "~"))
 
 
-def _given(word: str) -> tuple[str, str]:
+def _name_and_value(word: str) -> tuple[str, str]:
     """The setting that `word` names, and its value as written.
 
     Raises:
-        UserError: it is no `name=value`.
+        UserError: `word` is not of the form `name=value`.
     """
     try:
         override = OverridesParser.create().parse_override(word)
@@ -118,24 +120,26 @@ def _given(word: str) -> tuple[str, str]:
     name, value = override.key_or_group, override.value()
     if not name:
         raise UserError(f"{word}: should be name=value")
-    if name.startswith("model.args.") and (override.is_add() or override.is_force_add()):  # its own
+    if name.startswith("model.args.") and (
+        override.is_add() or override.is_force_add()
+    ):  # of a class of the user's own
         return name, word.partition("=")[2]
     if (override.is_add() or override.is_force_add() or override.is_delete()) and not name.startswith("hydra"):
         raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")
-    if name in GROUPS and isinstance(value, int | float | None):  # Hydra's own complaint names no setting
+    if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
         raise UserError(f"{word}: should be the name of a file in conf/{name}/")
     return name, value if isinstance(value, str) else word.partition("=")[2]
 
 
-def overrides(suite: str, axes: Mapping[str, Any], profile: str, given: Iterable[str], sweep: bool) -> list[str]:
-    """The overrides that give a run the suite's values.
+def axis_overrides(suite: str, axes: Mapping[str, Any], profile: str, given: Iterable[str], sweep: bool) -> list[str]:
+    """The overrides that set a suite's values, such as `model=mlp,cnn`.
 
     Args:
         suite: its name in params.yaml, for messages.
-        axes: its section there: a setting -> a value, a list, or `{quick: ..., full: ...}`.
-        profile: which of the latter.
-        given: settings on the command line: these win, so they are left out.
-        sweep: whether all values of an axis are swept; else the first is taken.
+        axes: its section of params.yaml: setting -> value, list, or `{quick: ..., full: ...}`.
+        profile: the profile in force.
+        given: settings on the command line: they win, so no override is made for them.
+        sweep: whether to sweep all values of an axis, or to take the first.
 
     Raises:
         UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
@@ -170,22 +174,22 @@ def _values(axis: Any, profile: str, flag: str) -> list[Any]:
 
 
 def _word(value: Any) -> str:
-    """`value` as Hydra's command line reads it."""
+    """`value` as Hydra's command line reads it: null, true, false."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _key(value: Any) -> str:
-    """`value` for comparing: a number is the same with and without a point."""
+    """`value` as text for comparing: 8 and 8.0 are equal."""
     return _word(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def chosen_profile(on_command_line: str | None, in_params: Any) -> str:
-    """The profile in force: the command line's, else params.yaml's, else quick.
+    """The profile in force: from the command line, else from params.yaml, else quick.
 
     Raises:
-        UnknownChoiceError: it is neither quick nor full.
+        UnknownChoiceError: the profile is neither quick nor full.
     """
     profile = on_command_line or in_params or PROFILES[0]
     if profile not in PROFILES:
@@ -194,11 +198,11 @@ def chosen_profile(on_command_line: str | None, in_params: Any) -> str:
 
 
 def suite_axes(params: Any, suite: str) -> dict[str, Any]:
-    """The suite's section of params.yaml.
+    """A suite's section of params.yaml: setting -> axis.
 
     Raises:
-        UnknownChoiceError: there is none.
-        UserError: it is no mapping.
+        UnknownChoiceError: params.yaml has no such suite.
+        UserError: the section is no mapping.
     """
     suites = params.get("suites")
     if not isinstance(suites, DictConfig) or suite not in suites:

@@ -1,4 +1,4 @@
-"""The one step from a composed configuration to frozen cells."""
+"""A composed configuration -> a frozen cell and the options of its sweep."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -21,41 +21,34 @@ from accelbench.schema.vocab import (
     Scaling,
     Weights,
 )
-from accelbench.settings.config import EngineConfig, RunConfig, SweepOptions
+from accelbench.settings.config import EngineConfig, ModelConfig, RunConfig, SweepOptions
 from accelbench.settings.limits import check
 
 
-def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
-    """The frozen cell, and the sweep's options, of a composed configuration.
+def cell_and_options(config: DictConfig) -> tuple[Cell, SweepOptions]:
+    """The frozen cell of a composed configuration, and the options of its sweep.
 
     Raises:
-        UserError: a value is out of its range; the message names the flag.
+        UserError: a value is out of range; the message names the flag.
     """
     run = OmegaConf.to_object(config)
     assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
     check(run)
-    _name_custom(run)
-    _drop_idle(run)
-    grows = run.scaling == Scaling.weak
-    cell = Cell(
+    _name_custom_model(run.model)
+    _reset_unused_settings(run)
+    return _cell(run), _options(run)
+
+
+def _cell(run: RunConfig) -> Cell:
+    return Cell(
         suite=run.suite.name,
         engine=run.engine.name,
         device=run.device.name,
-        model=ModelSpec(
-            name=run.model.name,
-            library=run.model.library,
-            network=None if run.model.network == run.model.name else run.model.network,
-            weights=run.model.weights,
-            args=run.model.args,
-            optimizer=run.model.optimizer.value,
-            learning_rate=run.model.learning_rate,
-            input_shape=tuple(run.model.input_shape),
-            num_classes=run.model.num_classes,
-        ),
+        model=_model(run.model),
         data=DataSpec(**asdict(run.data)),
         mode=run.mode,
         precision=run.precision,
-        batch_size=run.batch_size * (run.devices if grows else 1),
+        batch_size=run.batch_size * (run.devices if run.scaling == Scaling.weak else 1),
         devices=run.devices,
         xla_processes=bool(run.engine.xla_processes),
         scaling=run.scaling,
@@ -74,7 +67,24 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         window=Window(**asdict(run.window)),
         timeout_s=run.timeout_s,
     )
-    options = SweepOptions(
+
+
+def _model(model: ModelConfig) -> ModelSpec:
+    return ModelSpec(
+        name=model.name,
+        library=model.library,
+        network=None if model.network == model.name else model.network,
+        weights=model.weights,
+        args=model.args,
+        optimizer=model.optimizer.value,
+        learning_rate=model.learning_rate,
+        input_shape=tuple(model.input_shape),
+        num_classes=model.num_classes,
+    )
+
+
+def _options(run: RunConfig) -> SweepOptions:
+    return SweepOptions(
         suite=run.suite.name,
         title=run.suite.title,
         study=run.suite.study,
@@ -85,56 +95,54 @@ def split(config: DictConfig) -> tuple[Cell, SweepOptions]:
         repeats=run.repeats,
         verbose=run.verbose,
     )
-    return cell, options
 
 
 def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
-    """Keras' settings, None for Lightning; what was not given is as in `cell.KerasSettings`, and XLA compiles for JAX.
+    """The settings of Keras, None for Lightning.
+
+    Settings that the user did not give have the defaults of `cell.KerasSettings`; for JAX, `jit_compile` is true.
 
     Raises:
-        UserError: a setting of another engine was given, or a TPU's name to JAX.
+        UserError: a setting of the other engine was given, or the name of a TPU with JAX.
     """
     given = {name: value for name, value in vars(engine).items() if name != "name" and value is not None}
     for name, value in given.items():
-        its = Engine.lightning if name == "xla_processes" else Engine.keras
-        if its != engine.name:
+        takes_it = Engine.lightning if name == "xla_processes" else Engine.keras
+        if takes_it != engine.name:
             word = str(value).lower() if isinstance(value, bool) else value
-            raise UserError(f"engine.{name}={word}: goes with engine={its}, and not with engine={engine.name}")
+            raise UserError(f"engine.{name}={word}: goes with engine={takes_it}, and not with engine={engine.name}")
     if engine.name != Engine.keras:
         return None
     if device != Device.tpu:
-        given.pop("tpu", None)  # it does nothing: the cell's id is without it
+        given.pop("tpu", None)  # no effect here: the cell's id must not depend on it
     elif engine.backend == KerasBackend.jax and given.get("tpu", KerasSettings.tpu) != KerasSettings.tpu:
-        told = f"engine.tpu={engine.tpu}: JAX drives the TPU of its own machine"
-        raise UserError(f"{told}: use engine.tpu={KerasSettings.tpu}, or engine.backend=tensorflow")
+        problem = f"engine.tpu={engine.tpu}: JAX drives the TPU of its own machine"
+        raise UserError(f"{problem}: use engine.tpu={KerasSettings.tpu}, or engine.backend=tensorflow")
     return KerasSettings(**{"jit_compile": engine.backend == KerasBackend.jax, **given})
 
 
-def _name_custom(run: RunConfig) -> None:
-    """Has a network of the user's own be known by its class, unless it was given another name.
+def _name_custom_model(model: ModelConfig) -> None:
+    """Names a network of the user's own after its class, unless the user gave it a name.
 
     Raises:
-        UserError: it is not said which class, or it is for another model.
+        UserError: the class's path is missing or malformed, or was given for another library.
     """
-    model = run.model
     if model.library != Library.custom:
         if model.target is not None:
             raise UserError(f"model.target={model.target}: goes with model=custom, and not with model={model.name}")
         return
     if not model.target or not all(part.isidentifier() for part in model.target.split(".")) or "." not in model.target:
-        given = "is missing" if not model.target else f"{model.target} is none"
-        raise UserError(
-            f"model.target: should be the dotted path of a class, such as my_package.nets.MyNet; it {given}"
-        )
+        problem = f"{model.target} is not one" if model.target else "it is missing"
+        raise UserError(f"model.target: should be the dotted path of a class, such as my_package.nets.MyNet; {problem}")
     if model.weights != Weights.none:
-        raise UserError(f"model.weights={model.weights}: a network of your own loads its own. Choose from: none.")
+        raise UserError(f"model.weights={model.weights}: your own network loads its weights itself. Choose from: none.")
     model.network = model.target
     if model.name == Library.custom:
         model.name = model.target.rpartition(".")[2]
 
 
-def _drop_idle(run: RunConfig) -> None:
-    """Puts settings that do nothing in this cell back to their defaults: a cell's id is of what decides its numbers."""
+def _reset_unused_settings(run: RunConfig) -> None:
+    """Resets settings without effect in this cell to their defaults: equal cells must have equal ids."""
     if run.mode == Mode.infer:
         run.data.augment = Augment.none
     if run.devices == 1:
@@ -150,5 +158,5 @@ def _drop_idle(run: RunConfig) -> None:
 
 
 def repeated(cells: Iterable[Cell], num: int) -> list[Cell]:
-    """Each cell `num` times over, its `repeat` counted on: as many fresh processes of the same settings."""
+    """Each cell `num` times, with `repeat` counted up: each repeat is a fresh process."""
     return [replace(cell, repeat=cell.repeat + more) for cell in cells for more in range(num)]

@@ -1,4 +1,4 @@
-"""Delivers to MLflow what a sweep could not: the records on disk are compared with the runs in the store."""
+"""Delivers to MLflow the records on disk that have no run in the store yet."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,15 +12,17 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import unreachable
 
+MAX_NAMED = 5  # unreadable records
+
 
 @dataclass(frozen=True, kw_only=True)
 class SyncResult:
     """What a sync did.
 
     Attributes:
-        num_delivered: records that are in the store now and were not before.
-        num_already_there: records that were.
-        unreadable: a line per file that is no record, or one of another version; these were passed over.
+        num_delivered: records that the sync added to the store.
+        num_already_there: records that had a run before.
+        unreadable: a line per record that can't be read, with its path and why.
     """
 
     num_delivered: int
@@ -28,28 +30,34 @@ class SyncResult:
     unreadable: tuple[str, ...]
 
     def __str__(self) -> str:
-        """What a sync did, for people."""
-        counts = f"MLflow: {self.num_delivered} runs delivered, {self.num_already_there} already there."
-        return "\n".join([counts, *(f"Passed over: {line}" for line in self.unreadable)])
+        """The counts, and the first unreadable records."""
+        lines = [f"MLflow: {self.num_delivered} runs delivered, {self.num_already_there} already there."]
+        if num := len(self.unreadable):
+            what = "record can't be read and was" if num == 1 else "records can't be read and were"
+            lines.append(f"{num} {what} not delivered:")
+            lines += [f"  {line}" for line in self.unreadable[:MAX_NAMED]]
+        if num > MAX_NAMED:
+            lines.append(f"  and {num - MAX_NAMED} more")
+        return "\n".join(lines)
 
 
 def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
-    """Delivers every record below `folders` that the store has no whole run of; it may be repeated at will.
+    """Delivers every record below `folders` that has no finished run in the store; safe to repeat.
 
-    It keeps no state of its own, so that it also fills a new store after the old one was lost. Skipped cells
-    are no runs.
+    The store alone says what is missing, so a new store is filled after an old one was lost. Skipped cells are not
+    delivered.
 
     Args:
         root: the project's folder.
-        folders: such as results/ and runs/; one that does not exist holds no records.
+        folders: such as results/ and runs/; they need not exist.
 
     Raises:
-        UserError: the store can't be reached; what was delivered until then stays.
+        UserError: the store can't be reached; runs delivered so far stay in it.
     """
     found, unreadable = _read(folders)
     try:
         num_delivered = _deliver(root, found)
-    except Exception as error:  # mlflow's, sqlalchemy's and requests' errors share no base
+    except Exception as error:  # the errors of mlflow, sqlalchemy and requests have no common base class
         raise unreachable(root, error) from error
     return SyncResult(
         num_delivered=num_delivered, num_already_there=len(found) - num_delivered, unreadable=tuple(unreadable)
@@ -57,13 +65,16 @@ def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
 
 
 def _read(folders: Iterable[Path]) -> tuple[list[Record], list[str]]:
-    found: dict[tuple[str, str], Record] = {}  # the same record in two folders is one
+    """The records to deliver, and a line per record that can't be read."""
+    found: dict[tuple[str, str], Record] = {}  # a record may lie in two folders
     unreadable = []
     for path in sorted(path for folder in folders for path in folder.rglob(RECORDS)):
         try:
             record = records.read(path)
         except UserError as error:
             unreadable.append(str(error))
+        except OSError as error:
+            unreadable.append(f"{path}: not a readable record ({error.strerror})")
         else:
             if record.status != Status.skipped:
                 found[record.name, record.started_at] = record
@@ -71,16 +82,17 @@ def _read(folders: Iterable[Path]) -> tuple[list[Record], list[str]]:
 
 
 def _deliver(root: Path, found: list[Record]) -> int:
+    """The number of records that had no run."""
     from accelbench.sinks.mlflow import Store  # its import takes over a second
 
     store = Store(root)
-    suites = defaultdict(list)
+    by_suite = defaultdict(list)
     for record in found:
-        suites[record.cell.suite].append(record)
+        by_suite[record.cell.suite].append(record)
     num_delivered = 0
-    for suite, of_suite in suites.items():
-        there = store.delivered(suite)
-        for record in of_suite:
-            if (record.name, record.started_at) not in there:
+    for suite, records_of_suite in by_suite.items():
+        delivered = store.delivered(suite)
+        for record in records_of_suite:
+            if (record.name, record.started_at) not in delivered:
                 num_delivered += store.deliver(record)
     return num_delivered

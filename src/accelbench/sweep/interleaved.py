@@ -1,4 +1,4 @@
-"""Two cells measured in turns: fresh processes of both, in an order drawn at random, and what became of them."""
+"""Two cells measured interleaved: fresh processes of both in a random order, so that drift affects both alike."""
 
 import dataclasses
 import json
@@ -9,25 +9,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from accelbench.compare.record_sets import Process, Side
+from accelbench.compare.record_sets import Process, RecordSet
 from accelbench.compare.verdict import MIN_PROCESSES
 from accelbench.errors import UserError
 from accelbench.project import COMPARISON, RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, read
 from accelbench.schema.serialize import write_json
-from accelbench.settings import config
-from accelbench.settings.config import SweepOptions
+from accelbench.settings.config import SweepOptions, differing_options
 
 
 @dataclass(frozen=True)
-class Turns:
-    """The order of a comparison.
+class InterleavedRuns:
+    """The processes of a comparison, in the order in which they run.
 
     Attributes:
-        seed: of the order.
-        cells: in that order, which their `repeat` counts.
-        is_second: for each, whether it is the second side's.
+        seed: of the random order.
+        cells: one per process; `repeat` is the position in the order.
+        is_second: for each process, whether it runs the second cell.
     """
 
     seed: int
@@ -35,75 +34,86 @@ class Turns:
     is_second: list[bool]
 
 
-def plan(
-    first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], rounds: str | None, root: Path
-) -> tuple[Turns, SweepOptions]:
-    """The turns that two sides take, and the options of their sweep, whose folder is named for what it is.
+def plan_runs(
+    first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], repeats: str | None, root: Path
+) -> tuple[InterleavedRuns, SweepOptions]:
+    """Plans the comparison of two cells.
 
     Args:
-        first: the first side's cell, and what was asked for beside it.
-        second: the same, of the second.
-        rounds: fresh processes a side, as written; None for as few as can be told apart.
+        first: the first cell, and the options of its run.
+        second: the second cell, and the options of its run.
+        repeats: processes of each cell, as the user wrote it; None for `MIN_PROCESSES`.
         root: the project's folder.
 
+    Returns:
+        The runs, and the options of the sweep that runs them; without `out=`, its folder is runs/<time>-compare.
+
     Raises:
-        UserError: that is no number, the two ask for different sweeps, or their folder holds records already.
+        UserError: `repeats` is malformed, the options differ, or the folder holds records already.
     """
-    if rounds is not None and (not rounds.isdecimal() or int(rounds) < 1):
-        raise UserError(f"--repeats {rounds}: should be a whole number, at least 1")
-    if unlike := config.unlike(first[1], second[1]):
-        raise UserError(f"{unlike}: holds for both sides: give it one value")
+    if repeats is not None and (not repeats.isdecimal() or int(repeats) < 1):
+        raise UserError(f"--repeats {repeats}: should be a whole number, at least 1")
     options = first[1]
+    if names := differing_options(options, second[1]):
+        raise UserError(f"{names}: holds for both sides: give it one value")
     folder = options.out or f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-compare"
     if any((root / folder).glob(RECORDS)):
-        raise UserError(f"out={folder}: holds records already, which would not take turns with new ones: name another")
-    drawn = draw(first[0], second[0], int(rounds) if rounds else MIN_PROCESSES, secrets.randbits(32))
-    return drawn, dataclasses.replace(options, out=folder)
+        raise UserError(f"out={folder}: holds records already, which new ones can't be interleaved with: name another")
+    num = int(repeats) if repeats else MIN_PROCESSES
+    runs = shuffled_runs(first[0], second[0], num, secrets.randbits(32))
+    return runs, dataclasses.replace(options, out=folder)
 
 
-def draw(first: Cell, second: Cell, rounds: int, seed: int) -> Turns:
-    """Draws the order: each round has both cells once, in either order, so that drift hits both alike.
+def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> InterleavedRuns:
+    """Shuffles the order within each round of two processes, one of each cell.
 
     Args:
-        first: the cell of the first side.
-        second: of the second; it may be the same.
-        rounds: fresh processes a side.
-        seed: equal seeds draw equal orders.
+        first: the first cell.
+        second: the second cell; it may equal the first.
+        num_rounds: processes of each cell.
+        seed: equal seeds give equal orders.
     """
-    drawn = random.Random(seed)
-    is_second = [which for _ in range(rounds) for which in drawn.sample([False, True], 2)]
-    cells = [dataclasses.replace(second if which else first, repeat=turn) for turn, which in enumerate(is_second)]
-    return Turns(seed, cells, is_second)
+    generator = random.Random(seed)
+    is_second = [choice for _ in range(num_rounds) for choice in generator.sample([False, True], 2)]
+    cells = [
+        dataclasses.replace(second if choice else first, repeat=position) for position, choice in enumerate(is_second)
+    ]
+    return InterleavedRuns(seed, cells, is_second)
 
 
-def save(turns: Turns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
-    """Writes `folder`/compare.json: which record is whose.
+def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
+    """Writes `folder`/compare.json: which records are of which cell.
 
     Args:
-        turns: what was run.
-        names: each side in the user's words.
-        records: what became of it.
+        runs: what was run.
+        names: the settings of each cell, as the user wrote them.
+        records: the records of the runs.
         folder: where the records are.
     """
-    seconds = {cell.id for cell, which in zip(turns.cells, turns.is_second, strict=True) if which}
-    sides = [[record.name for record in records if (record.cell.id in seconds) == which] for which in (False, True)]
-    listed = [{"name": name, "records": side} for name, side in zip(names, sides, strict=True)]
-    write_json(folder / COMPARISON, {"seed": turns.seed, "sides": listed})
+    ids_of_second = {cell.id for cell, choice in zip(runs.cells, runs.is_second, strict=True) if choice}
+    record_names: tuple[list[str], list[str]] = ([], [])
+    for record in records:
+        record_names[record.cell.id in ids_of_second].append(record.name)
+    listed = [{"name": name, "records": of_cell} for name, of_cell in zip(names, record_names, strict=True)]
+    write_json(folder / COMPARISON, {"seed": runs.seed, "sides": listed})
 
 
-def load(folder: Path) -> tuple[Side, Side]:
-    """The sides of the comparison that was run into `folder`.
+def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
+    """The records of each cell of the comparison that was run into `folder`.
 
     Raises:
-        UserError: none was, or its records are not readable.
+        UserError: `folder` holds no comparison, or a record is not readable.
     """
     path = folder / COMPARISON
     try:
-        sides = json.loads(path.read_text())["sides"]
+        listed = json.loads(path.read_text())["sides"]
         first, second = (
-            Side(name=side["name"], processes=[Process.of(read(folder / f"{name}.json")) for name in side["records"]])
-            for side in sides
+            RecordSet(
+                name=entry["name"],
+                processes=[Process.of(read(folder / f"{name}.json")) for name in entry["records"]],
+            )
+            for entry in listed
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder}: not the folder of a `compare --run` ({error}): name two sides") from error
+        raise UserError(f"{folder}: not the folder of a `compare --run` ({error}): name A and B") from error
     return first, second

@@ -10,10 +10,9 @@ from accelbench.isolation.hosts import Hosts, ProbeFailedError
 from accelbench.judging.roofline import WINOGRAD, verdict
 from accelbench.judging.row import ceilings_of, summarise
 from accelbench.project import CEILINGS
-from accelbench.schema.ceilings import Ceilings, ceilings_from, machine_key, read_file
+from accelbench.schema.ceilings import Ceilings, read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import CeilingVerdict, Device, Engine, Status
 
 # The engine that probes, whichever engine a cell has: it is the device that is probed.
@@ -33,8 +32,7 @@ class Prober:
     """
 
     def __init__(self, hosts: Hosts, root: Path, environment: Mapping[str, Any], say: Callable[[str], None]) -> None:
-        self.hosts, self.path, self.say = hosts, root / CEILINGS, say
-        self.machine = machine_key(environment)
+        self.hosts, self.root, self.environment, self.say = hosts, root, environment, say
         self.known: dict[Device, Ceilings | None] = {}
         self.num_reprobes: Counter[Device] = Counter()
 
@@ -61,12 +59,10 @@ class Prober:
             return self.known.get(cell.device)
         before = self.known.get(cell.device) or self._read(cell.device)
         self.known[cell.device] = joined = before.joined(found) if before else found
-        everything = read_file(self.path)
-        everything.setdefault(self.machine, {})[cell.device.value] = joined.to_json()
         try:
-            write_json(self.path, everything)
+            write_ceilings(self.root, self.environment, cell.device.value, joined)
         except OSError as error:
-            self.say(f"{self.path.name} could not be kept: {error.strerror}. The next sweep probes again.")
+            self.say(f"{CEILINGS} could not be kept: {error.strerror}. The next sweep probes again.")
         return joined
 
     def judged(self, record: Record) -> Record:
@@ -95,7 +91,7 @@ class Prober:
         return record
 
     def _read(self, device: Device) -> Ceilings | None:
-        return ceilings_from(read_file(self.path).get(self.machine, {}).get(device.value))
+        return read_ceilings(self.root, self.environment).get(device.value)
 
 
 def _with(record: Record, ceilings: Ceilings | None) -> Record:

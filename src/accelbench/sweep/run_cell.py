@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.grid.plan import Planned
-from accelbench.isolation.hosts import Hosts, Outcome
+from accelbench.isolation.hosts import Hosts
+from accelbench.isolation.messages import Outcome
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status

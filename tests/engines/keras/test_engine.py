@@ -15,6 +15,7 @@ from accelbench.engines.keras import precision as precisions
 from accelbench.engines.keras.backends import backend_for
 from accelbench.engines.keras.sources import feed_of
 from accelbench.judging.asked import judge
+from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Protocol, Status
 from engines.keras.cells import CARRIED, keras_cell
@@ -112,9 +113,9 @@ def test_one_execution_runs_several_steps(digits, mode):
 def test_a_data_set_trains_as_fit_has_it(digits):
     """From tf.data, in accelbench's order, with the callbacks that `fit` has, which a wait ends."""
     cell = keras_cell(mode=Mode.train, model=SGD)
-    backend, feed = backend_for(cell), feed_of(cell, "train", digits, "float32")
+    backend, feed = backend_for(cell), feed_of(cell, "train", digits)
     fetched = next(backend.executions(feed, labelled=True))
-    expected = feed_of(cell, "train", digits, "float32")
+    expected = feed_of(cell, "train", digits)
     for (images, labels), (its_images, its_labels) in zip(fetched, islice(expected, 20), strict=False):
         assert np.array_equal(images, its_images)
         assert np.array_equal(labels, its_labels)
@@ -131,13 +132,13 @@ def test_a_data_set_trains_as_fit_has_it(digits):
 def test_what_fetches_its_batches_itself_is_copied_as_it_is(digits):
     cell = keras_cell({"steps_per_execution": 3}, mode=Mode.train, model=SGD)
     backend = backend_for(cell)
-    batches = next(backend.executions(feed_of(cell, "train", digits, "float32"), labelled=True))
+    batches = next(backend.executions(feed_of(cell, "train", digits), labelled=True))
     assert backend.copy_in(batches) is batches
 
 
 def test_whole_passes_of_inference_take_the_whole_test_set(digits):
     measured = engine.run(fit_cell(mode=Mode.infer), digits)
-    assert [epoch.num_samples for epoch in measured.epochs] == [90] * engine.NUM_INFER_PASSES
+    assert [epoch.num_samples for epoch in measured.epochs] == [90] * NUM_INFER_EPOCHS
     assert measured.evaluation is None
     assert_epochs_in_turn(measured)
     assert measured.num_compiles == 2  # the last batch is short
@@ -171,20 +172,8 @@ def test_a_loss_that_is_not_finite_makes_the_cell_invalid(digits):
 
 def test_a_substituted_precision_is_seen(digits, monkeypatch):
     monkeypatch.setitem(precisions.POLICIES, Precision.fp16_mixed, "mixed_bfloat16")
-    monkeypatch.setattr(precisions.Observer, "precision", observed(precisions.Observer.precision))
     cell = keras_cell(model=SGD, precision=Precision.fp16_mixed)
     assert judge(cell, engine.run(cell, digits)) == "asked for precision fp16_mixed, but bf16_mixed ran"
-
-
-def observed(honest):
-    """`honest`, which finds the words that the policies really have."""
-
-    def precision(observer, **kwargs):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(precisions.POLICIES, Precision.fp16_mixed, "mixed_float16")
-            return honest(observer, **kwargs)
-
-    return precision
 
 
 def test_a_substituted_device_is_seen(digits, monkeypatch):

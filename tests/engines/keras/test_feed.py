@@ -18,7 +18,7 @@ def test_random_images_are_taken_in_turn_or_drawn_anew_and_are_the_same_each_tim
     cell = keras_cell(mode=Mode.train, model=model, data=DataSpec(name="random", pipeline=pipeline))
 
     def drawn():
-        return list(itertools.islice(feed_of(cell, "train", tmp_path, "float32"), 20))
+        return list(itertools.islice(feed_of(cell, "train", tmp_path), 20))
 
     first, second = drawn(), drawn()
     for one, other in zip(first, second, strict=True):

@@ -16,7 +16,8 @@ from accelbench.data.arrays import Arrays, load_split, save_split
 from accelbench.data.obtain import Obtained
 from accelbench.data.order import Order
 from accelbench.data.prepare import describe
-from accelbench.engines.keras import engine, sources, strategies
+from accelbench.engines import sources
+from accelbench.engines.keras import engine, strategies
 from accelbench.engines.keras.backends import backend_for
 from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import Device, Mode, Status

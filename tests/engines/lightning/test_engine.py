@@ -16,6 +16,7 @@ from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
+from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Scaling, Status
 from fakes import SHORT, assert_epochs_in_turn, make_cell
@@ -107,7 +108,7 @@ def test_a_fit_is_tested_on_every_test_sample(digits):
 
 def test_inference_passes_take_the_whole_test_set(digits):
     measured = engine.run(fit_cell(mode=Mode.infer), digits)
-    assert [epoch.num_samples for epoch in measured.epochs] == [90] * engine.NUM_INFER_PASSES
+    assert [epoch.num_samples for epoch in measured.epochs] == [90] * NUM_INFER_EPOCHS
     assert measured.evaluation is None
     assert_epochs_in_turn(measured)
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from accelbench.data.arrays import Arrays, Encoded
 from accelbench.data.order import Order
-from accelbench.engines.lightning.feed import ArrayFeed, JpegFeed, Passes, RandomFeed
+from accelbench.engines.lightning.feed import ArrayFeed, JpegFeed, RandomFeed, SingleItemLoader
 from accelbench.errors import UnsupportedError
 
 
@@ -58,7 +58,7 @@ def test_an_endless_feed_goes_on_with_full_batches():
 
 
 def test_each_item_of_passes_is_a_whole_pass_in_an_order_of_its_own():
-    passes = Passes(feed(100, 32, shuffle=True))
+    passes = SingleItemLoader(feed(100, 32, shuffle=True))
     ((first,), (second,)) = [[order(batches) for batches in passes] for _ in range(2)]
     assert len(passes) == 1
     assert sorted(first) == sorted(second) == list(range(100))

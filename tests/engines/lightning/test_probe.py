@@ -13,6 +13,7 @@ from accelbench.engines.lightning.backends import Backend, Cuda
 from accelbench.engines.lightning.kernels import families
 from accelbench.engines.lightning.probe import PRECISIONS, Stopwatch, probe
 from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Precision
 
 SECONDS = 0.003
@@ -99,7 +100,7 @@ print(json.dumps(found.to_json()))
 def test_xla_has_ceilings():
     environment = {**os.environ, "PJRT_DEVICE": "CPU"}
     done = subprocess.run([sys.executable, "-c", ON_XLA], env=environment, capture_output=True, text=True, check=True)
-    found = Ceilings.from_json(json.loads(done.stdout))
+    found = load(Ceilings, json.loads(done.stdout))
     assert (found.device, found.threads) == ("xla_cpu", None)
     assert set(found.flops_per_s) == {"fp32", "bf16", "fp64"}
     assert min(*found.flops_per_s.values(), found.memory_bytes_per_s, found.launch_s) > 0

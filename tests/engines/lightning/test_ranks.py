@@ -9,8 +9,9 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 
 import rank_faults
 from accelbench.devices.cpu import usable_cores
+from accelbench.engines.cell_run import Resources
 from accelbench.engines.lightning.backends import backend_for
-from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined
+from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined, joined_peaks
 from accelbench.engines.lightning.trainer import trainer_for
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
@@ -161,15 +162,15 @@ def test_a_gpu_that_two_ranks_share_counts_once():
         return Seen("gpu", place, "a GPU", "fp32", 1, 10, 20, finite=True, loss=1.0, weights="w")
 
     assert joined([seen("cuda:0"), seen("cuda:0")])["num_devices"] == 1
-    both = joined([seen("cuda:0"), dataclasses.replace(seen("cuda:1"), peak_device_bytes=30, loss=2.0)])
-    assert both == {
+    two = [seen("cuda:0"), dataclasses.replace(seen("cuda:1"), peak_device_bytes=30, loss=2.0)]
+    peaks = joined_peaks(two, Resources((1, 0.5), None, 10, 20))
+    assert (peaks.peak_device_bytes, peaks.peak_host_bytes, peaks.compiles) == (30, 40, (1, 0.5))
+    assert joined(two) == {
         "device": "gpu",
         "device_name": "a GPU",
         "precision": "fp32",
         "num_devices": 2,
         "loss": 1.5,
-        "peak_device_bytes": 30,
-        "peak_host_bytes": 40,
     }
 
 

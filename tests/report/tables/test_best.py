@@ -79,7 +79,7 @@ def test_of_several_processes_of_one_cell_the_middle_one_is_told(tmp_path, maker
     made = [maker.ok(maker.cell(batch_size=size, repeat=repeat), rate) for (size, repeat), rate in rates.items()]
     made.append(maker.ok(maker.cell(batch_size=32, seed=1), 500.0))
     found = [read.read(maker.suite(tmp_path, made))]
-    (cells,) = best.groups(found)
+    (cells,) = best.workloads(found)
     assert [planned.number("samples_per_s") for planned in best.typical(cells)] == [310.0, 400.0]
     shown = best.table(found)
     assert shown.rows[0][shown.headings.index("samples/s")].text == "400"
@@ -89,7 +89,7 @@ def test_of_several_processes_of_one_cell_the_middle_one_is_told(tmp_path, maker
 def test_processes_on_different_machines_do_not_stand_for_each_other(tmp_path, maker):
     one, other = (maker.ok(maker.cell(repeat=repeat), 100.0 + repeat) for repeat in range(2))
     other = dataclasses.replace(other, environment={**other.environment, "machine": {"cpu": "another"}})
-    (cells,) = best.groups([read.read(maker.suite(tmp_path, [one, other]))])
+    (cells,) = best.workloads([read.read(maker.suite(tmp_path, [one, other]))])
     assert len(best.typical(cells)) == 2
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.report import read
-from accelbench.report.tables.confidence import how_sure
+from accelbench.report.tables.confidence import confidence_in_words
 
 
 @pytest.fixture
@@ -26,22 +26,22 @@ def sides(tmp_path: Path, maker):
 
 
 def test_one_process_a_side_is_never_a_proof(sides) -> None:
-    assert how_sure(*sides(1000, 2000)) == "likely, not proven"
-    assert how_sure(*sides(1000, 1010)) == "can't tell: they overlap"
+    assert confidence_in_words(*sides(1000, 2000)) == "likely, not proven"
+    assert confidence_in_words(*sides(1000, 1010)) == "can't tell: they overlap"
 
 
 def test_five_in_turns_tell(sides) -> None:
-    assert how_sure(*sides(1000, 2000, num=5)).startswith("sure: faster (+99.")
-    assert how_sure(*sides(2000, 1000, num=5)).startswith("sure: slower (-50.")
-    assert how_sure(*sides(1000, 1001, num=5)).startswith("sure: same (")
+    assert confidence_in_words(*sides(1000, 2000, num=5)).startswith("sure: faster (+99.")
+    assert confidence_in_words(*sides(2000, 1000, num=5)).startswith("sure: slower (-50.")
+    assert confidence_in_words(*sides(1000, 1001, num=5)).startswith("sure: same (")
 
 
 def test_five_after_five_do_not(sides) -> None:
-    assert how_sure(*sides(1000, 2000, num=5, in_turns=False)) == "likely, not proven"
+    assert confidence_in_words(*sides(1000, 2000, num=5, in_turns=False)) == "likely, not proven"
 
 
 def test_without_intervals_nothing_can_be_told(tmp_path: Path, maker) -> None:
     blocks = maker.measurement(maker.cell(), 1).blocks[:2]
     records = [maker.ok(maker.cell(precision=precision), 1, blocks=blocks) for precision in ("fp32", "bf16")]
     one, other = read.read(maker.suite(tmp_path, records)).cells
-    assert how_sure([one], [other]) == "can't tell: too few blocks"
+    assert confidence_in_words([one], [other]) == "can't tell: too few blocks"

@@ -1,8 +1,8 @@
 import pandas as pd
 import pytest
 
-from accelbench.report import build, read
-from accelbench.report.tables import batch_scaling, device_scaling, study_times
+from accelbench.report import build, read, study_comparison
+from accelbench.report.tables import batch_scaling, device_scaling
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Device, Engine, Mode, Scaling, Status
 
@@ -20,8 +20,8 @@ def records(maker):
 
 def found(maker, tmp_path, records):
     return {
-        (each.planned.cell.devices, each.planned.cell.scaling): (each.speedup, each.efficiency)
-        for each in device_scaling.scaled(read.read(maker.suite(tmp_path, records)))
+        (each.cell.devices, each.cell.scaling): (each.speedup, each.efficiency)
+        for each in device_scaling.scaled_cells(read.read(maker.suite(tmp_path, records)))
     }
 
 
@@ -90,7 +90,8 @@ def test_pictures_and_tables_tell_cells_on_several_devices_apart(maker, tmp_path
     )
     found = read.read(maker.suite(tmp_path, made))
     batches = {
-        key[3]: [planned.cell.batch_size for planned in cells] for key, cells in batch_scaling.groups(found).items()
+        group.options: [reported.cell.batch_size for reported in group.cells]
+        for group in batch_scaling.batch_groups(found)
     }
     assert batches == {None: [1, 2], "2 devices (strong)": [2, 4]}
-    assert study_times.nearest(found, "mlp", Mode.infer, Device.cpu).cell.devices == 1
+    assert study_comparison.nearest_cell(found, "mlp", Mode.infer, Device.cpu).cell.devices == 1

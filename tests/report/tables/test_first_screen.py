@@ -35,7 +35,7 @@ def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:
     records = [
         *(maker.ok(maker.cell(precision=precision, batch_size=size), rate * size)
           for precision, rate in (("fp32", 10), ("bf16", 20)) for size in (32, 128)),
-        maker.ok(maker.cell(mode=Mode.infer), 99, warnings=["a doubt"]),
+        maker.ok(maker.cell(mode=Mode.infer), 99, warnings=["a warning"]),
     ]  # fmt: skip
     train, infer = rows(first_screen.table(read(records)))
     assert train["model, and what is done"] == "mlp train, mnist"
@@ -45,7 +45,7 @@ def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:
     assert train["best of each precision"] == "bf16 2,560, fp32 1,280"
     assert train["least latency with"] == "cpu bf16 b32"
     assert infer["next best"] == "no other was measured"
-    assert (train["doubts"], infer["doubts"]) == ("1", "2")
+    assert (train["warnings"], infer["warnings"]) == ("1", "2")
     assert "least money with" not in train
 
 
@@ -85,8 +85,8 @@ def test_each_device_that_was_asked_for_says_whether_it_ran_and_why_not(read, ma
         maker.record(maker.cell(device="gpu", batch_size=2**i), Status.skipped, reason=reason)
         for i, reason in enumerate(reasons)
     ]
-    found = first_screen.devices(read([maker.ok(maker.cell(), 1), *skipped]))
-    cpu, gpu = rows(found)
+    found = read([maker.ok(maker.cell(), 1), *skipped])
+    cpu, gpu = rows(first_screen.devices(found))
     assert (cpu["device"], cpu["did it run"], cpu["what it is"], cpu["cells ok"]) == ("cpu", "yes", "Example CPU", "1")
-    assert first_screen.machine(found) == ["cpu: Example CPU", "gpu: not measured (no GPU)"]
+    assert first_screen.device_texts(found) == ["cpu: Example CPU", "gpu: not measured (no GPU)"]
     assert (gpu["did it run"], gpu["cells not ok"], gpu["why: the most frequent reason"]) == ("no", "3", "no GPU")

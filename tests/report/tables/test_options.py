@@ -1,8 +1,9 @@
 import pytest
 
-from accelbench.report.pictures import studies, style
+from accelbench.report import study_comparison
+from accelbench.report.pictures import by_batch, studies
 from accelbench.report.read import read as read_sweep
-from accelbench.report.tables import all_cells, batch_scaling, best, options, study, study_times
+from accelbench.report.tables import all_cells, batch_scaling, best, options, study_times
 from accelbench.report.tables.options import steps_to_pay
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Mode, Status
@@ -85,14 +86,14 @@ def test_without_options_there_is_no_table(read, tmp_path, maker):
 
 def test_no_device_gains_by_an_option_that_the_cpu_had_not(read):
     found = read((1000, {}, {}), (9000, {"device": "gpu", "options": COMPILED}, {}))
-    assert study_times.gain_over_cpu(found.cells[1], found.cells, "samples_per_s") is None
-    compared = {each.device: each.speedup for each in study_times.compare(found, Mode.infer)}
+    assert study_comparison.gain_over_cpu(found.cells[1], found.cells, "samples_per_s") is None
+    compared = {each.device: each.speedup for each in study_comparison.compare_with_published(found, Mode.infer)}
     assert compared == {"cpu": 1, "gpu": None}
 
 
 def test_the_cell_nearest_to_a_study_is_plain_however_far(read):
     found = read((9000, {"options": COMPILED}, {}), (1, {"precision": "bf16", "batch_size": 1}, {}))
-    assert study_times.nearest(found, "mlp", Mode.infer, "cpu").cell.options == Options()
+    assert study_comparison.nearest_cell(found, "mlp", Mode.infer, "cpu").cell.options == Options()
 
 
 def test_tables_tell_cells_with_other_options_apart(read):
@@ -110,7 +111,7 @@ def test_tables_tell_cells_with_other_options_apart(read):
     (fastest, *_) = shown(best.table([found]))
     assert (fastest["samples/s"], fastest["options"]) == ("80.0", "channels_last + compile")
     assert {row["options"] for row in shown(all_cells.cells([found]).table)} == {"–", "channels_last + compile"}
-    assert study.describe(found.cells[1]).startswith("fp32, batch 1, channels_last + compile, ")
+    assert study_times.describe(found.cells[1]).startswith("fp32, batch 1, channels_last + compile, ")
 
 
 def legend(figure):
@@ -123,17 +124,12 @@ def test_pictures_join_no_cells_with_other_options_and_name_them(read):
     ]
     found = read((5, {"batch_size": 1}, {}), *both)
     names = ["cpu fp32", "cpu fp32 channels_last", "cpu fp32 channels_last + compile"]
-    lines = style.throughput(found.ok_rows, "title", "")
+    lines = by_batch.throughput(found.ok_rows, "title", "")
     drawn = [container[0] for container in lines.axes[0].containers]
     assert [list(line.get_xdata()) for line in drawn] == [[1], [1, 2], [1, 2]]
     assert len({str(line._unscaled_dash_pattern) for line in drawn}) == 3
-    bars = studies.families(found.cells, lambda planned: planned.number("samples_per_s"), "images/s", ("title", ""))
+    bars = studies.families(found.cells, lambda planned: planned.number("samples_per_s"), "images/s", "title", "")
     assert sorted(bar.get_x() for bar in bars.axes[0].patches) == [bar.get_x() for bar in bars.axes[0].patches]
     assert len({bar.get_hatch() for bar in bars.axes[0].patches}) == 3
-    panels = studies.dashboard(found.cells, ("title", ""))
+    panels = studies.dashboard(found.cells, "title", "")
     assert legend(lines) == legend(bars) == legend(panels) == names
-
-
-def test_every_set_of_options_has_a_line_of_its_own():
-    sets = ["", "channels_last", "compile", "freeze", "cuda_graphs", "channels_last + compile", "compile + freeze"]
-    assert len({str(style.line_style(each)) for each in sets}) == len(sets)

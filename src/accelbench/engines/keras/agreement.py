@@ -1,4 +1,4 @@
-"""A cell's network with the weights that its seed gives in fp32, and their output on the CPU."""
+"""A cell's network with weights that its seed draws in fp32, and the fp32 output that it is compared with."""
 
 from typing import Any
 
@@ -6,18 +6,17 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from accelbench.engines.formats import FORMATS
 from accelbench.engines.keras import networks
-from accelbench.engines.keras.networks import Shape
-from accelbench.engines.keras.precision import POLICIES, set_policy
+from accelbench.engines.keras.precision import set_policy
+from accelbench.engines.sources import Shape
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Precision
 
-STORED_AS_FP32 = frozenset(word for word, policy in POLICIES.items() if policy == "float32" or "mixed" in policy)
-
 
 def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
-    """The cell's network under its policy; a seed draws the same weights, but for rounding, in every precision."""
-    if cell.precision in STORED_AS_FP32:
+    """The cell's network under its policy. In every precision a seed gives the same weights, apart from rounding."""
+    if FORMATS[cell.precision].stored == "float32":
         return _drawn(cell, cell.precision, shape, num_classes)
     weights = _drawn(cell, Precision.fp32, shape, num_classes).get_weights()
     network = _drawn(cell, cell.precision, shape, num_classes)
@@ -26,7 +25,7 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
 
 
 def reference(cell: Cell, images: NDArray[Any], shape: Shape, num_classes: int) -> NDArray[Any]:
-    """What the cell's network, built anew in fp32, makes of `images`, as its feed has them."""
+    """The output of the cell's network, built again in fp32, for `images` as its feed gives them."""
     network = _drawn(cell, Precision.fp32, shape, num_classes)
     inputs = images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32)
     return np.asarray(network(inputs, training=False))

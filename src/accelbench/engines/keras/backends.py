@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from accelbench.engines.cell_run import BaseBackend
 from accelbench.engines.keras.feed import Feed
 from accelbench.measuring.clock import Compiles
 from accelbench.schema.cell import Cell
@@ -22,14 +23,12 @@ MODULES: Mapping[KerasBackend, str] = {
 Execute = Callable[[Any], Any]
 
 
-class Backend(ABC):
+class Backend(BaseBackend, ABC):
     """One cell's backend. Made before anything else of it: it fixes threads and devices.
 
     Raises:
         UnsupportedError: the cell can't run on it, with the reason.
     """
-
-    on_host = True  # whether a batch is computed where it is gathered
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell

@@ -1,8 +1,8 @@
-"""The networks of the studies in Keras: the twins of the Lightning engine's, layer by layer.
+"""The networks of the studies in Keras: the same layers as in the Lightning engine.
 
-Each is built for images of one shape, (height, width) or (height, width, channels), in [0, 1], and returns logits
-(batch, classes), or (batch, 1) where a study has one alone for two classes: softmax and sigmoid are part of the loss.
-The autoencoder returns images. Initialisers are Keras' own.
+Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1].
+It returns logits (batch, classes), or (batch, 1) if a study has a single logit for two classes: softmax and sigmoid are
+part of the loss. The autoencoder returns images. Weights start as Keras' layers initialise them.
 """
 
 import math
@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 from keras import layers
 
-from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
+from accelbench.engines.models import check_colour, check_grey, check_sides, own_network
+from accelbench.engines.sources import Shape
+from accelbench.errors import UserError
 from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Weights
 
-Shape = tuple[int, ...]
 Layers = list[keras.Layer]
 
 
@@ -28,15 +28,12 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
         num_classes: of the labels.
 
     Raises:
-        UserError: there is no such network, it takes no such argument, or it has no such weights.
-        UnsupportedError: it takes no images of this shape.
+        UserError: there is no such network, or it has no such argument or weights.
+        UnsupportedError: it does not take images of this shape.
     """
-    if model.definition not in NETWORKS:
-        raise UnknownChoiceError("model", model.definition, NETWORKS)
-    if model.weights != Weights.none:
-        raise UserError(f"model.weights={model.weights}: {model.definition} has none. Choose from: none.")
+    make = own_network(model, NETWORKS)
     try:
-        stack = NETWORKS[model.definition](shape, num_classes, **model.args)
+        stack = make(shape, num_classes, **model.args)
     except TypeError as error:
         raise UserError(f"model.args: {error}") from error
     return keras.Sequential([keras.Input(shape), *stack], name=model.definition)
@@ -56,9 +53,8 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 
 
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> Layers:
-    """Study 001: three padded 3x3 convolutions, each halved by max-pooling, and a fourth."""
-    if min(shape[:2]) < 24:
-        raise UnsupportedError(f"model=cnn takes images of at least 24 x 24 pixels, not {shape[0]} x {shape[1]}")
+    """Study 001: three padded 3x3 convolutions, each followed by max-pooling, and a fourth."""
+    check_sides("cnn", shape[:2], 24)
     stack: Layers = [layers.Reshape((*shape, 1))] if len(shape) == 2 else []
     for _ in range(3):
         stack += [layers.Conv2D(channels, 3, padding="same", activation="relu"), layers.MaxPooling2D()]
@@ -68,19 +64,19 @@ def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 
 
 def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
     """Study 001: three tanh recurrent layers over a grey image's rows, dropout before each."""
-    _check_grey("rnn", shape)
+    check_grey("rnn", shape)
     return _recurrent(layers.SimpleRNN, num_classes, units, [dropout] * 3)
 
 
 def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
     """Study 001: three LSTM layers of 256 over a grey image's rows, dropout before the last two."""
-    _check_grey("lstm", shape)
+    check_grey("lstm", shape)
     return _recurrent(layers.LSTM, num_classes, units, [0.0, dropout, dropout])
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
-    """Study 001: per-pixel dense layers around a code of `code` numbers."""
-    _check_grey("autoencoder", shape)
+    """Study 001: dense layers per pixel around a bottleneck of `code` numbers."""
+    check_grey("autoencoder", shape)
     height, width = shape
     encoder = [layers.Reshape((*shape, 1)), layers.Dense(32), layers.Dense(64, activation="relu"), layers.Flatten()]
     decoder = [layers.Dense(height * width * 64), layers.Reshape((*shape, 64)), layers.Dense(32)]
@@ -93,8 +89,7 @@ def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> Layers:
 
     Two classes share one logit.
     """
-    if len(shape) != 3 or min(shape[:2]) < 22:
-        raise UnsupportedError(f"model=pets_cnn takes images in colour of at least 22 x 22 pixels, not {_words(shape)}")
+    check_colour("pets_cnn", shape, shape[:2], 22)
     stack: Layers = []
     for channels in (32, 64, 128):
         stack += [layers.Conv2D(channels, 3, activation="relu"), layers.BatchNormalization(), layers.MaxPooling2D()]
@@ -106,12 +101,8 @@ def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> Layers:
 def scaling_cnn(
     shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
 ) -> Layers:
-    """Study 003: padded 3x3 convolutions, each halved by max-pooling, and two dense layers."""
-    least = 2 ** len(channels)
-    if len(shape) != 3 or min(shape[:2]) < least:
-        raise UnsupportedError(
-            f"model=scaling_cnn takes images in colour of at least {least} x {least} pixels, not {_words(shape)}"
-        )
+    """Study 003: padded 3x3 convolutions, each followed by max-pooling, and two dense layers."""
+    check_colour("scaling_cnn", shape, shape[:2], 2 ** len(channels))
     stack: Layers = []
     for outputs in channels:
         stack += [layers.Conv2D(outputs, 3, padding="same", activation="relu"), layers.MaxPooling2D()]
@@ -125,19 +116,10 @@ NETWORKS: Mapping[str, Callable[..., Layers]] = {
 
 
 def _recurrent(kind: type[keras.Layer], num_classes: int, units: int, dropouts: Sequence[float]) -> Layers:
-    """Recurrent layers over image rows, the last one's last output classified by a dense layer.
+    """Recurrent layers over image rows; a dense layer classifies the last output of the last one.
 
-    A layer's `dropout` has one mask per sample, the same at every time step.
+    Dropout uses one mask per sample for all time steps.
     """
     last = len(dropouts) - 1
     stack = [kind(units, dropout=rate, return_sequences=index != last) for index, rate in enumerate(dropouts)]
     return [*stack, layers.Dense(num_classes)]
-
-
-def _check_grey(model: str, shape: Shape) -> None:
-    if len(shape) != 2:
-        raise UnsupportedError(f"model={model} takes grey images, not {_words(shape)}")
-
-
-def _words(shape: Shape) -> str:
-    return " x ".join(map(str, shape))

@@ -1,4 +1,4 @@
-"""Precision: Keras' dtype policy for each word, and the word for what really ran."""
+"""Precision: Keras' dtype policy for each word, and which precision really ran."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,38 +6,33 @@ from typing import Any
 import keras
 from keras import layers
 
+from accelbench.engines.formats import FORMATS, word_for
 from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import Precision
 
 POLICIES = {
-    Precision.fp16: "float16",
-    Precision.bf16: "bfloat16",
-    Precision.fp32: "float32",
-    Precision.tf32: "float32",
-    Precision.fp64: "float64",
-    Precision.fp16_mixed: "mixed_float16",
-    Precision.bf16_mixed: "mixed_bfloat16",
+    word: f"mixed_{formats.computed}" if formats.is_mixed else formats.computed for word, formats in FORMATS.items()
 }
 WATCHED = (layers.Dense, layers.Conv2D, layers.RNN)
 
 
 def set_policy(precision: Precision) -> None:
-    """Has every layer made from here on compute in `precision`.
+    """Makes every layer that is built from now on compute in `precision`.
 
-    It is the global policy, since the loss of mixed_float16 is scaled with no other.
+    It sets the global policy: Keras scales the loss of mixed_float16 only then.
     """
     keras.config.set_image_data_format("channels_last")  # ~/.keras/keras.json may say otherwise
     keras.config.set_epsilon(1e-7)
-    # What losses and metrics are computed in.
+    # The dtype of losses and metrics.
     keras.config.set_floatx("float64" if precision == Precision.fp64 else "float32")
     keras.config.set_dtype_policy(POLICIES[precision])
 
 
 class Observer:
-    """Watches which dtypes a network's matrix work really uses, as it is traced: what is traced is what runs.
+    """Watches which dtypes a network's first matrix product uses while it is traced: what is traced is what runs.
 
     Raises:
-        UnsupportedError: it has no layer with a matrix.
+        UnsupportedError: the network has no layer with a weight matrix.
     """
 
     def __init__(self, network: keras.Model) -> None:
@@ -56,20 +51,13 @@ class Observer:
 
     @property
     def weights(self) -> keras.Variable:
-        """The watched layer's matrix."""
+        """The weight matrix of the watched layer."""
         return self.layer.trainable_weights[0]
 
     def precision(self, *, tf32: bool) -> str:
-        """The word for what ran, or the dtypes where there is no word for them.
+        """The word for the precision that ran, or its dtypes if there is no word for them.
 
         Args:
-            tf32: whether fp32's matrix work runs in TF32.
+            tf32: whether fp32 matrix products run in TF32.
         """
-        stored, computed = keras.backend.standardize_dtype(self.weights.dtype), self.computed
-        if stored == computed == "float32":
-            return Precision.tf32 if tf32 else Precision.fp32
-        for word, policy in POLICIES.items():
-            name = policy.removeprefix("mixed_")
-            if (stored, computed) == ("float32" if name != policy else name, name):
-                return word
-        return f"weights {stored}, computed in {computed}"
+        return word_for(keras.backend.standardize_dtype(self.weights.dtype), str(self.computed), tf32=tf32)

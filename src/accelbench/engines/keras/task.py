@@ -1,4 +1,4 @@
-"""What a network is trained for: its input, loss, metrics and optimiser, compiled as for Keras' own `fit`."""
+"""What a network is trained on: its input, loss, metrics and optimiser, compiled as for Keras' own `fit`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import keras
 from keras import layers, losses, ops, optimizers
 
-from accelbench.errors import UnknownChoiceError
+from accelbench.engines.models import optimizer_named
 from accelbench.schema.cell import ModelSpec
 
-# Keras' own defaults, which the studies used; the learning rate is the model's.
+# With Keras' defaults, which the studies used, apart from the learning rate.
 OPTIMIZERS: dict[str, Callable[..., keras.Optimizer]] = {"adam": optimizers.Adam, "sgd": optimizers.SGD}
 
 
 @keras.saving.register_keras_serializable("accelbench")
 class Scale(layers.Layer):
-    """Whole numbers from 0 to 255 as floats from 0 to 1, in the policy's dtype."""
+    """Scales whole numbers from 0 to 255 to floats from 0 to 1, in the policy's dtype."""
 
     def call(self, images: Any) -> Any:
         """`images` / 255."""
@@ -23,11 +23,11 @@ class Scale(layers.Layer):
 
 
 def model_of(network: keras.Sequential, dtype: str) -> keras.Sequential:
-    """The network with what prepares its input.
+    """The network with the layer that scales its input.
 
     Args:
         network: takes floats.
-        dtype: of the images as the feed has them: `uint8`, or of floats that are taken as they are.
+        dtype: of the feed's images: `uint8`, which are scaled, or a dtype of floats, which are not.
     """
     scale = [Scale()] if dtype == "uint8" else []
     return keras.Sequential([keras.Input(network.input_shape[1:], dtype=dtype), *scale, network])
@@ -35,13 +35,11 @@ def model_of(network: keras.Sequential, dtype: str) -> keras.Sequential:
 
 def optimizer_of(model: ModelSpec) -> keras.Optimizer:
     """The model's optimiser."""
-    if model.optimizer not in OPTIMIZERS:
-        raise UnknownChoiceError("model.optimizer", model.optimizer, OPTIMIZERS)
-    return OPTIMIZERS[model.optimizer](learning_rate=model.learning_rate)
+    return optimizer_named(model.optimizer, OPTIMIZERS)(learning_rate=model.learning_rate)
 
 
 def loss_of(spec: ModelSpec, network: keras.Sequential, dtype: str) -> Any:
-    """Cross-entropy of the logits, binary where there is one alone, or the mean squared error of the images."""
+    """Cross-entropy of the logits, binary for a single logit; for the autoencoder the mean squared error."""
     if spec.is_own("autoencoder"):
         return scaled_squared_error if dtype == "uint8" else losses.MeanSquaredError()
     if network.output_shape[-1] == 1:
@@ -50,7 +48,7 @@ def loss_of(spec: ModelSpec, network: keras.Sequential, dtype: str) -> Any:
 
 
 def metrics_of(spec: ModelSpec, network: keras.Sequential) -> list[Any]:
-    """The share of right answers, where a network gives any."""
+    """The accuracy, for a network that classifies."""
     if spec.is_own("autoencoder"):
         return []
     return [right_sign if network.output_shape[-1] == 1 else keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
@@ -62,7 +60,7 @@ def scaled_squared_error(images: Any, output: Any) -> Any:
 
 
 def right_sign(labels: Any, logits: Any) -> Any:
-    """Whether each logit is above 0 where its label, 0 or 1, is 1."""
+    """Whether the sign of each logit agrees with its label: above 0 for label 1, else label 0."""
     return ops.equal(ops.cast(labels, "bool"), ops.reshape(logits, ops.shape(labels)) > 0)
 
 

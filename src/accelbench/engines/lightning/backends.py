@@ -11,14 +11,15 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from accelbench.devices import cpu
+from accelbench.engines.cell_run import BaseBackend
 from accelbench.engines.lightning import spmd, xla, xla_ranks
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
 from accelbench.measuring.clock import Compiles, no_compiles
 from accelbench.schema.vocab import XLA, Device
 
 
-class Backend:
-    """The CPU, and what the other devices share: the default of each question is the CPU's answer."""
+class Backend(BaseBackend):
+    """The CPU. Other devices override what differs."""
 
     accelerator = "cpu"
     torch_type = "cpu"
@@ -65,9 +66,6 @@ class Backend:
         """Among how many devices the batches were really divided."""
         return 1
 
-    def wait(self) -> None:
-        """Returns when everything launched is done."""
-
     def stamp(self) -> Any:
         """This moment in the device's work, for `between`."""
         return time.perf_counter()
@@ -83,14 +81,6 @@ class Backend:
     def compiles(self) -> Compiles:
         """How many compilations so far, and their seconds."""
         return self.count_compiles()
-
-    def fallbacks(self) -> list[str] | None:
-        """The operators that ran on the CPU instead, by name; None where none does so in silence."""
-        return None
-
-    def peak_memory_bytes(self) -> int | None:
-        """The allocator's peak since the process started; None where the device has none to ask."""
-        return None
 
     def cudnn_benchmark(self) -> bool | None:
         """Whether cuDNN tries its algorithms; None where there is no cuDNN."""
@@ -113,6 +103,7 @@ class Cuda(Backend):
     """
 
     accelerator = torch_type = "cuda"
+    on_host = False
 
     def __init__(self, index: int = 0) -> None:
         super().__init__()
@@ -168,6 +159,7 @@ class Xla(Backend):
     accelerator = "tpu"
     torch_type = "xla"
     fixed_shapes = fused = True
+    on_host = False
 
     def __init__(self, device: Device, num_asked: int = 1) -> None:
         xla.register_accelerator(device)

@@ -1,4 +1,4 @@
-"""The operators that a step spends its time in: two networks of the same name may run on kernels that are not alike."""
+"""The operators that a step spends its time in: they show which kernels the network really ran on."""
 
 from torch.autograd.profiler import profile
 
@@ -9,29 +9,29 @@ from accelbench.schema.measurement import Operator
 MAX_OPERATORS = 10
 
 
-def busiest(step: Step, backend: Backend, team: RankGroup = ONE_RANK) -> list[Operator]:
-    """Runs one step under torch's profiler, which slows it down: to be called when all was measured.
+def busiest(step: Step, backend: Backend, ranks: RankGroup = ONE_RANK) -> list[Operator]:
+    """Runs one step under torch's profiler, which slows it down: to be called after everything was measured.
 
-    An operator's time is its own, without the operators that it calls, so that what is named is what did the work:
-    `aten::mkldnn_convolution`, and not `aten::conv2d`, which chose it. On a GPU it is the device's.
+    The time of an operator excludes the operators that it calls, so that the kernel is named that did the work:
+    `aten::mkldnn_convolution`, not `aten::conv2d`, which chose it. On a GPU it is the time on the device.
 
     Args:
         step: the workload, warmed up.
-        backend: its device.
-        team: the processes that take the step with this one.
+        backend: the device.
+        ranks: the processes that run the step.
 
     Returns:
-        The busiest first, at most `MAX_OPERATORS`; empty where a device runs a recorded step as a whole.
+        At most `MAX_OPERATORS` operators, the busiest first; empty if the device runs recorded steps as a whole.
     """
     if backend.fused:
         return []
     on_gpu = backend.torch_type == "cuda"
-    # Not `torch.profiler`: its first use in a process takes seconds.
-    team.begin(1)
+    # The first use of `torch.profiler` in a process takes seconds; this one does not.
+    ranks.begin(1)
     with profile(use_device="cuda" if on_gpu else None) as profiled:
         step.compute(step.copy_in(step.fetch()))
         backend.wait()
-    team.end()
+    ranks.end()
     events = profiled.key_averages()
     times = {event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total for event in events}
     total = sum(times.values())

@@ -185,7 +185,7 @@ class RandomFeed:
                 self.batches = [self._drawn()]
 
 
-class Passes:
+class SingleItemLoader:
     """What Lightning takes for a data loader: its one item is a whole pass of a feed.
 
     Lightning's own work per item, 3 to 6 us, then falls on the pass, and the step drains it at the cost of a plain

@@ -18,7 +18,7 @@ from torch.optim import SGD, Adam, Optimizer
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Batch
 from accelbench.engines.lightning.precision import step_context
-from accelbench.errors import UnknownChoiceError
+from accelbench.engines.models import optimizer_named
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Augment, Phase
 
@@ -130,10 +130,9 @@ class BenchModule(pl.LightningModule):
 
     def configure_optimizers(self) -> Optimizer:
         """The model's optimiser over its trainable parameters."""
-        if self.model.optimizer not in OPTIMIZERS:
-            raise UnknownChoiceError("model.optimizer", self.model.optimizer, OPTIMIZERS)
+        make = optimizer_named(self.model.optimizer, OPTIMIZERS)
         trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        return OPTIMIZERS[self.model.optimizer](trainable, lr=self.model.learning_rate)
+        return make(trainable, lr=self.model.learning_rate)
 
     def training_step(self, batches: Iterator[Batch]) -> None:
         """One pass, or a whole window of steps."""

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from accelbench.errors import UnsupportedError
-
-Shape = tuple[int, ...]
+from accelbench.engines.models import check_colour, check_grey, check_sides
+from accelbench.engines.sources import Shape
 
 
 def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> nn.Module:
@@ -32,9 +31,8 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> nn.Module:
     """Study 001: three padded 3x3 convolutions, each halved by max-pooling, and a fourth; 112,074 parameters."""
     colours, height, width = (1, *shape) if len(shape) == 2 else shape
-    left = [side // 8 - 2 for side in (height, width)]
-    if min(left) < 1:
-        raise UnsupportedError(f"model=cnn takes images of at least 24 x 24 pixels, not {height} x {width}")
+    check_sides("cnn", (height, width), 24)
+    left = [side // 8 - 2 for side in (height, width)]  # of the last convolution's output
     layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
     for inputs in [colours, channels, channels]:
         layers += [nn.Conv2d(inputs, channels, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
@@ -44,12 +42,14 @@ def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 
 
 def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
     """Study 001: three tanh recurrent layers over a grey image's rows, dropout before each; 338,186 parameters."""
-    return Recurrent(nn.RNN, _grey("rnn", shape)[1], num_classes, units, [dropout] * 3)
+    check_grey("rnn", shape)
+    return Recurrent(nn.RNN, shape[1], num_classes, units, [dropout] * 3)
 
 
 def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
     """Study 001: three LSTM layers over a grey image's rows, dropout before the last two; 1,345,034 parameters."""
-    return Recurrent(nn.LSTM, _grey("lstm", shape)[1], num_classes, units, [0.0, dropout, dropout])
+    check_grey("lstm", shape)
+    return Recurrent(nn.LSTM, shape[1], num_classes, units, [0.0, dropout, dropout])
 
 
 def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Module:
@@ -57,8 +57,7 @@ def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Modu
 
     11,177,729 trainable parameters on images of 224 x 224; two classes share one logit.
     """
-    if len(shape) != 3 or min(shape[1:]) < 22:
-        raise UnsupportedError(f"model=pets_cnn takes images in colour of at least 22 x 22 pixels, not {_words(shape)}")
+    check_colour("pets_cnn", shape, shape[1:], 22)
     colours, height, width = shape
     layers: list[nn.Module] = []
     for inputs, channels in [(colours, 32), (32, 64), (64, 128)]:
@@ -78,11 +77,7 @@ def scaling_cnn(
 
     8,765,066 parameters on images of 64 x 64; its two larger sisters are wider.
     """
-    if len(shape) != 3 or min(shape[1:]) < 2 ** len(channels):
-        least = 2 ** len(channels)
-        raise UnsupportedError(
-            f"model=scaling_cnn takes images in colour of at least {least} x {least} pixels, not {_words(shape)}"
-        )
+    check_colour("scaling_cnn", shape, shape[1:], 2 ** len(channels))
     inputs, height, width = shape
     layers: list[nn.Module] = []
     for outputs in channels:
@@ -90,16 +85,6 @@ def scaling_cnn(
         inputs, height, width = outputs, height // 2, width // 2
     layers += [nn.Flatten(), nn.Linear(inputs * height * width, hidden), nn.ReLU(), nn.Dropout(dropout)]
     return nn.Sequential(*layers, nn.Linear(hidden, num_classes))
-
-
-def _grey(model: str, shape: Shape) -> Shape:
-    if len(shape) != 2:
-        raise UnsupportedError(f"model={model} takes grey images, not {_words(shape)}")
-    return shape
-
-
-def _words(shape: Shape) -> str:
-    return " x ".join(map(str, shape))
 
 
 class SequenceDropout(nn.Module):
@@ -144,7 +129,8 @@ class Recurrent(nn.Module):
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> nn.Module:
     """Study 001: per-pixel dense layers around a code of `code` numbers; 805,008 + 857,249 parameters on MNIST."""
-    height, width = _grey("autoencoder", shape)
+    check_grey("autoencoder", shape)
+    height, width = shape
     pixels = height * width
     encoder = [nn.Unflatten(2, (width, 1)), nn.Linear(1, 32), nn.Linear(32, 64), nn.ReLU(), nn.Flatten()]
     decoder = [

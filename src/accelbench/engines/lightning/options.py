@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.optimization import fuse
 
 from accelbench.engines.lightning.module import InferStep
-from accelbench.engines.lightning.networks import Shape
+from accelbench.engines.sources import Shape
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.clock import Compiles
 from accelbench.schema.cell import Options

@@ -1,15 +1,15 @@
-"""Several devices: a process for each, its rank, that Lightning joins into one group.
+"""Several devices with one process (rank) each, which Lightning joins into a group.
 
-The first rank's clock leads and the others take the steps that it announces. On CPUs and GPUs gradients are averaged by
-DistributedDataParallel around the network alone: Lightning would wrap the whole module, whose one `training_step`
-drains all batches, and none of the forward passes in it would be DDP's. `xla_ranks` has XLA's way.
+The clock runs in the first rank; the other ranks run as many steps as it announces. On CPUs and GPUs,
+DistributedDataParallel around the network averages the gradients. Lightning would wrap the whole module, whose single
+`training_step` runs all batches: DDP would not see its forward passes. `xla_ranks` does the same for XLA devices.
 """
 
 import hashlib
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -18,39 +18,40 @@ from lightning_fabric.plugins.environments import TorchElasticEnvironment
 from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor, nn
 
+from accelbench.engines.cell_run import Resources
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.step import RankGroup, Step
 
 Value = TypeVar("Value")
-# How far the seeds of several processes lie apart: beyond those that anyone asks for.
+# The seeds of two ranks differ by a multiple of this number, which is larger than any usual seed.
 RANK_SEEDS = 1_000_003
 
 
 class NetworkDDP(DDPStrategy):
-    """Lightning's strategy, with the network wrapped in place of the module around it."""
+    """Lightning's DDP strategy, which wraps the network instead of the module around it."""
 
     def __init__(self) -> None:
         super().__init__(cluster_environment=TorchElasticEnvironment())
 
     def configure_ddp(self) -> None:
-        """Wraps the network: each of its forward passes then has its gradients averaged."""
+        """Wraps the network, so that the gradients of each of its forward passes are averaged."""
         self.model.network = self._setup_model(self.model.network)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a rank has to tell when all was measured.
+    """What one rank observed, after everything was measured.
 
     Attributes:
-        device: accelbench's word for what computed.
-        place: what tells its device from the other ranks'.
-        device_name: the hardware's.
-        precision: what computed.
-        num_devices: how many it divided its batches among.
-        peak_device_bytes, peak_host_bytes: as in `Measurement`, of this process.
-        finite: whether its last result is.
-        loss: of its last training step; None in inference.
-        weights: the digest of its trained weights; None in inference.
+        device: the word for the kind of device that computed.
+        place: identifies the device among those of all ranks.
+        device_name: the hardware's name.
+        precision: the word for the precision that ran.
+        num_devices: how many devices this rank divided its batches among.
+        peak_device_bytes, peak_host_bytes: as in `Measurement`, for this process.
+        finite: whether the last result is finite.
+        loss: loss of the last training step; None in inference.
+        weights: digest of the trained weights; None in inference.
     """
 
     device: str
@@ -66,24 +67,28 @@ class Seen:
 
 
 def joined(seen: list[Seen]) -> dict[str, Any]:
-    """All ranks' as one, under the names that `Measurement` has for it."""
+    """What all ranks observed, by the names of `cell_run.Observed`."""
     first = seen[0]
     losses = [each.loss for each in seen if each.loss is not None and math.isfinite(each.loss)]
-    on_device = [each.peak_device_bytes for each in seen if each.peak_device_bytes is not None]
-    on_host = [each.peak_host_bytes for each in seen if each.peak_host_bytes is not None]
     return {
         "device": first.device,
         "device_name": " + ".join(dict.fromkeys(each.device_name for each in seen)),
         "precision": first.precision,
         "num_devices": sum({each.place: each.num_devices for each in seen}.values()),
         "loss": sum(losses) / len(losses) if len(losses) == len(seen) else None,
-        "peak_device_bytes": max(on_device, default=None),
-        "peak_host_bytes": sum(on_host) if on_host else None,
     }
 
 
+def joined_peaks(seen: list[Seen], resources: Resources) -> Resources:
+    """The first rank's `resources` with the peaks of all ranks: the largest on a device, the sum on the host."""
+    on_device = [rank.peak_device_bytes for rank in seen if rank.peak_device_bytes is not None]
+    on_host = [rank.peak_host_bytes for rank in seen if rank.peak_host_bytes is not None]
+    peak_host_bytes = sum(on_host) if on_host else None
+    return replace(resources, peak_device_bytes=max(on_device, default=None), peak_host_bytes=peak_host_bytes)
+
+
 def differences(seen: list[Seen]) -> list[str]:
-    """What makes the numbers of several ranks false; nothing for one alone."""
+    """What makes the numbers of several ranks false, in words."""
     found = ["the devices' weights differ after training"] if len({each.weights for each in seen}) > 1 else []
     if len({(each.device, each.precision) for each in seen}) > 1:
         ran = ", ".join(f"{each.device} in {each.precision}" for each in seen)
@@ -92,22 +97,24 @@ def differences(seen: list[Seen]) -> list[str]:
 
 
 class Ranks(RankGroup):
-    """This process among those of its cell; of one alone, which has nobody to wait for.
+    """The processes of this cell, as one of them sees them. With one process nothing is waited for.
 
     Args:
-        num: how many there are, on all hosts.
+        num: number of processes, on all hosts.
 
     Attributes:
-        rank: this one's number among all.
-        local_rank: its number on this host.
-        num_here: how many there are on this host.
+        rank: index of this process among all.
+        local_rank: index of this process on this host.
+        num_here: number of processes on this host.
+        leads: whether the clock runs in this process.
+        part: index of this process's part of every batch, and the number of parts.
 
     Raises:
-        UnsupportedError: another number was started, or other ones on some hosts than on others.
+        UnsupportedError: a different number of processes was started, or not as many on each host.
     """
 
     def __init__(self, num: int) -> None:
-        # As torchrun names them, and accelbench's host.
+        # Set by torchrun, or by accelbench's host.
         given = os.environ if num > 1 else {}
         started, self.num_here = (int(given.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
         self.rank, self.local_rank = (int(given.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
@@ -121,39 +128,39 @@ class Ranks(RankGroup):
         self.num = num
         self.leads = self.rank == 0
         self.part = self.rank, num
-        # The first rank's words go by the host: a GPU has nothing to do with them.
-        self.talk: dist.ProcessGroup | None = None
+        # A group on the host: what ranks tell each other must not use the GPU.
+        self.host_group: dist.ProcessGroup | None = None
 
     def join(self, seed: int) -> int:
-        """To be called once Lightning has made the group.
+        """Joins the ranks on the host, after Lightning has made the group, and seeds torch per rank.
 
         Returns:
-            This rank's own seed, which the host's random numbers now follow: each drops out others.
+            The seed of this rank: each rank draws its own dropout.
         """
         if self.num > 1:
-            self.talk = dist.new_group(backend="gloo")
+            self.host_group = dist.new_group(backend="gloo")
             torch.manual_seed(seed + RANK_SEEDS * self.rank)
         return seed + RANK_SEEDS * self.rank
 
     def begin(self, num_steps: int) -> None:
-        """See `Team`."""
+        """See `RankGroup`."""
         if self.num > 1:
-            dist.broadcast(torch.tensor([num_steps]), src=0, group=self.talk)
+            dist.broadcast(torch.tensor([num_steps]), src=0, group=self.host_group)
 
     def end(self) -> None:
-        """See `Team`."""
+        """See `RankGroup`."""
         if self.num > 1:
-            dist.barrier(group=self.talk)
+            dist.barrier(group=self.host_group)
 
     def dismiss(self) -> None:
-        """Has the others stop to follow."""
+        """Ends `follow` in the other ranks."""
         self.begin(0)
 
     def follow(self, step: Step, wait: Callable[[], None]) -> None:
-        """Takes the steps that the first rank announces, until it dismisses this one."""
+        """Runs the steps that the first rank announces, until it dismisses the others."""
         announced = torch.zeros(1, dtype=torch.int64)
         while True:
-            dist.broadcast(announced, src=0, group=self.talk)
+            dist.broadcast(announced, src=0, group=self.host_group)
             num_steps = int(announced)
             if num_steps == 0:
                 return
@@ -163,24 +170,24 @@ class Ranks(RankGroup):
             self.end()
 
     def total(self, tensor: Tensor) -> float:
-        """The sum of all ranks' numbers."""
+        """The sum of a number over all ranks."""
         number = tensor.cpu()
         if self.num > 1:
             number = number.clone()
-            dist.all_reduce(number, group=self.talk)
+            dist.all_reduce(number, group=self.host_group)
         return number.item()
 
     def gather(self, value: Value) -> list[Value]:
-        """All ranks' values, in their order."""
+        """The value of each rank, in the order of ranks."""
         if self.num == 1:
             return [value]
         values: list[Value | None] = [None] * self.num
-        dist.all_gather_object(values, value, group=self.talk)
+        dist.all_gather_object(values, value, group=self.host_group)
         return values  # type: ignore[return-value]
 
 
 def digest(network: nn.Module) -> str:
-    """The sha256 of the weights, bit by bit."""
+    """The sha256 of the bytes of all weights."""
     found = hashlib.sha256()
     for parameter in network.parameters():
         found.update(parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)

@@ -8,8 +8,10 @@ from contextlib import suppress
 
 from torch import Tensor, nn
 
-from accelbench.engines.lightning.networks import NETWORKS, Shape, initialise_as_keras
-from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.engines.lightning.networks import NETWORKS, initialise_as_keras
+from accelbench.engines.models import own_network
+from accelbench.engines.sources import Shape
+from accelbench.errors import UserError
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, Weights
 
@@ -42,11 +44,7 @@ def num_params(network: nn.Module) -> int:
 
 
 def _own(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    if model.definition not in NETWORKS:
-        raise UnknownChoiceError("model", model.definition, NETWORKS)
-    if model.weights != Weights.none:
-        raise UserError(f"model.weights={model.weights}: {model.definition} has none. Choose from: none.")
-    network = NETWORKS[model.definition](shape, num_classes, **model.args)
+    network = own_network(model, NETWORKS)(shape, num_classes, **model.args)
     network.apply(initialise_as_keras)
     return network
 

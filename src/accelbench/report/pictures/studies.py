@@ -1,6 +1,6 @@
-"""The pictures that single studies had, better drawn; from ok cells alone, None where there is nothing to show."""
+"""The pictures that single studies had, better drawn; of ok cells, None where there is nothing to show."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -9,16 +9,27 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from accelbench.presentation import significant
-from accelbench.report.pictures.style import COLOURS, DPI, Place, head, line_style, place_label, place_of, places, tidy
+from accelbench.report.pictures.style import (
+    COLOURS,
+    DPI,
+    Setting,
+    add_legend,
+    add_title,
+    distinct_settings,
+    line_style,
+    setting_label,
+    setting_of,
+    tidy,
+)
 from accelbench.report.read import ReportedCell, Sweep
+from accelbench.report.study_comparison import gain_over_cpu, one_per_setting
 from accelbench.report.tables.options import NAMES
-from accelbench.report.tables.study_times import gain_over_cpu, one_of_each
 from accelbench.schema.record import Row
-from accelbench.schema.vocab import Device, Mode, Precision
+from accelbench.schema.vocab import Mode, Precision
 
 FAMILIES = ("efficientnet", "resnet", "vgg")
 OTHERS = "others"
-# A precision's shade on its device's colour: the more bits, the fuller.
+# The opacity of a device's colour for each precision: the more bits, the stronger.
 SHADES = {
     Precision.fp64: 1.0,
     Precision.fp32: 0.85,
@@ -28,10 +39,11 @@ SHADES = {
     Precision.bf16: 0.35,
     Precision.fp16: 0.22,
 }
-# Options' hatches on their bars, one upon another; and markers of a curve with none, one, ... of them on.
+# A bar's hatch for each option; several options' hatches are drawn over one another.
 HATCHES = dict(zip(NAMES, ("//", "..", "\\\\", "--"), strict=True))
 OTHER_HATCH = "xx"  # several devices, another engine
-CURVE_MARKERS = (".", "x", "+", "1", "2")
+CURVE_MARKERS = (".", "x", "+", "1", "2")  # of a curve with 0, 1, 2, ... options
+CURVE_LINES: dict[str, Literal["--", "-"]] = {"training": "--", "test": "-"}
 MAX_BATCHES = 6  # of a picture
 
 
@@ -41,17 +53,16 @@ def family(model: str) -> str:
 
 
 def families(
-    cells: Sequence[ReportedCell], value: Callable[[ReportedCell], float | None], unit: str, head_lines: tuple[str, str]
+    cells: Sequence[ReportedCell], value: Callable[[ReportedCell], float | None], unit: str, title: str, warning: str
 ) -> Figure | None:
-    """Grouped bars of `value`: a column per family of networks, a row per batch, a bar per place."""
-    ok = one_of_each(planned for planned in cells if planned.is_ok)
-    known = [(planned.row, number) for planned in ok if (number := value(planned)) is not None]
+    """Grouped bars of `value`: a column per family of networks, a row per batch, a bar per setting."""
+    ok = one_per_setting(reported for reported in cells if reported.is_ok)
+    known = [(reported.row, number) for reported in ok if (number := value(reported)) is not None]
     if not known:
         return None
-    models = {name: _of_family(known, name) for name in (*FAMILIES, OTHERS)}
-    models = {name: inside for name, inside in models.items() if inside}
+    models = {name: inside for name in (*FAMILIES, OTHERS) if (inside := _models_of_family(known, name))}
     batches = sorted({int(row["batch_size"] or 0) for row, _ in known})[:MAX_BATCHES]
-    shown = places(place_of(row) for row, _ in known)
+    shown = distinct_settings(setting_of(row) for row, _ in known)
     num_bars = sum(map(len, models.values())) * len(shown)
     width = min(24.0, max(6.5, 0.34 * num_bars + 1.5))
     figure = Figure(figsize=(width, 2.7 * len(batches) + 1.3), layout="constrained", dpi=DPI)
@@ -62,179 +73,170 @@ def families(
         for axes, (name, inside) in zip(line, models.items(), strict=True):
             for row, number in known:
                 if row["batch_size"] == batch_size and row["model"] in inside:
-                    _bar(axes, inside.index(str(row["model"])), shown.index(place_of(row)), len(shown), number, row)
+                    _bar(axes, inside.index(str(row["model"])), shown.index(setting_of(row)), len(shown), number, row)
             axes.set_title(name, fontsize=10)
             axes.set_xticks(range(len(inside)), inside, rotation=30, ha="right")
             axes.set_xlim(-0.5, len(inside) - 0.5)
             axes.margins(y=0.25)
             tidy(axes)
         line[0].set_ylabel(f"batch {batch_size}: {unit}")
-    _legend(figure, [Patch(**_fill(place), label=place_label(place)) for place in shown], width)
-    head(figure, head_lines)
+    _legend(figure, [Patch(**_fill(setting), label=setting_label(setting)) for setting in shown], width)
+    add_title(figure, title, warning)
     return figure
 
 
-def _of_family(known: Sequence[tuple[Row, float]], name: str) -> list[str]:
+def _models_of_family(known: Sequence[tuple[Row, float]], name: str) -> list[str]:
     return list(dict.fromkeys(str(row["model"]) for row, _ in known if family(str(row["model"])) == name))
 
 
-def _fill(place: Place) -> dict[str, Any]:
-    device, precision, options = place
+def _fill(setting: Setting) -> dict[str, Any]:
+    device, precision, options = setting
     hatch = "".join(HATCHES.get(name, OTHER_HATCH) for name in options.split(" + ") if name)
     return {"facecolor": COLOURS[device], "alpha": SHADES[precision], "edgecolor": COLOURS[device], "hatch": hatch}
 
 
-def _bar(axes: Axes, group: int, place: int, num_places: int, value: float, row: Row) -> None:
-    width = 0.86 / num_places
-    x = group - 0.43 + width * (place + 0.5)
-    axes.bar(x, value, width * 0.92, **_fill(place_of(row)))
+def _bar(axes: Axes, group: int, index: int, num_bars: int, value: float, row: Row) -> None:
+    """The bar at `index` of the `num_bars` of a group, with its value written on it."""
+    width = 0.86 / num_bars
+    x = group - 0.43 + width * (index + 0.5)
+    axes.bar(x, value, width * 0.92, **_fill(setting_of(row)))
     axes.annotate(
         significant(value), (x, value), (0, 2), textcoords="offset points", ha="center", rotation=90, fontsize=7
     )
 
 
 def _legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=max(2, int(width / 1.8)), fontsize=8, frameon=False
-    )
+    add_legend(figure, handles, max(2, int(width / 1.8)))
 
 
-def curves(sweep: Sweep, head_lines: tuple[str, str]) -> Figure | None:
+def curves(sweep: Sweep, title: str, warning: str) -> Figure | None:
     """Accuracy and loss per epoch, in training and on the test set: a row per network, a line per device and seed.
 
-    Options are told by a curve's marker.
-
-    None where no cell was tested after more than one epoch.
+    The marker shows how many options are on. None if no cell was tested after more than one epoch.
     """
-    cells = [
-        planned
-        for planned in sweep.cells
-        if planned.is_ok and planned.cell.mode == Mode.train and len([e for e in _epochs(planned) if e.evaluation]) > 1
-    ]
+    trained = [reported for reported in sweep.cells if reported.is_ok and reported.cell.mode == Mode.train]
+    cells = [reported for reported in trained if sum(bool(epoch.evaluation) for epoch in _epochs(reported)) > 1]
     if not cells:
         return None
-    models = list(dict.fromkeys(planned.cell.model.name for planned in cells))
+    models = list(dict.fromkeys(reported.cell.model.name for reported in cells))
     figure = Figure(figsize=(8.5, 2.7 * len(models) + 1.2), layout="constrained", dpi=DPI)
     grid = figure.subplots(len(models), 2, squeeze=False)
     for line, model in zip(grid, models, strict=True):
         for axes, (what, scale) in zip(line, {"accuracy": 100.0, "loss": 1.0}.items(), strict=True):
-            for planned in cells:
-                if planned.cell.model.name == model:
-                    _curve(axes, planned, what, scale)
+            for reported in cells:
+                if reported.cell.model.name == model:
+                    _curve(axes, reported, what, scale)
             axes.set_title(f"{model}, {what}", fontsize=10)
             axes.set_xlabel("epoch")
             axes.set_ylabel("accuracy (%)" if what == "accuracy" else "loss")
             axes.xaxis.get_major_locator().set_params(integer=True)
             tidy(axes)
     handles = [
-        Line2D([], [], **_curve_style(place), label=place_label(place))
-        for place in places(place_of(planned.row) for planned in cells)
+        Line2D([], [], **_curve_style(setting), label=setting_label(setting))
+        for setting in distinct_settings(setting_of(reported.row) for reported in cells)
     ]
-    handles += [Line2D([], [], color="grey", linestyle=style, label=name) for name, style in STYLES.items()]
+    handles += [Line2D([], [], color="grey", linestyle=style, label=name) for name, style in CURVE_LINES.items()]
     _legend(figure, handles, 8.5)
-    head(figure, head_lines)
+    add_title(figure, title, warning)
     return figure
 
 
-STYLES: dict[str, Literal["--", "-"]] = {"training": "--", "test": "-"}
-
-
-def _epochs(planned: ReportedCell) -> list[Any]:
-    return planned.record.measurement.epochs if planned.record and planned.record.measurement else []
+def _epochs(reported: ReportedCell) -> list[Any]:
+    return reported.record.measurement.epochs if reported.record and reported.record.measurement else []
 
 
 def _line_alpha(precision: Precision) -> float:
     return max(0.5, SHADES[precision])
 
 
-def _curve_style(place: Place) -> dict[str, Any]:
-    device, precision, options = place
+def _curve_style(setting: Setting) -> dict[str, Any]:
+    device, precision, options = setting
     marker = CURVE_MARKERS[min(len(options.split(" + ")), len(CURVE_MARKERS) - 1) if options else 0]
     return {"color": COLOURS[device], "alpha": _line_alpha(precision), "marker": marker, "linewidth": 1.3}
 
 
-def _curve(axes: Axes, planned: ReportedCell, what: str, scale: float) -> None:
-    for name, style in STYLES.items():
-        found = _epochs(planned) if name == "training" else [epoch.evaluation for epoch in _epochs(planned)]
+def _curve(axes: Axes, reported: ReportedCell, what: str, scale: float) -> None:
+    for name, style in CURVE_LINES.items():
+        found = _epochs(reported) if name == "training" else [epoch.evaluation for epoch in _epochs(reported)]
         values = [getattr(each, what, None) for each in found]
         known = [(number + 1, scale * value) for number, value in enumerate(values) if value is not None]
         if known:
-            axes.plot(*zip(*known, strict=True), linestyle=style, **_curve_style(place_of(planned.row)))
+            axes.plot(*zip(*known, strict=True), linestyle=style, **_curve_style(setting_of(reported.row)))
 
 
-def dashboard(cells: Sequence[ReportedCell], head_lines: tuple[str, str]) -> Figure | None:
+def dashboard(cells: Sequence[ReportedCell], title: str, warning: str) -> Figure | None:
     """Study 003's four panels for one network: latency as boxes and as a line, throughput, speed-up over the CPU."""
-    inferring = one_of_each(planned for planned in cells if planned.is_ok and planned.cell.mode == Mode.infer)
-    ok = [planned for planned in inferring if planned.row["latency_p50_ms"] is not None]
+    inferring = one_per_setting(reported for reported in cells if reported.is_ok and reported.cell.mode == Mode.infer)
+    ok = [reported for reported in inferring if reported.row["latency_p50_ms"] is not None]
     if not ok:
         return None
-    batches = sorted({planned.cell.batch_size for planned in ok})
-    shown_places = places(place_of(planned.row) for planned in ok)
-    width = max(9.0, 0.4 * len(batches) * len(shown_places) + 3)
+    batches = sorted({reported.cell.batch_size for reported in ok})
+    settings = distinct_settings(setting_of(reported.row) for reported in ok)
+    width = max(9.0, 0.4 * len(batches) * len(settings) + 3)
     figure = Figure(figsize=(width, 7.4), layout="constrained", dpi=DPI)
     (boxes, bars), (lines, gains) = figure.subplots(2, 2)
-    for index, place in enumerate(shown_places):
-        mine = {planned.cell.batch_size: planned for planned in ok if place_of(planned.row) == place}
-        _boxes(boxes, [mine.get(batch) for batch in batches], index, len(shown_places), place)
+    for index, setting in enumerate(settings):
+        by_batch = {reported.cell.batch_size: reported for reported in ok if setting_of(reported.row) == setting}
+        _boxes(boxes, [by_batch.get(batch) for batch in batches], index, len(settings), setting)
         for group, batch in enumerate(batches):
-            if batch in mine and (rate := mine[batch].number("samples_per_s")) is not None:
-                _bar(bars, group, index, len(shown_places), rate, mine[batch].row)
-        shown = [batch for batch in batches if batch in mine]
-        style: dict[str, Any] = {"color": COLOURS[place[0]], "alpha": _line_alpha(place[1]), "marker": "o"}
-        style["linestyle"] = line_style(place[2])
-        lines.plot(shown, [mine[batch].number("latency_p50_ms") or 0.0 for batch in shown], **style)
-        if place[0] != Device.cpu:
-            found = [
-                (batch, 1 / slower)
-                for batch in shown
-                if (slower := gain_over_cpu(mine[batch], cells, "latency_p50_ms")) is not None
-            ]
-            if found:
-                gains.plot(*zip(*found, strict=True), **style)
-    _finish(boxes, "Latency: quartiles, whiskers p5 to p95", "ms", batches)
-    _finish(bars, "Throughput", "samples/s", batches)
+            if batch in by_batch and (rate := by_batch[batch].number("samples_per_s")) is not None:
+                _bar(bars, group, index, len(settings), rate, by_batch[batch].row)
+        _latency_line(lines, by_batch, setting)
+        _gain_line(gains, by_batch, setting, cells)
+    _finish_groups(boxes, "Latency: quartiles, whiskers p5 to p95", "ms", batches)
+    _finish_groups(bars, "Throughput", "samples/s", batches)
     bars.set_ylim(0, 1.15 * bars.get_ylim()[1])  # room for what is written on the bars
-    for axes, title, unit in (
-        (lines, "Latency p50 against batch", "ms"),
-        (gains, "Speed-up over the CPU, latency p50", "x"),
-    ):
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel("batch size")
-        axes.set_ylabel(unit)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(batches, list(map(str, batches)))
-        tidy(axes)
-    if not gains.lines:
-        gains.text(0.5, 0.5, "no other device was measured", transform=gains.transAxes, ha="center", color="grey")
-        gains.set_yticks([])
-    else:
-        gains.axhline(1, color="grey", linewidth=0.8)
-        gains.set_ylim(bottom=0)
+    _finish_lines(lines, "Latency p50 against batch", "ms", batches)
+    _finish_lines(gains, "Speed-up over the CPU, latency p50", "x", batches)
     lines.set_ylim(bottom=0)
-    _legend(figure, [Patch(**_fill(place), label=place_label(place)) for place in shown_places], width)
-    head(figure, head_lines)
+    _finish_gains(gains)
+    _legend(figure, [Patch(**_fill(setting), label=setting_label(setting)) for setting in settings], width)
+    add_title(figure, title, warning)
     return figure
 
 
-def _boxes(axes: Axes, cells: Sequence[ReportedCell | None], index: int, num: int, place: Place) -> None:
+def _dashboard_style(setting: Setting) -> dict[str, Any]:
+    device, precision, options = setting
+    colour, alpha = COLOURS[device], _line_alpha(precision)
+    return {"color": colour, "alpha": alpha, "marker": "o", "linestyle": line_style(options)}
+
+
+def _latency_line(axes: Axes, by_batch: Mapping[int, ReportedCell], setting: Setting) -> None:
+    batches = sorted(by_batch)
+    latencies = [by_batch[batch].number("latency_p50_ms") or 0.0 for batch in batches]
+    axes.plot(batches, latencies, **_dashboard_style(setting))
+
+
+def _gain_line(
+    axes: Axes, by_batch: Mapping[int, ReportedCell], setting: Setting, cells: Sequence[ReportedCell]
+) -> None:
+    """The CPU's latency over a device's, by batch, where the CPU has the same cell."""
+    slowdowns = {batch: gain_over_cpu(by_batch[batch], cells, "latency_p50_ms") for batch in sorted(by_batch)}
+    points = [(batch, 1 / slowdown) for batch, slowdown in slowdowns.items() if slowdown is not None]
+    if points:
+        axes.plot(*zip(*points, strict=True), **_dashboard_style(setting))
+
+
+def _boxes(axes: Axes, cells: Sequence[ReportedCell | None], index: int, num: int, setting: Setting) -> None:
     width = 0.86 / num
-    for group, planned in enumerate(cells):
-        if planned is None or planned.record is None or planned.record.measurement is None:
+    for group, reported in enumerate(cells):
+        if reported is None or reported.record is None or reported.record.measurement is None:
             continue
         axes.boxplot(
-            [[1000 * seconds for seconds in planned.record.measurement.latency_s]],
+            [[1000 * seconds for seconds in reported.record.measurement.latency_s]],
             positions=[group - 0.43 + width * (index + 0.5)],
             widths=width * 0.8,
             whis=(5, 95),
             showfliers=False,
             patch_artist=True,
-            boxprops=_fill(place),
+            boxprops=_fill(setting),
             medianprops={"color": "black"},
             manage_ticks=False,
         )
 
 
-def _finish(axes: Axes, title: str, unit: str, batches: Sequence[int]) -> None:
+def _finish_groups(axes: Axes, title: str, unit: str, batches: Sequence[int]) -> None:
+    """Titles and limits of a panel with a group of bars per batch."""
     axes.set_title(title, fontsize=10)
     axes.set_ylabel(unit)
     axes.set_xlabel("batch size")
@@ -242,3 +244,23 @@ def _finish(axes: Axes, title: str, unit: str, batches: Sequence[int]) -> None:
     axes.set_xlim(-0.5, len(batches) - 0.5)
     axes.set_ylim(bottom=0)
     tidy(axes)
+
+
+def _finish_lines(axes: Axes, title: str, unit: str, batches: Sequence[int]) -> None:
+    """Titles and scale of a panel with a line per setting."""
+    axes.set_title(title, fontsize=10)
+    axes.set_xlabel("batch size")
+    axes.set_ylabel(unit)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(batches, list(map(str, batches)))
+    tidy(axes)
+
+
+def _finish_gains(axes: Axes) -> None:
+    """A line at 1, or the words that there is nothing to draw."""
+    if axes.lines:
+        axes.axhline(1, color="grey", linewidth=0.8)
+        axes.set_ylim(bottom=0)
+        return
+    axes.text(0.5, 0.5, "no other device was measured", transform=axes.transAxes, ha="center", color="grey")
+    axes.set_yticks([])

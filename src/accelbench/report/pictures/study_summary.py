@@ -6,45 +6,44 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from accelbench.report.pictures.style import DPI, head
+from accelbench.presentation import UNKNOWN
+from accelbench.report.pictures.style import DPI, add_title
 from accelbench.report.read import Sweep
 from accelbench.report.tables import batch_scaling
 from accelbench.report.tables.table import Table
 
-MAX_COLUMNS = 6  # of a table, which stands upright: a column for each of its rows
-WIDTH, LINE = 11.0, 0.24  # inches
-CHARACTERS = 165  # of a line of text
-VALUE_CHARACTERS = 108  # of all values beside each other
+MAX_COLUMNS = 6  # tables are transposed here: a column per row of the report's table
+WIDTH, LINE_HEIGHT = 11.0, 0.24  # inches
+CHARACTERS = 165  # in a line of text
+VALUE_CHARACTERS = 108  # in a line of values, over all columns
 
 
-def summary_page(sweep: Sweep, head_lines: tuple[str, str]) -> Figure | None:
+def summary_page(sweep: Sweep, title: str, warning: str) -> Figure | None:
     """Devices, key figures and conclusions on one page; None where no batches are compared."""
     best = batch_scaling.best_batch(sweep)
     if best is None:
         return None
     tables = [table for table in (batch_scaling.devices(sweep), best) if table is not None]
-    told = [
-        line for sentence in batch_scaling.conclusions(sweep) for line in textwrap.wrap(f"• {sentence}", CHARACTERS)
-    ]
-    heights = [LINE * (_num_lines(table) + 2.5) for table in tables] + [LINE * (len(told) + 2)]
+    bullets = [f"• {sentence}" for sentence in batch_scaling.conclusions(sweep)]
+    text = [line for bullet in bullets for line in textwrap.wrap(bullet, CHARACTERS)]
+    heights = [LINE_HEIGHT * (_num_lines(table) + 2.5) for table in tables] + [LINE_HEIGHT * (len(text) + 2)]
     figure = Figure(figsize=(WIDTH, sum(heights) + 0.8), layout="constrained", dpi=DPI)
-    *places, below = figure.subplots(len(heights), 1, height_ratios=heights)
-    for axes, table in zip(places, tables, strict=True):
+    *panels, below = figure.subplots(len(heights), 1, height_ratios=heights)
+    for axes, table in zip(panels, tables, strict=True):
         _draw(axes, table)
     below.set_axis_off()
     below.set_title("Conclusions", fontsize=10, loc="left")
-    below.text(0, 1, "\n".join(told) or "Fewer than three batches: none.", va="top", fontsize=8.5, linespacing=1.6)
-    head(figure, head_lines)
+    below.text(0, 1, "\n".join(text) or "Fewer than three batches: none.", va="top", fontsize=8.5, linespacing=1.6)
+    add_title(figure, title, warning)
     return figure
 
 
 def _cells(table: Table) -> list[list[str]]:
-    """A line for each heading, with the value of each of the first rows, wrapped to its column."""
+    """One line per heading: the texts of the first rows, each wrapped to the width of a column."""
     rows = table.rows[:MAX_COLUMNS]
     room = VALUE_CHARACTERS // len(rows)
-    return [
-        ["\n".join(textwrap.wrap(row[index].text, room)) or "–" for row in rows] for index in range(len(table.headings))
-    ]
+    indices = range(len(table.headings))
+    return [["\n".join(textwrap.wrap(row[index].text, room)) or UNKNOWN for row in rows] for index in indices]
 
 
 def _num_lines(table: Table) -> int:

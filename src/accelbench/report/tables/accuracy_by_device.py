@@ -1,93 +1,90 @@
-"""Whether a network learns as well on one device as on another: judged over seeds."""
+"""Whether a network learns as well on one device as on another, judged over seeds."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import fmean, variance
-
-from scipy.stats import t as student
+from statistics import fmean
 
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.options import named
-from accelbench.report.tables.table import Table, count, number, percent, word
+from accelbench.report.tables.options import options_text
+from accelbench.report.tables.table import Column, Table, count, number, percent, tabulate_known, word
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Mode
+from accelbench.stats.welch import MeanDifference, mean_difference
 
-# Accuracies whose difference is surely less than this are called equal.
+# Accuracies are called equal if the whole interval of their difference is within this margin.
 MARGIN = 0.01
 MIN_SEEDS = 3
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Mean accuracy of one device less that of another, with the bounds of its 95 % interval."""
+class DevicePair:
+    """Two devices that trained the same settings with several seeds.
 
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def verdict(self) -> str:
-        """`equal`: the interval lies within the margin; `different`: it holds no zero; else `undecided`."""
-        if self.low > -MARGIN and self.high < MARGIN:
-            return f"equal within {MARGIN:.0%}"
-        return "undecided: more seeds" if self.low <= 0 <= self.high else "different"
-
-
-def difference(one: Sequence[float], other: Sequence[float]) -> Difference | None:
-    """The difference of two means with Welch's interval; None where one has too few values.
-
-    As a test of equivalence this is conservative: TOST (Schuirmann 1987) would take the 90 % interval. The method is
-    Welch's (Biometrika 34, 1947).
+    Attributes:
+        example: one of the cells; its settings but device and seed are those of all.
+        devices: the two device words.
+        accuracies: of each device, one per seed, shares of 1.
+        difference: the first device's mean accuracy minus the second's.
     """
-    if min(len(one), len(other)) < MIN_SEEDS:
-        return None
-    mean = fmean(one) - fmean(other)
-    parts = [variance(values) / len(values) for values in (one, other)]
-    if sum(parts) == 0:
-        return Difference(mean, mean, mean)
-    freedom = sum(parts) ** 2 / sum(
-        part**2 / (len(values) - 1) for part, values in zip(parts, (one, other), strict=True)
-    )
-    half = float(student.ppf(0.975, freedom)) * sum(parts) ** 0.5
-    return Difference(mean, mean - half, mean + half)
+
+    example: ReportedCell
+    devices: tuple[str, str]
+    accuracies: tuple[Sequence[float], Sequence[float]]
+    difference: MeanDifference
+
+
+COLUMNS: list[Column[DevicePair]] = [
+    Column("network", lambda pair: word(pair.example.cell.model.name)),
+    Column("precision", lambda pair: word(pair.example.cell.precision)),
+    Column("options", lambda pair: word(options_text(pair.example.row))),
+    Column("epochs", lambda pair: count(pair.example.cell.epochs)),
+    Column("devices", lambda pair: word(" less ".join(pair.devices))),
+    Column("seeds", lambda pair: count(len(pair.accuracies[0]))),
+    Column("seeds of the other", lambda pair: count(len(pair.accuracies[1]))),
+    Column("accuracy (%)", lambda pair: percent(fmean(pair.accuracies[0]))),
+    Column("accuracy of the other (%)", lambda pair: percent(fmean(pair.accuracies[1]))),
+    Column("difference (points)", lambda pair: number(100 * pair.difference.mean)),
+    Column("low", lambda pair: number(100 * pair.difference.low)),
+    Column("high", lambda pair: number(100 * pair.difference.high)),
+    Column("verdict", lambda pair: word(verdict(pair.difference))),
+]
+
+
+def verdict(difference: MeanDifference) -> str:
+    """`equal` if the interval lies within the margin, `different` if it leaves out zero, else `undecided`.
+
+    As a test of equivalence this is conservative: TOST (Schuirmann 1987) would take the 90 % interval.
+    """
+    if difference.low > -MARGIN and difference.high < MARGIN:
+        return f"equal within {MARGIN:.0%}"
+    return "undecided: more seeds" if difference.low <= 0 <= difference.high else "different"
+
+
+def device_pairs(sweep: Sweep) -> list[DevicePair]:
+    """Each pair of devices with at least `MIN_SEEDS` trained accuracies of the same settings."""
+    groups: dict[str, list[tuple[ReportedCell, float]]] = defaultdict(list)
+    for reported in sweep.cells:
+        accuracy = reported.number("accuracy")
+        if reported.is_ok and reported.cell.mode == Mode.train and accuracy is not None:
+            groups[canonical_json(reported.all_but_device | {"seed": None})].append((reported, accuracy))
+    pairs = []
+    for group in groups.values():
+        by_device: dict[str, list[float]] = defaultdict(list)
+        for reported, accuracy in group:
+            by_device[reported.cell.device].append(accuracy)
+        enough = [device for device in by_device if len(by_device[device]) >= MIN_SEEDS]
+        for devices in combinations(enough, 2):
+            accuracies = (by_device[devices[0]], by_device[devices[1]])
+            pairs.append(DevicePair(group[0][0], devices, accuracies, mean_difference(*accuracies)))
+    return pairs
 
 
 def table(sweep: Sweep) -> Table | None:
-    """Each pair of devices that trained the same settings with several seeds; None where there is none."""
-    groups: dict[str, list[tuple[ReportedCell, float]]] = defaultdict(list)
-    for planned in sweep.cells:
-        accuracy = planned.number("accuracy")
-        if planned.is_ok and planned.cell.mode == Mode.train and accuracy is not None:
-            groups[canonical_json(planned.all_but_device | {"seed": None})].append((planned, accuracy))
-    rows = []
-    for cells in groups.values():
-        accuracies: dict[str, list[float]] = defaultdict(list)
-        for planned, accuracy in cells:
-            accuracies[planned.cell.device].append(accuracy)
-        for one, other in combinations(accuracies, 2):
-            found = difference(accuracies[one], accuracies[other])
-            if found is None:
-                continue
-            cell = cells[0][0].cell
-            rows.append(
-                [
-                    word(cell.model.name),
-                    word(cell.precision),
-                    word(named(cells[0][0].row)),
-                    count(cell.epochs),
-                    word(f"{one} less {other}"),
-                ]
-                + [count(len(accuracies[one])), count(len(accuracies[other]))]
-                + [percent(fmean(accuracies[one])), percent(fmean(accuracies[other]))]
-                + [number(100 * value) for value in (found.mean, found.low, found.high)]
-                + [word(found.verdict)]
-            )
-    headings = ["network", "precision", "options", "epochs", "devices", "seeds", "seeds of the other", "accuracy (%)"]
-    headings += ["accuracy of the other (%)", "difference (points)", "low", "high", "verdict"]
+    """Each pair of devices that trained the same settings with several seeds; None if there is no such pair."""
     notes = [
         f"Low and high bound the difference of the means over seeds with 95 % confidence (Welch). Equal is what surely "
         f"differs by less than {100 * MARGIN:g} points."
     ]
-    return Table(title="Accuracy across devices", headings=headings, rows=rows, notes=notes).known() if rows else None
+    return tabulate_known("Accuracy across devices", COLUMNS, device_pairs(sweep), notes)

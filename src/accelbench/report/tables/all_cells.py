@@ -5,35 +5,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelbench.presentation import seconds
-from accelbench.report.pictures.style import LINE
+from accelbench.report.pictures.style import LINE_COLUMNS
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import device_scaling, engine_pairs
-from accelbench.report.tables.options import named
+from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Entry, Table, count, number, percent, word
 from accelbench.schema.record import Row, Value
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
-# What the page can be filtered by: a column and its name for people.
+# The page's filters: a column of the rows, and the name that the page shows.
 FILTERS = {
     **{"suite": "suite", "model": "model", "mode": "mode", "device": "device", "precision": "precision"},
     **{"batch_size": "batch", "options": "options", "engine": "engine", "protocol": "protocol", "outcome": "status"},
 }
-# What tells the cells of one chart apart, beside the batch.
-SERIES = [
-    *(column for column in LINE if column != "engine"),
-    "framework",
-    "steps",
-    "seed",
-    "repeat",
-]
+# The columns in which cells of one line of a chart are equal.
+SERIES = [*(column for column in LINE_COLUMNS if column != "engine"), "framework", "steps", "seed", "repeat"]
 
 
 @dataclass(frozen=True)
-class Column:
+class CsvColumn:
     """A column of the table of every cell.
 
     Attributes:
-        name: of `cells.csv`, or of what `extension` adds.
+        heading: shown above it.
+        name: a column of `cells.csv`, or a key that `extension` adds.
         kind: how it is shown: `word`, `count`, `number`, `percent` (of a share) or `time`, which may be estimated.
     """
 
@@ -43,43 +38,44 @@ class Column:
 
 
 COLUMNS = [
-    Column("cell", "label", "word"),
-    Column("status", "outcome", "word"),
-    *(Column(name, name, "word") for name in ("suite", "model", "mode", "device", "precision")),
-    Column("batch", "batch_size", "count"),
-    Column("options", "options", "word"),
-    Column("engine", "framework", "word"),
-    Column("protocol", "protocol", "word"),
-    Column("samples/s", "samples_per_s"),
-    Column("low", "samples_per_s_low"),
-    Column("high", "samples_per_s_high"),
-    *(Column(f"latency p{percentile} (ms)", f"latency_p{percentile}_ms") for percentile in (50, 90, 99)),
-    Column("launch p50 (ms)", "launch_p50_ms"),
-    Column("first step (s)", "first_step_s"),
-    Column("threads", "threads", "count"),
-    Column("compile (s)", "compile_s"),
-    Column("peak host (MB)", "peak_host_mb"),
-    Column("peak device (MB)", "peak_device_mb"),
-    Column("time (s)", "time_s", "time"),
-    Column("data wait (%)", "data_wait_share", "percent"),
-    Column("of the ceiling (%)", "mfu", "percent"),
-    Column("bound by", "bound", "word"),
-    Column("J/sample", "energy_j_per_sample"),
-    Column("cost of a million samples", "cost_per_million_samples"),
-    Column("accuracy (%)", "accuracy", "percent"),
-    Column("test loss", "test_loss"),
-    Column("reason or warnings", "remark", "word"),
+    CsvColumn("cell", "label", "word"),
+    CsvColumn("status", "outcome", "word"),
+    *(CsvColumn(name, name, "word") for name in ("suite", "model", "mode", "device", "precision")),
+    CsvColumn("batch", "batch_size", "count"),
+    CsvColumn("options", "options", "word"),
+    CsvColumn("engine", "framework", "word"),
+    CsvColumn("protocol", "protocol", "word"),
+    CsvColumn("samples/s", "samples_per_s"),
+    CsvColumn("low", "samples_per_s_low"),
+    CsvColumn("high", "samples_per_s_high"),
+    *(CsvColumn(f"latency p{percentile} (ms)", f"latency_p{percentile}_ms") for percentile in (50, 90, 99)),
+    CsvColumn("launch p50 (ms)", "launch_p50_ms"),
+    CsvColumn("first step (s)", "first_step_s"),
+    CsvColumn("threads", "threads", "count"),
+    CsvColumn("compile (s)", "compile_s"),
+    CsvColumn("peak host (MB)", "peak_host_mb"),
+    CsvColumn("peak device (MB)", "peak_device_mb"),
+    CsvColumn("time (s)", "time_s", "time"),
+    CsvColumn("data wait (%)", "data_wait_share", "percent"),
+    CsvColumn("of the ceiling (%)", "mfu", "percent"),
+    CsvColumn("bound by", "bound", "word"),
+    CsvColumn("J/sample", "energy_j_per_sample"),
+    CsvColumn("cost of a million samples", "cost_per_million_samples"),
+    CsvColumn("accuracy (%)", "accuracy", "percent"),
+    CsvColumn("test loss", "test_loss"),
+    CsvColumn("reason or warnings", "remark", "word"),
 ]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What the charts can show.
+    """A figure that the charts can show.
 
     Attributes:
-        name: of `cells.csv`; its interval is in `<name>_low` and `<name>_high` where those are columns.
-        better: which of two cells is the better one: the one with `more` or with `less`.
-        kind: as a column's.
+        heading: the figure with its unit.
+        name: a column of `cells.csv`; its interval is in `<name>_low` and `<name>_high` if those are columns.
+        better: whether `more` or `less` of it is better.
+        kind: as `CsvColumn.kind`.
     """
 
     heading: str
@@ -108,12 +104,12 @@ class Cells:
     """Every planned cell.
 
     Attributes:
-        columns: those of the table that any cell has a value for.
-        rows: of `cells.csv`, with what `extension` adds.
+        columns: the table's columns that hold a value for any cell.
+        rows: the rows of `cells.csv`, with what `extension` adds.
         csv_columns: the columns of `cells.csv`, in order.
     """
 
-    columns: list[Column]
+    columns: list[CsvColumn]
     rows: list[Row] = field(repr=False)
     csv_columns: list[str]
 
@@ -155,34 +151,34 @@ class Cells:
 
 def cells(sweeps: Sequence[Sweep]) -> Cells:
     """All cells of `sweeps`, in the plans' order."""
-    of_csv = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
-    added = [
-        extension(sweep, planned, ratios)
+    csv_rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
+    extensions = [
+        extension(sweep, reported, ratios)
         for sweep in sweeps
         for ratios in (engine_pairs.ratios(sweep),)
-        for planned in sweep.cells
+        for reported in sweep.cells
     ]
-    rows = [row | more for row, more in zip(of_csv, added, strict=True)]
+    rows = [row | more for row, more in zip(csv_rows, extensions, strict=True)]
     known = [column for column in COLUMNS if any(row[column.name] is not None for row in rows)]
-    return Cells(columns=known, rows=rows, csv_columns=list(of_csv[0]) if of_csv else [])
+    return Cells(columns=known, rows=rows, csv_columns=list(csv_rows[0]) if csv_rows else [])
 
 
-def extension(sweep: Sweep, planned: ReportedCell, ratios: Mapping[str, engine_pairs.Ratio]) -> Row:
-    """What people see of a cell beside its row of `cells.csv`: names, what is on, how it ended and what to know of it.
+def extension(sweep: Sweep, reported: ReportedCell, ratios: Mapping[str, engine_pairs.EngineRatio]) -> Row:
+    """What the page shows of a cell beside its row of `cells.csv`: names, options, outcome, engine ratio, remarks.
 
     Args:
-        sweep: the one that planned it.
-        planned: the cell.
-        ratios: of that sweep's cells with another engine's equal, by their names (`engines.ratios`).
+        sweep: whose plan holds the cell.
+        reported: the cell.
+        ratios: of that sweep's cells, by record name (`engine_pairs.ratios`).
     """
-    row, ratio = planned.row, ratios.get(planned.name)
+    row, ratio = reported.row, ratios.get(reported.name)
     return {
-        "name": f"{sweep.folder}/{planned.name}",  # two suites may hold one and the same cell
-        "label": planned.label,
+        "name": f"{sweep.folder}/{reported.name}",  # two suites may hold the same cell
+        "label": reported.label,
         "folder": sweep.folder,
-        "options": named(row | {"engine": Engine.lightning}),  # the engine is a setting of its own here
-        "framework": engine_pairs.framework(planned.cell),
-        "outcome": planned.outcome,
+        "options": options_text(row | {"engine": Engine.lightning}),  # the page shows the engine as a filter
+        "framework": engine_pairs.framework(reported.cell),
+        "outcome": reported.outcome,
         "remark": row["warnings"] or row["reason"],
         "pair": ratio.pair if ratio else None,
         "ratio": ratio.text if ratio else None,

@@ -1,114 +1,187 @@
-"""Which batch to infer with, and on what: study 003's comparison and summary, as tables."""
+"""Which batch to infer with, and on which device: study 003's comparison and summary, as tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from accelbench.presentation import significant
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.options import named
-from accelbench.report.tables.study_times import one_of_each
-from accelbench.report.tables.table import Table, count, number, word
-from accelbench.schema.ceilings import Ceilings
-from accelbench.schema.serialize import canonical_json
+from accelbench.report.study_comparison import one_per_setting
+from accelbench.report.tables.options import options_text
+from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
+from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.vocab import Mode
 
 LIMITS_MS = (10.0, 50.0, 200.0)
+MIN_BATCHES = 3  # fewer support no sentence about batches
 
 
-def groups(sweep: Sweep) -> dict[tuple[str, str, str, str | None], list[ReportedCell]]:
-    """The ok inference cells by (model, device, precision, options), each in the order of their batches."""
+@dataclass(frozen=True)
+class BatchGroup:
+    """The ok inference cells that differ only in the batch, smallest batch first."""
+
+    model: str
+    device: str
+    precision: str
+    options: str | None
+    cells: list[ReportedCell]
+
+    def fastest(self, limit_ms: float | None = None) -> ReportedCell | None:
+        """The cell of the highest throughput among those with a median latency of at most `limit_ms`."""
+        return max(
+            (cell for cell in self.cells if limit_ms is None or _is_within(cell, limit_ms)),
+            key=lambda cell: cell.number("samples_per_s") or 0.0,
+            default=None,
+        )
+
+
+def batch_groups(sweep: Sweep) -> list[BatchGroup]:
+    """The groups of two batches or more."""
     found: dict[tuple[str, str, str, str | None], list[ReportedCell]] = {}
-    inferring = one_of_each(p for p in sweep.cells if p.is_ok and p.cell.mode == Mode.infer)
-    cells = [p for p in inferring if p.row["samples_per_s"] is not None]
-    for planned in sorted(cells, key=lambda planned: planned.cell.batch_size):
-        cell = planned.cell
-        key = (cell.model.name, cell.device.value, cell.precision.value, named(planned.row))
-        found.setdefault(key, []).append(planned)
-    return {key: cells for key, cells in found.items() if len({p.cell.batch_size for p in cells}) > 1}
+    inferring = one_per_setting(
+        reported for reported in sweep.cells if reported.is_ok and reported.cell.mode == Mode.infer
+    )
+    cells = [reported for reported in inferring if reported.row["samples_per_s"] is not None]
+    for reported in sorted(cells, key=lambda reported: reported.cell.batch_size):
+        cell = reported.cell
+        key = (cell.model.name, cell.device.value, cell.precision.value, options_text(reported.row))
+        found.setdefault(key, []).append(reported)
+    return [
+        BatchGroup(*key, cells) for key, cells in found.items() if len({each.cell.batch_size for each in cells}) > 1
+    ]
+
+
+def _is_within(reported: ReportedCell, limit_ms: float) -> bool:
+    latency = reported.number("latency_p50_ms")
+    return latency is not None and latency <= limit_ms
+
+
+def _best_batch(group: BatchGroup, limit_ms: float | None) -> Entry:
+    fastest = group.fastest(limit_ms)
+    return count(fastest.cell.batch_size if fastest else None)
+
+
+def _best_rate(group: BatchGroup, limit_ms: float | None) -> Entry:
+    fastest = group.fastest(limit_ms)
+    return number(fastest.row["samples_per_s"] if fastest else None)
+
+
+def _most(group: BatchGroup, column: str) -> Entry:
+    known = [value for reported in group.cells if (value := reported.number(column)) is not None]
+    return number(max(known, default=None))
+
+
+def _limit_columns(limit_ms: float) -> list[Column[BatchGroup]]:
+    return [
+        Column(f"best batch within {limit_ms:g} ms", lambda group: _best_batch(group, limit_ms)),
+        Column(f"samples/s within {limit_ms:g} ms", lambda group: _best_rate(group, limit_ms)),
+    ]
+
+
+def _of_fastest(group: BatchGroup, column: str) -> float | None:
+    fastest = group.fastest()
+    return fastest.number(column) if fastest else None
+
+
+BEST_BATCH_COLUMNS: list[Column[BatchGroup]] = [
+    Column("network", lambda group: word(group.model)),
+    Column("device", lambda group: word(group.device)),
+    Column("precision", lambda group: word(group.precision)),
+    Column("options", lambda group: word(group.options)),
+    Column("best batch", lambda group: _best_batch(group, None)),
+    Column("samples/s", lambda group: _best_rate(group, None)),
+    Column("latency p50 (ms)", lambda group: number(_of_fastest(group, "latency_p50_ms"))),
+    *(column for limit_ms in LIMITS_MS for column in _limit_columns(limit_ms)),
+    Column("peak device (MB)", lambda group: _most(group, "peak_device_mb")),
+    Column("peak host (MB)", lambda group: _most(group, "peak_host_mb")),
+    Column("parameters", lambda group: count(_of_fastest(group, "num_params"))),
+]
 
 
 def best_batch(sweep: Sweep) -> Table | None:
     """The batch of the highest throughput, free and below limits of latency; None where no batches are compared."""
-    rows = []
-    for (model, device, precision, options), cells in groups(sweep).items():
-        fastest = _fastest(cells, None)
-        assert fastest is not None
-        row = [word(model), word(device), word(precision), word(options), count(fastest.cell.batch_size)]
-        row += [number(fastest.row["samples_per_s"]), number(fastest.row["latency_p50_ms"])]
-        for limit in LIMITS_MS:
-            found = _fastest(cells, limit)
-            row += [count(found.cell.batch_size if found else None)]
-            row += [number(found.row["samples_per_s"] if found else None)]
-        for column in ("peak_device_mb", "peak_host_mb"):
-            known = [value for planned in cells if (value := planned.number(column)) is not None]
-            row += [number(max(known, default=None))]
-        row += [count(fastest.row["num_params"])]
-        rows.append(row)
-    headings = ["network", "device", "precision", "options", "best batch", "samples/s", "latency p50 (ms)"]
-    for limit in LIMITS_MS:
-        headings += [f"best batch within {limit:g} ms", f"samples/s within {limit:g} ms"]
-    headings += ["peak device (MB)", "peak host (MB)", "parameters"]
     notes = [
         "Best is the highest throughput of the batches that were measured. A limit holds for the median of single "
         "batches, waited for; a dash: no batch keeps to it. Memory is the most over the batches."
     ]
-    return Table(title="The best batch", headings=headings, rows=rows, notes=notes).known() if rows else None
+    return tabulate_known("The best batch", BEST_BATCH_COLUMNS, batch_groups(sweep), notes)
 
 
 def conclusions(sweep: Sweep) -> list[str]:
     """What the numbers say, a sentence for each network, device, precision and options with three batches or more."""
     sentences = []
-    for (model, device, precision, options), cells in groups(sweep).items():
-        rates = {p.cell.batch_size: p.number("samples_per_s") or 0.0 for p in cells}
-        if len(rates) < 3:
+    for group in batch_groups(sweep):
+        rates = {reported.cell.batch_size: reported.number("samples_per_s") or 0.0 for reported in group.cells}
+        if len(rates) < MIN_BATCHES:
             continue
         smallest, best = min(rates), max(rates, key=lambda batch: rates[batch])
         gain = f", {significant(rates[best] / rates[smallest])} times batch {smallest}'s" if best != smallest else ""
         least = next(batch for batch in sorted(rates) if rates[batch] >= 0.95 * rates[best])
         enough = f"; batch {least} comes within 5 % of it" if least != best else ""
-        what = f"{model} on {device} in {precision}" + (f", {options}" if options else "")
+        what = f"{group.model} on {group.device} in {group.precision}" + (f", {group.options}" if group.options else "")
         sentences.append(f"{what}: batch {best} is fastest, {significant(rates[best])} samples/s{gain}{enough}.")
     return sentences
 
 
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What a device is made of and what it was measured to do at most, as texts; None if unknown."""
+
+    device: str
+    name: str
+    units: str | None
+    memory: str | None
+    instruction_sets: str | None
+    replicas: str
+    flops: str | None
+    memory_rate: str | None
+    copy_rates: str | None
+    launch: str | None
+
+
+DEVICE_COLUMNS: list[Column[DeviceFacts]] = [
+    Column("device", lambda facts: word(facts.device)),
+    Column("name", lambda facts: word(facts.name)),
+    Column("units", lambda facts: word(facts.units)),
+    Column("memory", lambda facts: word(facts.memory)),
+    Column("instruction sets", lambda facts: word(facts.instruction_sets)),
+    Column("replicas", lambda facts: word(facts.replicas)),
+    Column("at most, GFLOP/s", lambda facts: word(facts.flops)),
+    Column("memory, read and written", lambda facts: word(facts.memory_rate)),
+    Column("from and to the host", lambda facts: word(facts.copy_rates)),
+    Column("an operator's launch", lambda facts: word(facts.launch)),
+]
+
+
 def devices(sweep: Sweep) -> Table | None:
     """What the devices that ran are made of; None where nothing ran."""
-    rows: dict[str, list[str | None]] = {}
-    for planned in sweep.cells:
-        measured = planned.record.measurement if planned.record else None
-        if planned.record is None or measured is None:
-            continue
-        machine = planned.record.environment.get("machine", {})
-        on_host = planned.cell.device in ("cpu", "xla_cpu")
-        ceilings = Ceilings.from_json(planned.record.environment.get("ceilings"))
-        facts = [
-            planned.cell.device.value,
-            measured.device_name,
-            _text(machine, "num_threads", "usable cores") if on_host else None,
-            _text(machine, "memory_gb", "GB") if on_host else None,
-            machine.get("instruction_sets") if on_host else None,
-            str(measured.num_devices),
-            _rates(ceilings.flops_per_s) if ceilings else None,
-            f"{ceilings.memory_bytes_per_s / 1e9:.3g} GB/s" if ceilings else None,
-            _copies(ceilings) if ceilings else None,
-            f"{ceilings.launch_s * 1e6:.3g} µs" if ceilings else None,
-        ]
-        rows.setdefault(canonical_json(facts), facts)
-    headings = ["device", "name", "units", "memory", "instruction sets", "replicas"]
-    headings += ["at most, GFLOP/s", "memory, read and written", "from and to the host", "an operator's launch"]
+    found = dict.fromkeys(facts for reported in sweep.cells if (facts := _device_facts(reported)) is not None)
     notes = [
         "What a device does at most was measured on it: the best of matrix products, linear layers and convolutions "
         "over shapes, layouts and libraries, with all cores."
     ]
-    return (
-        Table(
-            title="The devices that ran",
-            headings=headings,
-            rows=[list(map(word, row)) for row in rows.values()],
-            notes=notes,
-        ).known()
-        if rows
-        else None
+    return tabulate_known("The devices that ran", DEVICE_COLUMNS, found, notes)
+
+
+def _device_facts(reported: ReportedCell) -> DeviceFacts | None:
+    """What the device of a cell is made of; None if the cell was not measured."""
+    measured = reported.record.measurement if reported.record else None
+    if reported.record is None or measured is None:
+        return None
+    machine = reported.record.environment.get("machine", {})
+    on_host = reported.cell.device in ("cpu", "xla_cpu")
+    ceilings = ceilings_in(reported.record.environment)
+    return DeviceFacts(
+        device=reported.cell.device.value,
+        name=measured.device_name,
+        units=_text(machine, "num_threads", "usable cores") if on_host else None,
+        memory=_text(machine, "memory_gb", "GB") if on_host else None,
+        instruction_sets=machine.get("instruction_sets") if on_host else None,
+        replicas=str(measured.num_devices),
+        flops=_rates(ceilings.flops_per_s) if ceilings else None,
+        memory_rate=f"{ceilings.memory_bytes_per_s / 1e9:.3g} GB/s" if ceilings else None,
+        copy_rates=_copies(ceilings) if ceilings else None,
+        launch=f"{ceilings.launch_s * 1e6:.3g} µs" if ceilings else None,
     )
 
 
@@ -125,11 +198,3 @@ def _copies(ceilings: Ceilings) -> str | None:
 def _text(machine: Mapping[str, Any], key: str, unit: str) -> str | None:
     value = machine.get(key)
     return f"{value} {unit}" if value is not None else None
-
-
-def _fastest(cells: Sequence[ReportedCell], limit_ms: float | None) -> ReportedCell | None:
-    def is_within(planned: ReportedCell) -> bool:
-        latency = planned.number("latency_p50_ms")
-        return limit_ms is None or (latency is not None and latency <= limit_ms)
-
-    return max(filter(is_within, cells), key=lambda planned: planned.number("samples_per_s") or 0.0, default=None)

@@ -1,37 +1,53 @@
-"""What to run a model with: the best cells by speed, latency, energy and money, and those that no other one beats."""
+"""What to run a model with: the best cells by speed, latency, energy and money, and the Pareto front of all four."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from accelbench.judging.row import warnings_of
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.options import named
-from accelbench.report.tables.table import Entry, Table, count, number, word
+from accelbench.report.tables.options import options_text
+from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
 from accelbench.schema.record import Row
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Augment, Library, Pipeline, Protocol
 
-# What is wanted -> the column that tells, and whether more or less of it is better.
+# Criterion -> its column of cells.csv, and whether more or less is better.
 CRITERIA: dict[str, tuple[str, Literal["most", "least"]]] = {
     "throughput": ("samples_per_s", "most"),
     "latency": ("latency_p50_ms", "least"),
     "energy": ("energy_j_per_sample", "least"),
     "money": ("cost_per_million_samples", "least"),
 }
-FRONT = "unbeaten"
+UNBEATEN = "unbeaten"
 MAX_UNBEATEN = 8  # of one model and mode
 
 
-# The settings between which is chosen; cells that differ in any other did different things.
-CHOSEN = (
+# The settings that the user can choose; cells that differ in any other setting did different things.
+CHOSEN_SETTINGS = (
     *("engine", "keras", "device", "devices", "scaling", "precision", "options"),
     *("batch_size", "threads", "seed", "repeat"),
 )
 
 
-def best_by(rows: Sequence[Row], wanted: str) -> Row | None:
-    """The best of `rows` by one criterion; None where none of them knows it."""
-    column, kind = CRITERIA[wanted]
+@dataclass(frozen=True)
+class Choice:
+    """A cell that is worth choosing, and why.
+
+    Attributes:
+        workload: the model and what was done with it, such as `resnet18 infer, random 3x224x224`.
+        criteria: what the cell is best by, such as `throughput, latency`.
+        row: of `cells.csv`.
+    """
+
+    workload: str
+    criteria: str
+    row: Row
+
+
+def best_by(rows: Sequence[Row], criterion: str) -> Row | None:
+    """The best of `rows` by one of `CRITERIA`; None if it is unknown for all of them."""
+    column, kind = CRITERIA[criterion]
     known = [(value, row) for row in rows if (value := _number(row, column)) is not None]
     if not known:
         return None
@@ -39,7 +55,10 @@ def best_by(rows: Sequence[Row], wanted: str) -> Row | None:
 
 
 def unbeaten(rows: Sequence[Row]) -> list[Row]:
-    """The Pareto front: rows that no other one equals or beats in all that is known of every row, fastest first."""
+    """The Pareto front, fastest first.
+
+    A row is left out if another is at least as good by every criterion that is known of all rows.
+    """
     columns = [(c, kind) for c, kind in CRITERIA.values() if all(_number(row, c) is not None for row in rows)]
 
     def merits(row: Row) -> list[float]:
@@ -47,14 +66,14 @@ def unbeaten(rows: Sequence[Row]) -> list[Row]:
 
     scored = sorted(((merits(row), row) for row in rows), key=lambda pair: pair[0], reverse=True)
     front: list[tuple[list[float], Row]] = []
-    for merit, row in scored:  # who comes later in this order beats nobody before
-        if columns and not any(all(a >= b for a, b in zip(other, merit, strict=True)) for other, _ in front):
+    for merit, row in scored:  # in this order, no row beats an earlier one
+        if columns and not any(all(a >= b for a, b in zip(better, merit, strict=True)) for better, _ in front):
             front.append((merit, row))
     return [row for _, row in front]
 
 
 def choices(rows: Sequence[Row], latency_ms: float | None = None) -> list[tuple[str, Row]]:
-    """What is wanted -> the cell that has most of it, of rows between which is chosen.
+    """Each criterion with its best row, then the rest of the Pareto front as `unbeaten`.
 
     Args:
         rows: of ok cells that did the same thing.
@@ -63,103 +82,111 @@ def choices(rows: Sequence[Row], latency_ms: float | None = None) -> list[tuple[
     inside = [
         row for row in rows if latency_ms is None or (_number(row, "latency_p50_ms") or float("inf")) <= latency_ms
     ]
-    found = [(wanted, row) for wanted in CRITERIA if (row := best_by(inside, wanted)) is not None]
+    found = [(criterion, row) for criterion in CRITERIA if (row := best_by(inside, criterion)) is not None]
     chosen = [id(row) for _, row in found]
-    return found + [(FRONT, row) for row in unbeaten(inside)[:MAX_UNBEATEN] if id(row) not in chosen]
+    return found + [(UNBEATEN, row) for row in unbeaten(inside)[:MAX_UNBEATEN] if id(row) not in chosen]
+
+
+def relative_half_width(row: Row) -> float | None:
+    """Half of the throughput's 95 % interval, as a share of the throughput; None if unknown."""
+    rate, low, high = (_number(row, f"samples_per_s{end}") for end in ("", "_low", "_high"))
+    return (high - low) / 2 / rate if rate and low is not None and high is not None else None
+
+
+def half_width_entry(row: Row) -> Entry:
+    """`relative_half_width` in percent."""
+    width = relative_half_width(row)
+    return number(None if width is None else 100 * width, 2)
+
+
+def num_warnings(row: Row) -> Entry:
+    """How many warnings a cell has; a dash if it has none."""
+    return count(len(warnings_of(row)) or None)
+
+
+COLUMNS: list[Column[Choice]] = [
+    Column("what", lambda choice: word(choice.workload)),
+    Column("best by", lambda choice: word(choice.criteria)),
+    Column("device", lambda choice: word(str(choice.row["device"]))),
+    Column("precision", lambda choice: word(str(choice.row["precision"]))),
+    Column("options", lambda choice: word(options_text(choice.row))),
+    Column("batch", lambda choice: count(choice.row["batch_size"])),
+    Column("samples/s", lambda choice: number(choice.row["samples_per_s"])),
+    Column("± (%)", lambda choice: half_width_entry(choice.row)),
+    Column("p50 (ms)", lambda choice: number(choice.row["latency_p50_ms"])),
+    Column("J/sample", lambda choice: number(choice.row["energy_j_per_sample"])),
+    Column("cost of a million", lambda choice: number(choice.row["cost_per_million_samples"])),
+    Column("bound by", lambda choice: word(str(choice.row["bound"]) if choice.row["bound"] else None)),
+    Column("warnings", lambda choice: num_warnings(choice.row)),
+]
 
 
 def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | None:
-    """What to use, for each model and what is done with it; None where no ok cell is within the limit."""
-    shown = [
-        _line(what(cells[0]), wanted, row)
-        for cells in groups(sweeps)
-        for row, wanted in _merged(choices([planned.row for planned in typical(cells)], latency_ms))
-    ]
-    headings = ["what", "best by", "device", "precision", "options", "batch", "samples/s", "± (%)", "p50 (ms)"]
-    headings += ["J/sample", "cost of a million", "bound by", "doubts"]
+    """What to use, for each model and what is done with it; None if no ok cell is within the limit."""
     notes = [
         "The best ok cell by each criterion that is known. Unbeaten: no other cell is at least as good in all that is "
         "known of every cell. Of several repeats and seeds, the one of the middle throughput (the slower of two) "
         "stands for all. ± is half of the 95 % interval within one process: where cells are that near, `accelbench "
-        "compare` decides. Doubts: how many warnings the cell has; the table of every cell tells them."
+        "compare` decides. Warnings: how many the cell has; the table of every cell has their text."
     ]
     if latency_ms is not None:
         notes.append(f"Of cells whose median latency is at most {latency_ms:g} ms.")
-    return (
-        Table(title="What to use, by each criterion", headings=headings, rows=shown, notes=notes).known()
-        if shown
-        else None
-    )
+    chosen = [
+        Choice(workload_text(cells[0]), criteria, row)
+        for cells in workloads(sweeps)
+        for row, criteria in _merged(choices([reported.row for reported in typical(cells)], latency_ms))
+    ]
+    return tabulate_known("What to use, by each criterion", COLUMNS, chosen, notes)
 
 
-def groups(sweeps: Sequence[Sweep]) -> list[list[ReportedCell]]:
-    """The ok cells with a throughput, in groups that did the same thing: between the cells of each is chosen."""
+def workloads(sweeps: Sequence[Sweep]) -> list[list[ReportedCell]]:
+    """The ok cells with a throughput, in groups that did the same thing with other `CHOSEN_SETTINGS`."""
     found: dict[str, list[ReportedCell]] = {}
-    for planned in (planned for sweep in sweeps for planned in sweep.cells if planned.is_ok):
-        if planned.row["samples_per_s"] is not None:
-            found.setdefault(canonical_json(planned.all_but(*CHOSEN)), []).append(planned)
+    for reported in (reported for sweep in sweeps for reported in sweep.cells if reported.is_ok):
+        if reported.row["samples_per_s"] is not None:
+            found.setdefault(canonical_json(reported.all_but(*CHOSEN_SETTINGS)), []).append(reported)
     return list(found.values())
 
 
 def typical(cells: Sequence[ReportedCell]) -> list[ReportedCell]:
-    """One of the processes that measured the same: that of the middle throughput, the slower of two.
+    """Of the repeats and seeds of each cell, the one of the middle throughput (the slower of two).
 
-    The fastest would be told for its luck.
+    Reporting the fastest repeat would bias the result upwards.
 
     Args:
-        cells: ok ones whose throughput is known.
+        cells: ok, with a known throughput.
     """
-    same: dict[str, list[ReportedCell]] = {}
-    for planned in cells:
-        same.setdefault(planned.measured_key, []).append(planned)
-    return [sorted(each, key=_rate)[(len(each) - 1) // 2] for each in same.values()]
+    repeats: dict[str, list[ReportedCell]] = {}
+    for reported in cells:
+        repeats.setdefault(reported.measured_key, []).append(reported)
+    return [sorted(each, key=_rate)[(len(each) - 1) // 2] for each in repeats.values()]
 
 
-def what(planned: ReportedCell) -> str:
+def workload_text(reported: ReportedCell) -> str:
     """The model, what is done with it, and on what, such as `resnet18 infer, random 3x224x224`."""
-    row, cell = planned.row, planned.cell
+    row, cell = reported.row, reported.cell
     words = [str(row["data"]) + " (stand-in)" * bool(row["stand_in"]), row["input_shape"]]
     words += [cell.data.pipeline if cell.data.pipeline != Pipeline.array else None]
     words += [cell.data.augment if cell.data.augment != Augment.none else None]
     words += [cell.protocol if cell.protocol != Protocol.window else None]
-    own = cell.model.library == Library.custom
-    arguments = ", ".join(f"{name}={value}" for name, value in cell.model.args.items()) if own else ""
+    is_custom = cell.model.library == Library.custom
+    arguments = ", ".join(f"{name}={value}" for name, value in cell.model.args.items()) if is_custom else ""
     name = f"{cell.model.name}({arguments})" if arguments else cell.model.name
     return f"{name} {cell.mode}, {' '.join(str(part) for part in words if part)}"
 
 
-def _merged(found: Sequence[tuple[str, Row]]) -> list[tuple[Row, str]]:
-    """Each row once, with all that it is best by."""
-    wanted: dict[int, list[str]] = {}
+def _merged(found: Sequence[tuple[str, Row]]) -> Iterator[tuple[Row, str]]:
+    """Each row once, with all criteria that it is best by."""
+    criteria: dict[int, list[str]] = {}
     for criterion, row in found:
-        wanted.setdefault(id(row), []).append(criterion)
-    return [(row, ", ".join(wanted.pop(id(row)))) for _, row in found if id(row) in wanted]
+        criteria.setdefault(id(row), []).append(criterion)
+    for _, row in found:
+        if id(row) in criteria:
+            yield row, ", ".join(criteria.pop(id(row)))
 
 
-def _line(what: str, wanted: str, row: Row) -> list[Entry]:
-    rate, low, high = (_number(row, f"samples_per_s{end}") for end in ("", "_low", "_high"))
-    width = (high - low) / 2 / rate if rate and low is not None and high is not None else None
-    return [
-        word(what),
-        word(wanted),
-        *(word(str(row[column])) for column in ("device", "precision")),
-        word(named(row)),
-        count(row["batch_size"]),
-        number(rate),
-        number(None if width is None else 100 * width, 2),
-        *(number(row[c]) for c in ("latency_p50_ms", "energy_j_per_sample", "cost_per_million_samples")),
-        word(str(row["bound"]) if row["bound"] else None),
-        doubts(row),
-    ]
-
-
-def doubts(row: Row) -> Entry:
-    """How many warnings a cell has; unknown where it has none."""
-    return count(len(warnings_of(row)) or None)
-
-
-def _rate(planned: ReportedCell) -> float:
-    return planned.number("samples_per_s") or 0.0
+def _rate(reported: ReportedCell) -> float:
+    return reported.number("samples_per_s") or 0.0
 
 
 def _number(row: Row, column: str) -> float | None:

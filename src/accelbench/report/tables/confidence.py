@@ -15,28 +15,29 @@ NOTE = (
 )
 
 
-def how_sure(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> str:
+def confidence_in_words(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> str:
     """What can be said of the difference between two cells' speeds, in words.
 
     Args:
-        first: the ok processes of one cell: its repeats.
-        second: those of the other.
+        first: the ok repeats of one cell.
+        second: the ok repeats of the cell that it is compared with.
     """
-    sides = [[Process.of(planned.record) for planned in side if planned.record] for side in (first, second)]
-    found = Pair(first=sides[0], second=sides[1]).compare(anyway=False)
-    if found.low is not None and found.high is not None and found.is_told:
-        low, high = (f"{100 * (ratio - 1):+.3g} %" for ratio in (found.low, found.high))
-        verdict = found.verdict()
+    repeats = [[Process.of(reported.record) for reported in cell if reported.record] for cell in (first, second)]
+    compared = Pair(first=repeats[0], second=repeats[1]).compare(anyway=False)
+    if compared.low is not None and compared.high is not None and compared.interleaved:
+        low, high = (f"{100 * (ratio - 1):+.3g} %" for ratio in (compared.low, compared.high))
+        verdict = compared.verdict()
         what = "can't tell" if verdict == Verdict.cant_tell else f"sure: {verdict}"
         return f"{what} ({low} to {high})"
-    return _of_intervals(first[0], second[0])
+    return _by_intervals(first[0], second[0])
 
 
-def _of_intervals(one: ReportedCell, other: ReportedCell) -> str:
-    bounds = [(planned.number("samples_per_s_low"), planned.number("samples_per_s_high")) for planned in (one, other)]
-    (low, high), (other_low, other_high) = bounds
-    if low is None or high is None or other_low is None or other_high is None:
+def _by_intervals(first: ReportedCell, second: ReportedCell) -> str:
+    """What the intervals within one process each say."""
+    low, high = first.number("samples_per_s_low"), first.number("samples_per_s_high")
+    second_low, second_high = second.number("samples_per_s_low"), second.number("samples_per_s_high")
+    if low is None or high is None or second_low is None or second_high is None:
         return "can't tell: too few blocks"
-    if low <= other_high and other_low <= high:
+    if low <= second_high and second_low <= high:
         return "can't tell: they overlap"
     return "likely, not proven"

@@ -1,9 +1,9 @@
-"""What several devices gain over one: each such cell beside the one of the same sweep that it is to be held against."""
+"""What several devices gain over one: each such cell beside its counterpart on one device, of the same sweep."""
 
 from dataclasses import dataclass
 
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.table import Table, count, number, percent, word
+from accelbench.report.tables.table import Column, Table, count, number, percent, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Row
 from accelbench.schema.serialize import canonical_json
@@ -20,83 +20,90 @@ NOTES = [
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """An ok cell on several devices, and the one on one device that it is held against."""
+class ScaledCell:
+    """An ok cell on several devices, and its counterpart on one device."""
 
-    planned: ReportedCell
-    alone: ReportedCell
+    reported: ReportedCell
+    single: ReportedCell
+
+    @property
+    def cell(self) -> Cell:
+        """The cell on several devices."""
+        return self.reported.cell
+
+    @property
+    def options(self) -> str:
+        """The options that are on, and whether each device has a process."""
+        return " + ".join([*self.cell.options.enabled, *(["a process each"] if self.cell.xla_processes else [])])
 
     @property
     def speedup(self) -> float:
         """Samples/s over those of one device."""
-        return _rate(self.planned) / _rate(self.alone)
+        return _rate(self.reported) / _rate(self.single)
 
     @property
     def efficiency(self) -> float:
-        """Speed-up over the number of devices: 1 where none waits for another."""
-        return self.speedup / self.planned.cell.devices
+        """Speed-up over the number of devices: 1 if no device waits for another."""
+        return self.speedup / self.cell.devices
 
 
-def scaled(sweep: Sweep) -> list[Scaled]:
+COLUMNS: list[Column[ScaledCell]] = [
+    Column("network", lambda scaled: word(scaled.cell.model.name)),
+    Column("mode", lambda scaled: word(scaled.cell.mode)),
+    Column("device", lambda scaled: word(scaled.cell.device)),
+    Column("precision", lambda scaled: word(scaled.cell.precision)),
+    Column("options", lambda scaled: word(scaled.options)),
+    Column("scaling", lambda scaled: word(scaled.cell.scaling)),
+    Column("devices", lambda scaled: count(scaled.cell.devices)),
+    Column("whole batch", lambda scaled: count(scaled.cell.batch_size)),
+    Column("threads each", lambda scaled: count(scaled.reported.row["threads"])),
+    Column("samples/s on one", lambda scaled: number(scaled.single.row["samples_per_s"])),
+    Column("samples/s", lambda scaled: number(scaled.reported.row["samples_per_s"])),
+    Column("speed-up (x)", lambda scaled: number(scaled.speedup)),
+    Column("efficiency (%)", lambda scaled: percent(scaled.efficiency)),
+]
+
+
+def scaled_cells(sweep: Sweep) -> list[ScaledCell]:
     """The cells on several devices whose counterpart on one was measured too."""
-    ok = [planned for planned in sweep.cells if planned.is_ok and planned.number("samples_per_s")]
-    alone = {_key(planned, planned.cell.batch_size): planned for planned in ok if planned.cell.devices == 1}
+    ok = [reported for reported in sweep.cells if reported.is_ok and reported.number("samples_per_s")]
+    singles = {_key(reported, reported.cell.batch_size): reported for reported in ok if reported.cell.devices == 1}
     found = []
-    for planned in (planned for planned in ok if planned.cell.devices > 1 and not _shares_threads(planned.cell)):
-        cell = planned.cell
+    for reported in ok:
+        cell = reported.cell
+        if cell.devices == 1 or _shares_threads(cell):
+            continue
         batch_size = cell.batch_size if cell.scaling == Scaling.strong else cell.batch_size_per_device
-        other = alone.get(_key(planned, batch_size))
-        if other is not None:
-            found.append(Scaled(planned, other))
+        single = singles.get(_key(reported, batch_size))
+        if single is not None:
+            found.append(ScaledCell(reported, single))
     return found
 
 
 def rows(sweep: Sweep) -> list[Row]:
-    """The rows of `cells.csv`, with the efficiency of those that have one."""
-    known = {each.planned.name: each.efficiency for each in scaled(sweep)}
-    return [planned.row | {COLUMN: known.get(planned.name)} for planned in sweep.cells]
+    """The rows of `cells.csv`: each cell's row with its scaling efficiency, None where there is no counterpart."""
+    efficiency = {scaled.reported.name: scaled.efficiency for scaled in scaled_cells(sweep)}
+    return [reported.row | {COLUMN: efficiency.get(reported.name)} for reported in sweep.cells]
 
 
 def table(sweep: Sweep) -> Table | None:
-    """What several devices gain; None where no cell has one to be held against."""
-    entries = []
-    for each in scaled(sweep):
-        cell, row = each.planned.cell, each.planned.row
-        on = [*cell.options.enabled, *(["a process each"] if cell.xla_processes else [])]
-        words = (cell.model.name, cell.mode, cell.device, cell.precision, " + ".join(on), cell.scaling)
-        entries.append(
-            [*map(word, words), count(cell.devices), count(cell.batch_size), count(row["threads"])]
-            + [number(each.alone.row["samples_per_s"]), number(row["samples_per_s"])]
-            + [number(each.speedup), percent(each.efficiency)]
-        )
-    headings = [
-        "network",
-        "mode",
-        "device",
-        "precision",
-        "options",
-        "scaling",
-        "devices",
-        "whole batch",
-        "threads each",
-    ]
-    headings += ["samples/s on one", "samples/s", "speed-up (x)", "efficiency (%)"]
-    return Table(title="Several devices", headings=headings, rows=entries, notes=NOTES).known() if entries else None
+    """What several devices gain; None if no such cell has a counterpart on one device."""
+    return tabulate_known("Several devices", COLUMNS, scaled_cells(sweep), NOTES)
 
 
 def _shares_threads(cell: Cell) -> bool:
-    """Whether its devices are one process's views of the same cores: no cell on one of them has as many."""
+    """Whether its devices share one process's threads: no cell on one device then has as many as each of them."""
     return cell.device in SHARE_ONE_CPU and cell.num_processes == 1
 
 
-def _key(planned: ReportedCell, batch_size: int) -> str:
-    """What two cells share that are held against each other."""
-    settings = planned.all_but("devices", "xla_processes", "scaling", "batch_size", "threads")
-    threads = planned.row["threads"] if planned.cell.device == Device.cpu else planned.cell.threads
+def _key(reported: ReportedCell, batch_size: int) -> str:
+    """What a cell on several devices shares with its counterpart on one."""
+    settings = reported.all_but("devices", "xla_processes", "scaling", "batch_size", "threads")
+    threads = reported.row["threads"] if reported.cell.device == Device.cpu else reported.cell.threads
     return canonical_json([settings, batch_size, threads])
 
 
-def _rate(planned: ReportedCell) -> float:
-    rate = planned.number("samples_per_s")
+def _rate(reported: ReportedCell) -> float:
+    rate = reported.number("samples_per_s")
     assert rate
     return rate

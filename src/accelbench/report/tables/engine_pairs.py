@@ -1,19 +1,20 @@
-"""Engines on the same cell: cells that are equal in all but the framework that ran them, side by side."""
+"""Engines on the same cell: cells that differ only in the framework that ran them, side by side."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
 from accelbench.presentation import significant
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import confidence
-from accelbench.report.tables.options import named
-from accelbench.report.tables.table import Table, count, number, word
+from accelbench.report.tables.options import options_text
+from accelbench.report.tables.table import Column, Table, count, number, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Engine
 
-OF_ENGINE = ("engine", "keras", "xla_processes")  # settings that are an engine's own
+ENGINE_SETTINGS = ("engine", "keras", "xla_processes")  # settings that only one engine has, and the engine
 NOTES = [
     "Each row: two cells that are equal in all settings, data and machine, and differ in nothing but the engine and "
     "its own settings. The ratio is the second's samples/s over the first's: above 1, the second is faster. Of several "
@@ -25,90 +26,113 @@ NOTES = [
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """A cell beside its equal of the first engine.
+class EngineRatio:
+    """A cell's speed over that of its counterpart on the first engine.
 
     Attributes:
-        pair: a name that equal cells of several engines share.
-        text: such as `0.82 x lightning's samples/s`; None for the first engine's own cell.
+        pair: a name that the counterparts of all engines share.
+        text: such as `0.82 x lightning's samples/s`; None for the first engine's cell.
     """
 
     pair: str
     text: str | None
 
 
+@dataclass(frozen=True)
+class EnginePair:
+    """The ok repeats of a cell on one engine, and of its counterpart on another."""
+
+    first: list[ReportedCell]
+    second: list[ReportedCell]
+
+    @property
+    def cell(self) -> Cell:
+        """The first engine's cell."""
+        return self.first[0].cell
+
+
 def framework(cell: Cell) -> str:
-    """The engine with what is its own, such as `keras jax jit_compile`."""
-    apart = ["xla_processes"] if cell.xla_processes else []
-    return " ".join([cell.engine.value, *(cell.keras.non_defaults if cell.keras else []), *apart])
+    """The engine with its own settings, such as `keras jax jit_compile`."""
+    per_device = ["xla_processes"] if cell.xla_processes else []
+    return " ".join([cell.engine.value, *(cell.keras.non_defaults if cell.keras else []), *per_device])
+
+
+COLUMNS: list[Column[EnginePair]] = [
+    Column("network", lambda pair: word(pair.cell.model.name)),
+    Column("mode", lambda pair: word(pair.cell.mode)),
+    Column("device", lambda pair: word(pair.cell.device)),
+    Column("precision", lambda pair: word(pair.cell.precision)),
+    Column("batch", lambda pair: count(pair.cell.batch_size)),
+    Column("options", lambda pair: word(options_text(pair.first[0].row))),
+    Column("protocol", lambda pair: word(pair.cell.protocol)),
+    Column("first", lambda pair: word(framework(pair.cell))),
+    Column("second", lambda pair: word(framework(pair.second[0].cell))),
+    Column("second / first (x)", lambda pair: number(_ratio(pair.first[0], pair.second[0]))),
+    Column("how sure", lambda pair: word(confidence.confidence_in_words(pair.first, pair.second))),
+    Column("first: samples/s", lambda pair: number(pair.first[0].row["samples_per_s"])),
+    Column("first: low", lambda pair: number(pair.first[0].row["samples_per_s_low"])),
+    Column("first: high", lambda pair: number(pair.first[0].row["samples_per_s_high"])),
+    Column("second: samples/s", lambda pair: number(pair.second[0].row["samples_per_s"])),
+    Column("second: low", lambda pair: number(pair.second[0].row["samples_per_s_low"])),
+    Column("second: high", lambda pair: number(pair.second[0].row["samples_per_s_high"])),
+]
 
 
 def table(sweep: Sweep) -> Table | None:
     """Ok cells of two engines; None where no cell was measured with both."""
-    rows = []
-    for group in groups(sweep):
+    return tabulate_known("Engines on the same cell", COLUMNS, _pairs(sweep), NOTES)
+
+
+def _pairs(sweep: Sweep) -> Iterator[EnginePair]:
+    for group in engine_groups(sweep):
         for first, second in combinations(group, 2):
-            if first[0].cell.engine == second[0].cell.engine:
-                continue
-            cell, row = first[0].cell, first[0].row
-            rates = [number(side[0].row[f"samples_per_s{end}"]) for side in (first, second) for end in ENDS]
-            rows.append(
-                [word(cell.model.name), word(cell.mode), word(cell.device), word(cell.precision)]
-                + [count(cell.batch_size), word(named(row)), word(cell.protocol)]
-                + [word(framework(side[0].cell)) for side in (first, second)]
-                + [number(_ratio(first[0], second[0])), word(confidence.how_sure(first, second)), *rates]
-            )
-    headings = ["network", "mode", "device", "precision", "batch", "options", "protocol", "first", "second"]
-    headings += ["second / first (x)", "how sure"]
-    headings += [f"{which}: {what}" for which in ("first", "second") for what in ("samples/s", "low", "high")]
-    return Table(title="Engines on the same cell", headings=headings, rows=rows, notes=NOTES).known() if rows else None
+            if first[0].cell.engine != second[0].cell.engine:
+                yield EnginePair(first, second)
 
 
-ENDS = ("", "_low", "_high")
+def engine_groups(sweep: Sweep) -> list[list[list[ReportedCell]]]:
+    """The ok cells that were measured on several engines.
 
-
-def groups(sweep: Sweep) -> list[list[list[ReportedCell]]]:
-    """Ok cells that differ in the engine alone: for each, its repeats; Lightning's first. Only of several engines."""
+    A group holds the cells that differ only in the engine, Lightning's first; each cell is the list of its repeats.
+    """
     found: dict[str, dict[str, list[ReportedCell]]] = defaultdict(lambda: defaultdict(list))
-    for planned in sweep.cells:
-        if planned.is_ok and planned.number("samples_per_s") is not None and not _is_one_epoch(planned):
-            found[_equal(planned)][framework(planned.cell)].append(planned)
-    several = [
-        list(sides.values()) for sides in found.values() if len({side[0].cell.engine for side in sides.values()}) > 1
-    ]
+    for reported in sweep.cells:
+        if reported.is_ok and reported.number("samples_per_s") is not None and not _is_single_epoch(reported):
+            found[_all_but_engine(reported)][framework(reported.cell)].append(reported)
+    groups = [list(by_framework.values()) for by_framework in found.values()]
     order = list(Engine)
-    return [sorted(sides, key=lambda side: order.index(side[0].cell.engine)) for sides in several]
+    return [
+        sorted(group, key=lambda repeats: order.index(repeats[0].cell.engine))
+        for group in groups
+        if len({repeats[0].cell.engine for repeats in group}) > 1
+    ]
 
 
-def _is_one_epoch(planned: ReportedCell) -> bool:
-    """Whether its rate is of its first epoch, with all that an engine traces and compiles in it."""
-    return (
-        planned.record is not None
-        and planned.record.measurement is not None
-        and (len(planned.record.measurement.epochs) == 1)
-    )
+def _is_single_epoch(reported: ReportedCell) -> bool:
+    """Whether its rate is of its first epoch, which includes tracing and compilation."""
+    measured = reported.record.measurement if reported.record is not None else None
+    return measured is not None and len(measured.epochs) == 1
 
 
-def ratios(sweep: Sweep) -> dict[str, Ratio]:
-    """The record's name -> how its cell compares with the first engine's, for cells that have an equal."""
+def ratios(sweep: Sweep) -> dict[str, EngineRatio]:
+    """By record name, how each cell that was measured on several engines compares with the first engine's."""
     found = {}
-    for number_of_pair, group in enumerate(groups(sweep)):
-        pair, base = f"{sweep.folder}/{number_of_pair}", group[0][0]
-        for side in group:
-            for planned in side:
-                text = None
-                if planned.cell.engine != base.cell.engine:
-                    text = f"{significant(_ratio(base, planned))} x {framework(base.cell)}'s samples/s"
-                found[planned.name] = Ratio(pair, text)
+    for index, group in enumerate(engine_groups(sweep)):
+        pair, base = f"{sweep.folder}/{index}", group[0][0]
+        for reported in (reported for repeats in group for reported in repeats):
+            text = None
+            if reported.cell.engine != base.cell.engine:
+                text = f"{significant(_ratio(base, reported))} x {framework(base.cell)}'s samples/s"
+            found[reported.name] = EngineRatio(pair, text)
     return found
 
 
-def _equal(planned: ReportedCell) -> str:
-    """What the cells of all engines share: settings, data and machine."""
-    machine = planned.record.environment.get("machine") if planned.record else None
-    return canonical_json([planned.all_but(*OF_ENGINE, "repeat"), machine])
+def _all_but_engine(reported: ReportedCell) -> str:
+    """What the counterparts of all engines share: settings, data and machine."""
+    machine = reported.record.environment.get("machine") if reported.record else None
+    return canonical_json([reported.all_but(*ENGINE_SETTINGS, "repeat"), machine])
 
 
 def _ratio(first: ReportedCell, second: ReportedCell) -> float | None:
-    one, other = first.number("samples_per_s"), second.number("samples_per_s")
-    return other / one if one and other is not None else None
+    first_rate, second_rate = first.number("samples_per_s"), second.number("samples_per_s")
+    return second_rate / first_rate if first_rate and second_rate is not None else None

@@ -2,133 +2,199 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best, confidence
-from accelbench.report.tables.options import named
-from accelbench.report.tables.table import Entry, Table, count, number, word
+from accelbench.report.tables.options import options_text
+from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, tabulate_known, word
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Engine
 
-# What is wanted beside throughput -> the heading of its number.
-OTHERS = {"latency": "p50 (ms)", "energy": "J/sample", "money": "cost of a million"}
+# The criteria after throughput -> the heading of their numbers.
+CRITERIA_HEADINGS = {"latency": "p50 (ms)", "energy": "J/sample", "money": "cost of a million"}
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to use for one workload.
+
+    Attributes:
+        cells: the workload's ok processes with a throughput, at least one.
+    """
+
+    cells: list[ReportedCell]
+
+    @cached_property
+    def typical(self) -> list[ReportedCell]:
+        """One process of each cell."""
+        return best.typical(self.cells)
+
+    @cached_property
+    def by_speed(self) -> list[ReportedCell]:
+        """`typical`, the fastest first."""
+        return sorted(self.typical, key=lambda reported: -(reported.number("samples_per_s") or 0.0))
+
+    @property
+    def fastest(self) -> ReportedCell:
+        """The fastest cell."""
+        return self.by_speed[0]
+
+    @cached_property
+    def next_best(self) -> ReportedCell | None:
+        """The fastest cell of another device, precision, engine or options; None if no other was measured."""
+        setting = _setting(self.fastest)
+        return next((reported for reported in self.by_speed if _setting(reported) != setting), None)
+
+    @cached_property
+    def has_engines(self) -> bool:
+        """Whether several engines were measured."""
+        return len({reported.cell.engine for reported in self.cells}) > 1
+
+    def text(self, row: Row) -> str:
+        """A choice, such as `cpu bf16 b32, channels_last`; with its engine if there are several."""
+        is_first = self.has_engines and row["engine"] == Engine.lightning  # `options_text` names the other engines
+        settings = f"{row['device']} {row['precision']} b{row['batch_size']}"
+        return ", ".join(filter(None, [settings, Engine.lightning if is_first else None, options_text(row)]))
+
+    def repeats(self, reported: ReportedCell) -> list[ReportedCell]:
+        """The processes that measured the same as `reported`, this one first."""
+        key = reported.measured_key
+        return [reported, *(each for each in self.cells if each is not reported and each.measured_key == key)]
+
+    def best_row(self, criterion: str) -> Row | None:
+        """The best cell's row by one of `best.CRITERIA`."""
+        return best.best_by([reported.row for reported in self.typical], criterion)
+
+
+def _setting(reported: ReportedCell) -> tuple[object, ...]:
+    cell = reported.cell
+    return cell.device, cell.devices, cell.precision, cell.options, cell.keras
+
+
+def _by_precision(found: Recommendation) -> str:
+    """The best rate of each precision, such as `bf16 40.2, fp32 19.4`; for each engine if there are several."""
+    by_engine: dict[str, dict[str, float]] = {}
+    for reported in found.by_speed:
+        rates = by_engine.setdefault(reported.cell.engine, {})
+        rates.setdefault(reported.cell.precision, reported.number("samples_per_s") or 0.0)
+    texts = {
+        engine: ", ".join(f"{precision} {significant(rate)}" for precision, rate in rates.items())
+        for engine, rates in by_engine.items()
+    }
+    return "; ".join(f"{engine}: {text}" if found.has_engines else text for engine, text in texts.items())
+
+
+def _next_best(found: Recommendation) -> Entry:
+    return word(found.text(found.next_best.row) if found.next_best else "no other was measured")
+
+
+def _lead(found: Recommendation) -> Entry:
+    """How far the next best is behind the fastest."""
+    if found.next_best is None:
+        return word(None)
+    lead = 1 - (found.next_best.number("samples_per_s") or 0.0) / (found.fastest.number("samples_per_s") or 1.0)
+    return Entry(f"{significant(100 * lead, 2)} %", 100 * lead)
+
+
+def _confidence(found: Recommendation) -> Entry:
+    if found.next_best is None:
+        return word(None)
+    return word(confidence.confidence_in_words(found.repeats(found.next_best), found.repeats(found.fastest)))
+
+
+def _criterion_columns(criterion: str, heading: str) -> list[Column[Recommendation]]:
+    def choice(found: Recommendation) -> Entry:
+        row = found.best_row(criterion)
+        return word(found.text(row) if row else None)
+
+    def value(found: Recommendation) -> Entry:
+        row = found.best_row(criterion)
+        return number(row[best.CRITERIA[criterion][0]] if row else None)
+
+    return [Column(f"least {criterion} with", choice), Column(heading, value)]
+
+
+COLUMNS: list[Column[Recommendation]] = [
+    Column("model, and what is done", lambda found: word(best.workload_text(found.fastest))),
+    Column("most samples/s with", lambda found: word(found.text(found.fastest.row))),
+    Column("samples/s", lambda found: number(found.fastest.number("samples_per_s"))),
+    Column("± (%)", lambda found: best.half_width_entry(found.fastest.row)),
+    Column("best of each precision", lambda found: word(_by_precision(found))),
+    Column("next best", _next_best),
+    Column("its samples/s", lambda found: number(found.next_best.number("samples_per_s") if found.next_best else None)),
+    Column("behind by", _lead),
+    Column("how sure", _confidence),
+    Column("warnings", lambda found: best.num_warnings(found.fastest.row)),
+    *(column for item in CRITERIA_HEADINGS.items() for column in _criterion_columns(*item)),
+]
 
 
 def table(sweeps: Sequence[Sweep]) -> Table | None:
-    """A line for each model and what is done with it: the best cell by each criterion; None where no cell is ok."""
-    rows = [_line(cells) for cells in best.groups(sweeps)]
-    headings = ["model, and what is done", "most samples/s with", "samples/s", "± (%)", "best of each precision"]
-    headings += ["next best", "its samples/s", "behind by", "how sure", "doubts"]
-    for wanted, heading in OTHERS.items():
-        headings += [f"least {wanted} with", heading]
+    """A line for each model and what is done with it: the best cell by each criterion; None if no cell is ok."""
     notes = [
         "The best ok cell by each criterion that is known; of several repeats and seeds, the one of the middle "
         "throughput (the slower of two) stands for all. ± is half of the 95 % interval within one process. Next best: "
         "the fastest cell of another device, precision, engine or options, or several of them. Best of each precision: "
-        "samples/s, for each engine that was measured. Doubts: how many warnings the fastest has; the table of every "
-        "cell tells them.",
+        "samples/s, for each engine that was measured. Warnings: how many the fastest has; the table of every "
+        "cell has their text.",
         confidence.NOTE,
     ]
-    return Table(title="What to use", headings=headings, rows=rows, notes=notes).known() if rows else None
+    return tabulate_known("What to use", COLUMNS, map(Recommendation, best.workloads(sweeps)), notes)
 
 
-def _line(cells: Sequence[ReportedCell]) -> list[Entry]:
-    chosen = best.typical(cells)
-    by_speed = sorted(chosen, key=lambda planned: -(planned.number("samples_per_s") or 0.0))
-    fastest = by_speed[0]
-    rate, low, high = (fastest.number(f"samples_per_s{end}") for end in ("", "_low", "_high"))
-    assert rate is not None, "only such cells are grouped"
-    width = (high - low) / 2 / rate if rate and low is not None and high is not None else None
-    several = len({planned.cell.engine for planned in cells}) > 1
-    entries = [word(best.what(fastest)), word(_with(fastest.row, several)), number(rate)]
-    entries += [number(None if width is None else 100 * width, 2), word(_by_precision(by_speed, several))]
-    entries += [*_next_best(by_speed, cells, several), best.doubts(fastest.row)]
-    rows = [planned.row for planned in chosen]
-    for wanted in OTHERS:
-        row = best.best_by(rows, wanted)
-        entries += [word(_with(row, several) if row else None), number(row[best.CRITERIA[wanted][0]] if row else None)]
-    return entries
+@dataclass(frozen=True)
+class DeviceOutcome:
+    """A device that was asked for, and the cells that were planned on it, at least one."""
+
+    device: Device
+    cells: list[ReportedCell]
+
+    @property
+    def ok(self) -> list[ReportedCell]:
+        """The ok cells."""
+        return [reported for reported in self.cells if reported.is_ok]
+
+    @property
+    def name(self) -> str:
+        """What the device calls itself; empty if no cell is ok."""
+        names = [reported.row["device_name"] for reported in self.ok]
+        return "; ".join(dict.fromkeys(str(name) for name in names if name))
+
+    @property
+    def reason(self) -> str | None:
+        """The most frequent reason for which a cell is not ok; None if there is none."""
+        found = [reported.row["reason"] for reported in self.cells if not reported.is_ok]
+        reasons = Counter(str(reason) for reason in found if reason)
+        return reasons.most_common(1)[0][0] if reasons else None
 
 
-def _by_precision(by_speed: Sequence[ReportedCell], several: bool) -> str:
-    """The best rate of each precision, such as `bf16 40.2, fp32 19.4`; of each engine where there are several."""
-    found: dict[str, dict[str, float]] = {}
-    for planned in by_speed:
-        rates = found.setdefault(planned.cell.engine, {})
-        rates.setdefault(planned.cell.precision, planned.number("samples_per_s") or 0.0)
-    words = {
-        engine: ", ".join(f"{precision} {significant(rate)}" for precision, rate in rates.items())
-        for engine, rates in found.items()
-    }
-    return "; ".join(f"{engine}: {told}" if several else told for engine, told in words.items())
-
-
-def _next_best(by_speed: Sequence[ReportedCell], cells: Sequence[ReportedCell], several: bool) -> list[Entry]:
-    """The fastest cell of another device, precision, engine or options, how far it is behind, and how sure that is.
-
-    Args:
-        by_speed: one process of each cell, the fastest first.
-        cells: all processes.
-        several: whether engines are chosen between.
-    """
-    fastest = by_speed[0]
-    other = next((planned for planned in by_speed if _place(planned) != _place(fastest)), None)
-    if other is None:
-        return [word("no other was measured"), number(None), word(None), word(None)]
-    rate = other.number("samples_per_s") or 0.0
-    lead = 1 - rate / (fastest.number("samples_per_s") or 1.0)
-    told = confidence.how_sure(_repeats(other, cells), _repeats(fastest, cells))
-    return [
-        word(_with(other.row, several)),
-        number(rate),
-        Entry(f"{significant(100 * lead, 2)} %", 100 * lead),
-        word(told),
-    ]
-
-
-def _place(planned: ReportedCell) -> tuple[object, ...]:
-    cell = planned.cell
-    return cell.device, cell.devices, cell.precision, cell.options, cell.keras
-
-
-def _repeats(of: ReportedCell, cells: Sequence[ReportedCell]) -> list[ReportedCell]:
-    """The processes that measured the same, this one first."""
-    return [of, *(each for each in cells if each is not of and each.measured_key == of.measured_key)]
-
-
-def _with(row: Row, several: bool) -> str:
-    """The choice, such as `cpu bf16 b32, channels_last`; with its engine where there are several."""
-    first = Engine.lightning if several and row["engine"] == Engine.lightning else None  # `named` has the others
-    return ", ".join(filter(None, [f"{row['device']} {row['precision']} b{row['batch_size']}", first, named(row)]))
-
-
-def machine(table: Table) -> list[str]:
-    """Each line of `devices` in a few words: `cpu: AMD EPYC`, or `gpu: not measured (no NVIDIA driver found)`."""
-    told = []
-    for name, _, what, _, _, why in ([entry.text for entry in row] for row in table.rows):
-        told.append(f"{name}: {what}" if what != UNKNOWN else f"{name}: not measured ({why})")
-    return told
+DEVICE_COLUMNS: list[Column[DeviceOutcome]] = [
+    Column("device", lambda outcome: word(outcome.device)),
+    Column("did it run", lambda outcome: word("yes" if outcome.ok else "no")),
+    Column("what it is", lambda outcome: word(outcome.name)),
+    Column("cells ok", lambda outcome: count(len(outcome.ok))),
+    Column("cells not ok", lambda outcome: count(len(outcome.cells) - len(outcome.ok))),
+    Column("why: the most frequent reason", lambda outcome: word(outcome.reason)),
+]
 
 
 def devices(sweeps: Sequence[Sweep]) -> Table:
     """Whether each device that was asked for was there: what it is, and how many cells ran on it."""
-    cells = [planned for sweep in sweeps for planned in sweep.cells]
-    rows = []
-    for device in Device:
-        mine = [planned for planned in cells if planned.cell.device == device]
-        if mine:
-            ok = [planned for planned in mine if planned.is_ok]
-            names = dict.fromkeys(str(planned.row["device_name"]) for planned in ok if planned.row["device_name"])
-            rows.append(
-                [word(device), word("yes" if ok else "no"), word("; ".join(names)), count(len(ok)), *_others(mine)]
-            )
-    headings = ["device", "did it run", "what it is", "cells ok", "cells not ok", "why: the most frequent reason"]
-    return Table(title="What was measured on which device", headings=headings, rows=rows)
+    return tabulate("What was measured on which device", DEVICE_COLUMNS, _outcomes(sweeps))
 
 
-def _others(cells: Sequence[ReportedCell]) -> list[Entry]:
-    """How many cells are not ok, and the most frequent reason of a device's cells."""
-    others = [planned for planned in cells if not planned.is_ok]
-    reasons = Counter(str(planned.row["reason"]) for planned in others if planned.row["reason"])
-    return [count(len(others)), word(reasons.most_common(1)[0][0] if reasons else None)]
+def _outcomes(sweeps: Sequence[Sweep]) -> list[DeviceOutcome]:
+    cells = [reported for sweep in sweeps for reported in sweep.cells]
+    by_device = {device: [reported for reported in cells if reported.cell.device == device] for device in Device}
+    return [DeviceOutcome(device, cells) for device, cells in by_device.items() if cells]
+
+
+def device_texts(sweeps: Sequence[Sweep]) -> list[str]:
+    """Each device in a few words: `cpu: AMD EPYC`, or `gpu: not measured (no NVIDIA driver found)`."""
+    return [
+        f"{outcome.device}: " + (outcome.name or f"not measured ({outcome.reason or UNKNOWN})")
+        for outcome in _outcomes(sweeps)
+    ]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from accelbench.report.tables.table import Table, word
+from accelbench.report.tables.table import Column, Table, tabulate, word
 
 
 class Answer(StrEnum):
@@ -68,7 +68,7 @@ LIES = [
         claim="Means over different populations were compared: four number formats on the GPU, two on the CPU.",
         answer=Answer.impossible,
         how="A speed-up is of two cells that are equal in all but the device, never of means.",
-        test="tests/report/tables/test_study_times.py::test_no_speedup_between_cells_that_differ_in_more_than_the_device",
+        test="tests/report/test_study_comparison.py::test_no_speedup_between_cells_that_differ_in_more_than_the_device",
     ),
     Lie(
         study="000",
@@ -126,7 +126,7 @@ LIES = [
         claim='A speed-up of "3332 %" is one of 34.3 times.',
         answer=Answer.shown,
         how="Speed-ups are CPU time / device time; the study's own percentage stands beside, under its name.",
-        test="tests/report/tables/test_study_times.py::test_published_speedups_are_those_of_the_study",
+        test="tests/report/test_study_comparison.py::test_published_speedups_are_those_of_the_study",
     ),
     Lie(
         study="001",
@@ -148,7 +148,7 @@ LIES = [
         claim="The batch was 8 times larger on the TPU.",
         answer=Answer.impossible,
         how="A speed-up is of two cells of one batch size; the batch per device is a column of its own.",
-        test="tests/report/tables/test_study_times.py::test_no_speedup_between_cells_that_differ_in_more_than_the_device",
+        test="tests/report/test_study_comparison.py::test_no_speedup_between_cells_that_differ_in_more_than_the_device",
     ),
     Lie(
         study="002",
@@ -162,7 +162,7 @@ LIES = [
         claim='Accuracy was "equal", by eye.',
         answer=Answer.shown,
         how="Accuracies are compared over seeds, with an interval of their difference.",
-        test="tests/report/tables/test_accuracy_by_device.py::test_parity_is_a_matter_of_the_interval",
+        test="tests/report/tables/test_accuracy_by_device.py::test_equal_accuracies_are_judged_by_the_interval",
     ),
     Lie(
         study="003",
@@ -188,14 +188,19 @@ LIES = [
 ]
 
 
+COLUMNS: list[Column[Lie]] = [
+    Column("study", lambda lie: word(lie.study)),
+    Column("what was done", lambda lie: word(lie.claim)),
+    Column("here", lambda lie: word(lie.answer)),
+    Column("how", lambda lie: word(lie.how)),
+    Column("the test that shows it", lambda lie: word(lie.test)),
+]
+
+
 def table() -> Table:
     """The lies as the report's table."""
-    return Table(
-        title="How a benchmark lies",
-        headings=["study", "what was done", "here", "how", "the test that shows it"],
-        rows=[[word(lie.study), word(lie.claim), word(lie.answer), word(lie.how), word(lie.test)] for lie in LIES],
-        notes=[
-            "Impossible: there is no way to get such a number. Invalid: such a cell is recorded with its reason, and "
-            "its numbers are not published. Shown: what tells it apart stands beside it.",
-        ],
-    )
+    notes = [
+        "Impossible: there is no way to get such a number. Invalid: such a cell is recorded with its reason, and "
+        "its numbers are not published. Shown: what tells it apart stands beside it.",
+    ]
+    return tabulate("How a benchmark lies", COLUMNS, LIES, notes)

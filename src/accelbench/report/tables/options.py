@@ -1,19 +1,19 @@
-"""What options gain: each cell that has some on beside the plain one that is equal in all else."""
+"""What options gain: each cell with options on beside the cell that differs only in having none."""
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.table import Entry, Table, count, number, word
+from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
 from accelbench.schema.cell import Options
 from accelbench.schema.record import Row
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Engine, KerasBackend, Precision
 
 NAMES = [field.name for field in fields(Options)]
-PLAIN = "plain"
+PLAIN, PLAIN_TEXT = Options(), "plain"
 NOTES = [
     "Over plain: samples/s over those of the cell without options that is equal in all else; over plain fp32: of that "
     "cell in fp32. Each is one process: a gain of some percent may be noise.",
@@ -24,23 +24,23 @@ NOTES = [
 ]
 
 
-def named(row: Row) -> str | None:
-    """The options that are on in a row of `cells.csv`, such as `channels_last + compile`; None where none is.
+def options_text(row: Row) -> str | None:
+    """The options that are on in a row of `cells.csv`, such as `channels_last + compile`; None if none is.
 
-    Several devices count as one, and so does an engine that is not the first: such cells are told apart from the others
-    wherever these are shown.
+    Several devices and an engine other than the first count as options, so that wherever options are shown such cells
+    are told apart from the rest.
     """
-    on = [name for name in NAMES if row[name]]
+    enabled = [name for name in NAMES if row[name]]
     if row["scaling"] is not None:
-        each = ", a process each" if row["xla_processes"] else ""
-        on.append(f"{row['devices']} devices ({row['scaling']}{each})")
+        per_device = ", a process each" if row["xla_processes"] else ""
+        enabled.append(f"{row['devices']} devices ({row['scaling']}{per_device})")
     if row["engine"] != Engine.lightning:
-        on.append(" ".join(_engine(row)))
-    return " + ".join(on) or None
+        enabled.append(" ".join(_engine(row)))
+    return " + ".join(enabled) or None
 
 
 def _engine(row: Row) -> Iterator[str]:
-    """The engine with what is its own, such as `keras jit_compile`."""
+    """The engine with its own settings, such as `keras jit_compile`."""
     yield str(row["engine"])
     if row["backend"] == KerasBackend.jax:
         yield KerasBackend.jax
@@ -51,79 +51,100 @@ def _engine(row: Row) -> Iterator[str]:
 
 
 def steps_to_pay(plain_step_s: float, compiled_step_s: float, compile_s: float) -> int | None:
-    """After how many steps the compiled network has caught up: compile time over what a step saves.
+    """The number of steps after which compiling has paid: compile time over the time that a step saves.
 
     Args:
         plain_step_s: the median step of the cell that is not compiled.
-        compiled_step_s: that of the compiled one.
+        compiled_step_s: the median step of the compiled cell.
         compile_s: seconds that compiling took.
 
     Returns:
-        None where a step saves nothing: it never pays.
+        None if a step saves no time: compiling never pays.
     """
     saved = plain_step_s - compiled_step_s
     return math.ceil(compile_s / saved) if saved > 0 else None
 
 
+@dataclass(frozen=True)
+class _OptionsGain:
+    """An ok cell, and the ok cells that differ only in the options.
+
+    Attributes:
+        by_options: the cells of the same precision.
+        fp32_by_options: the same cells in fp32.
+    """
+
+    reported: ReportedCell
+    by_options: dict[Options, ReportedCell]
+    fp32_by_options: dict[Options, ReportedCell]
+
+    @property
+    def uncompiled(self) -> ReportedCell | None:
+        """The cell that a compiled one is compared with: equal but not compiled, else plain; None if unknown."""
+        options = self.reported.cell.options
+        if not (options.compile or options.cuda_graphs) or self.reported.row["compile_s"] is None:
+            return None
+        return self.by_options.get(replace(options, compile=False, cuda_graphs=False)) or self.by_options.get(PLAIN)
+
+
+def _gain(reported: ReportedCell, plain: ReportedCell | None) -> Entry:
+    rate, plain_rate = reported.number("samples_per_s"), plain.number("samples_per_s") if plain else None
+    return number(rate / plain_rate if rate is not None and plain_rate else None)
+
+
+def _steps_until_it_pays(gain: _OptionsGain) -> Entry:
+    compile_s = gain.reported.number("compile_s")
+    if gain.uncompiled is None or compile_s is None:
+        return count(None)
+    num = steps_to_pay(_step_s(gain.uncompiled), _step_s(gain.reported), compile_s)
+    return Entry("never", None) if num is None else count(num)
+
+
+def _compared_with(gain: _OptionsGain) -> Entry:
+    return word((options_text(gain.uncompiled.row) or PLAIN_TEXT) if gain.uncompiled else None)
+
+
+COLUMNS: list[Column[_OptionsGain]] = [
+    Column("network", lambda gain: word(gain.reported.cell.model.name)),
+    Column("mode", lambda gain: word(gain.reported.cell.mode)),
+    Column("device", lambda gain: word(gain.reported.cell.device)),
+    Column("precision", lambda gain: word(gain.reported.cell.precision)),
+    Column("batch", lambda gain: count(gain.reported.cell.batch_size)),
+    Column("protocol", lambda gain: word(gain.reported.cell.protocol)),
+    Column("options", lambda gain: word(options_text(gain.reported.row) or PLAIN_TEXT)),
+    Column("samples/s", lambda gain: number(gain.reported.row["samples_per_s"])),
+    Column("low", lambda gain: number(gain.reported.row["samples_per_s_low"])),
+    Column("high", lambda gain: number(gain.reported.row["samples_per_s_high"])),
+    Column("over plain (x)", lambda gain: _gain(gain.reported, gain.by_options.get(PLAIN))),
+    Column("over plain fp32 (x)", lambda gain: _gain(gain.reported, gain.fp32_by_options.get(PLAIN))),
+    Column("compile (s)", lambda gain: number(gain.reported.row["compile_s"])),
+    Column("pays after (steps)", _steps_until_it_pays),
+    Column("against", _compared_with),
+    Column("output error", lambda gain: number(gain.reported.row["output_error"])),
+]
+
+
 def table(sweep: Sweep) -> Table | None:
-    """The ok cells that were measured with options and without; None where none was with."""
+    """The ok cells that were measured with options and without; None if none was measured with options."""
     groups: dict[str, dict[Options, ReportedCell]] = defaultdict(dict)
-    for planned in sweep.cells:
-        if planned.is_ok and planned.number("samples_per_s"):
-            groups[_equal_but_for_options(planned)][planned.cell.options] = planned
-    rows = [
-        _row(planned, group, groups.get(_equal_but_for_options(planned, precision=Precision.fp32), {}))
+    for reported in sweep.cells:
+        if reported.is_ok and reported.number("samples_per_s"):
+            groups[_all_but_options(reported)][reported.cell.options] = reported
+    gains = [
+        _OptionsGain(reported, group, groups.get(_all_but_options(reported, precision=Precision.fp32), {}))
         for group in groups.values()
-        if set(group) != {Options()}
-        for planned in group.values()
+        if set(group) != {PLAIN}
+        for reported in group.values()
     ]
-    headings = ["network", "mode", "device", "precision", "batch", "protocol", "options", "samples/s", "low", "high"]
-    headings += ["over plain (x)", "over plain fp32 (x)", "compile (s)", "pays after (steps)", "against"]
-    headings += ["output error"]
-    return Table(title="Options", headings=headings, rows=rows, notes=NOTES).known() if rows else None
+    return tabulate_known("Options", COLUMNS, gains, NOTES)
 
 
-def _equal_but_for_options(planned: ReportedCell, **changes: str) -> str:
-    return canonical_json(planned.all_but("options") | changes)
+def _all_but_options(reported: ReportedCell, **changes: str) -> str:
+    return canonical_json(reported.all_but("options") | changes)
 
 
-def _row(
-    planned: ReportedCell, group: dict[Options, ReportedCell], in_fp32: dict[Options, ReportedCell]
-) -> list[Entry]:
-    cell, row = planned.cell, planned.row
-    head = [word(cell.model.name), word(cell.mode), word(cell.device), word(cell.precision), count(cell.batch_size)]
-    rates = [number(row[f"samples_per_s{end}"]) for end in ("", "_low", "_high")]
-    gains = [number(_gain(planned, group.get(Options()))), number(_gain(planned, in_fp32.get(Options())))]
-    is_compiled = cell.options.compile or cell.options.cuda_graphs
-    against = _uncompiled(cell.options, group) if is_compiled and row["compile_s"] is not None else None
-    return [
-        *head,
-        *[word(cell.protocol), word(named(row) or PLAIN), *rates, *gains],
-        *[number(row["compile_s"]), *_pays(planned, against), number(row["output_error"])],
-    ]
-
-
-def _gain(planned: ReportedCell, other: ReportedCell | None) -> float | None:
-    mine, theirs = planned.number("samples_per_s"), other.number("samples_per_s") if other else None
-    return mine / theirs if mine is not None and theirs else None
-
-
-def _uncompiled(options: Options, group: dict[Options, ReportedCell]) -> ReportedCell | None:
-    """The cell that says what compiling is worth."""
-    return group.get(replace(options, compile=False, cuda_graphs=False)) or group.get(Options())
-
-
-def _pays(planned: ReportedCell, against: ReportedCell | None) -> list[Entry]:
-    """After how many steps compiling pays, and against which cell."""
-    compile_s = planned.number("compile_s")
-    if against is None or compile_s is None:
-        return [count(None), word(None)]
-    num = steps_to_pay(_step_s(against), _step_s(planned), compile_s)
-    return [Entry("never", None) if num is None else count(num), word(named(against.row) or PLAIN)]
-
-
-def _step_s(planned: ReportedCell) -> float:
-    """The median step, running freely."""
-    rate = planned.number("samples_per_s")
+def _step_s(reported: ReportedCell) -> float:
+    """Seconds of the median step, without waits in between."""
+    rate = reported.number("samples_per_s")
     assert rate
-    return planned.cell.batch_size / rate
+    return reported.cell.batch_size / rate

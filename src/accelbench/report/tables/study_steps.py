@@ -1,90 +1,115 @@
-"""Published numbers of a step beside ours of the same network, device, precision and batch."""
+"""A step's published numbers beside ours of the same network, device, precision and batch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from accelbench.presentation import exact
 from accelbench.report import published
 from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.options import named
-from accelbench.report.tables.study_times import one_of_each
-from accelbench.report.tables.table import Entry, Table, count, number, word
+from accelbench.report.study_comparison import one_per_setting
+from accelbench.report.tables.options import options_text
+from accelbench.report.tables.study_times import published_entry
+from accelbench.report.tables.table import Column, Table, count, number, tabulate_known, word
 from accelbench.schema.vocab import Mode
 
 
 @dataclass(frozen=True)
-class Metric:
-    """What a published number is called, and what ours is made of; None where a cell does not know it."""
+class StepMetric:
+    """A published number of a step.
+
+    Attributes:
+        title: of its table.
+        ours: the same number of one of our cells; None if unknown.
+        note: how ours is measured.
+    """
 
     title: str
     ours: Callable[[ReportedCell], float | None]
     note: str = "Ours is the median of steps waited for one by one."
 
 
-def _time_per_image(planned: ReportedCell) -> float | None:
-    latency = planned.number("latency_p50_ms")
-    steps = planned.cell.keras.steps_per_execution if planned.cell.keras else 1  # a latency is of so many
-    return None if latency is None else latency / (planned.cell.batch_size * steps)
+def _time_per_image(reported: ReportedCell) -> float | None:
+    latency = reported.number("latency_p50_ms")
+    num_batches = reported.cell.keras.steps_per_execution if reported.cell.keras else 1  # in one timed step
+    return None if latency is None else latency / (reported.cell.batch_size * num_batches)
 
 
-def communication_percent(planned: ReportedCell) -> float | None:
+def communication_percent(reported: ReportedCell) -> float | None:
     """Copying in and out in percent of a waited-for step; None where nothing is copied."""
-    parts = [planned.number(column) for column in ("copy_in_ms", "copy_out_ms")]
-    latency = planned.number("latency_p50_ms")
+    parts = [reported.number(column) for column in ("copy_in_ms", "copy_out_ms")]
+    latency = reported.number("latency_p50_ms")
     if latency is None or all(part is None for part in parts):
         return None
     return 100 * sum(part or 0.0 for part in parts) / latency
 
 
-METRICS: Mapping[str, Metric] = {
-    "time_per_image": Metric("Time per image, end to end (ms)", _time_per_image),
-    "latency": Metric("Time per batch (ms)", lambda planned: planned.number("latency_p50_ms")),
-    "communication_share": Metric("Share of copying (%)", communication_percent),
-    "peak_memory": Metric(
-        "Memory of the device (MB)", lambda planned: planned.number("peak_device_mb"), "Ours is the allocator's peak."
+METRICS: Mapping[str, StepMetric] = {
+    "time_per_image": StepMetric("Time per image, end to end (ms)", _time_per_image),
+    "latency": StepMetric("Time per batch (ms)", lambda reported: reported.number("latency_p50_ms")),
+    "communication_share": StepMetric("Share of copying (%)", communication_percent),
+    "peak_memory": StepMetric(
+        "Memory of the device (MB)",
+        lambda reported: reported.number("peak_device_mb"),
+        "Ours is the allocator's peak.",
     ),
 }
-
-
-# What the studies of random images fed their networks: another input is another measurement.
+# The input shapes of the studies of random images: numbers of another shape are not comparable.
 INPUT_SHAPES = {"000": (3, 224, 224), "003": (3, 64, 64)}
 
 
+@dataclass(frozen=True)
+class _StepComparison:
+    """Our number of a cell and a published one of the same settings; each None if unknown."""
+
+    reported: ReportedCell
+    ours: float | None
+    published: Published | None
+
+
+COLUMNS: list[Column[_StepComparison]] = [
+    Column("network", lambda compared: word(compared.reported.cell.model.name)),
+    Column("device", lambda compared: word(compared.reported.cell.device)),
+    Column("precision", lambda compared: word(compared.reported.cell.precision)),
+    Column("batch", lambda compared: count(compared.reported.cell.batch_size)),
+    Column("options", lambda compared: word(options_text(compared.reported.row))),
+    Column("ours", lambda compared: number(compared.ours)),
+    Column("why not", lambda compared: word(None if compared.reported.is_ok else compared.reported.outcome)),
+    Column("published", lambda compared: published_entry(compared.published)),
+    Column("published by", lambda compared: word(compared.published.source if compared.published else None)),
+]
+
+
 def table(sweep: Sweep, name: str) -> Table | None:
-    """Ours and the published for each planned setting that was published, and for those that we have alone.
+    """Our cells with the published number of their settings, and our cells that have no published one.
 
     None where the study published no such number.
+
+    Args:
+        sweep: inference cells.
+        name: of `METRICS`.
     """
     metric = METRICS[name]
     entries = [entry for entry in published.load(sweep.study) if entry.metric == name]
     if not entries:
         return None
-    cells = [planned for planned in sweep.cells if planned.cell.mode == Mode.infer]
-    rows = []
-    for planned in one_of_each(cells):
-        value = metric.ours(planned) if planned.is_ok else None
-        found: list[Published | None] = [entry for entry in entries if _is_of(entry, planned)]
-        if value is None and not found:
-            continue
-        cell = planned.cell
-        head = [word(cell.model.name), word(cell.device), word(cell.precision), count(cell.batch_size)]
-        head += [word(named(planned.row))]
-        ours = [number(value), word(None if planned.is_ok else planned.outcome)]
-        for entry in found or [None]:
-            theirs = [Entry(exact(entry.value), entry.value), word(entry.source)] if entry else [word(None)] * 2
-            rows.append([*head, *ours, *theirs])
-    headings = ["network", "device", "precision", "batch", "options", "ours", "why not", "published", "published by"]
     notes = [
         f"{metric.note} Published numbers are the study's own, on its machines: they stand beside ours and enter no "
         "statistics."
     ]
-    return Table(title=metric.title, headings=headings, rows=rows, notes=notes).known() if rows else None
+    return tabulate_known(metric.title, COLUMNS, _comparisons(sweep, metric, entries), notes)
 
 
-def _is_of(entry: Published, planned: ReportedCell) -> bool:
-    cell = planned.cell
+def _comparisons(sweep: Sweep, metric: StepMetric, entries: list[Published]) -> Iterator[_StepComparison]:
+    for reported in one_per_setting(reported for reported in sweep.cells if reported.cell.mode == Mode.infer):
+        value = metric.ours(reported) if reported.is_ok else None
+        same: list[Published | None] = [entry for entry in entries if _has_same_settings(entry, reported)]
+        if value is not None or same:
+            yield from (_StepComparison(reported, value, entry) for entry in same or [None])
+
+
+def _has_same_settings(entry: Published, reported: ReportedCell) -> bool:
+    cell = reported.cell
     wanted = (cell.model.name, cell.device, cell.precision)
     same = (entry.model, entry.device, entry.precision) == wanted and entry.batch_size in (None, cell.batch_size)
-    same = same and not cell.options.enabled and cell.devices == 1  # no study had any
+    same = same and not cell.options.enabled and cell.devices == 1  # no study used options or several devices
     return same and cell.model.input_shape == INPUT_SHAPES.get(entry.study, cell.model.input_shape)

@@ -1,189 +1,105 @@
 """Training and testing time per network and device, ours beside the published ones, with speed-ups."""
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections import defaultdict
+from collections.abc import Iterable
 
+from accelbench.presentation import exact, seconds
 from accelbench.report import published
 from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.schema.vocab import RANDOM, Device, Mode, Precision, Protocol
+from accelbench.report.study_comparison import TITLES, PublishedComparison, compare_with_published
+from accelbench.report.tables.options import options_text
+from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, word
+from accelbench.schema.vocab import Mode
 
-METRICS = {Mode.train: "train_time", Mode.infer: "test_time"}
-TITLES = {Mode.train: "Training time", Mode.infer: "Testing time"}
-
-# From the study's own precision to the least like it.
-PRECISIONS = [
-    Precision.fp32,
-    Precision.tf32,
-    Precision.fp64,
-    Precision.bf16_mixed,
-    Precision.fp16_mixed,
-    Precision.bf16,
-    Precision.fp16,
-]
+PERCENT_STUDIES = {"001"}  # they print speed-ups in percent
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reference:
-    """The settings that our cells are chosen by: the study's, or study 001's where a network has none.
-
-    Attributes:
-        epochs: None where the source does not say.
-    """
-
-    precision: Precision = Precision.fp32
-    batch_size: int = 128
-    epochs: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """One network in one mode on one device: our time and the published one.
-
-    Attributes:
-        ours: the ok cell nearest to the reference; where none is ok, the nearest planned one; else None.
-        time_s: of `ours`; None where it has none.
-        estimated: whether `time_s` is.
-        speedup: the CPU's time / this device's, of cells that are equal in all but the device; else None.
-        published: the published time; None where there is none.
-        published_speedup: the published CPU time / this device's.
-    """
-
-    model: str
-    mode: Mode
-    device: Device
-    ours: ReportedCell | None
-    time_s: float | None
-    estimated: bool
-    speedup: float | None
-    published: Published | None
-    published_speedup: float | None
-
-
-def reference(study: str | None, model: str) -> Reference:
-    """The settings that `study` ran `model` with."""
-    entry = next((entry for entry in published.load(study) if entry.model == model), None)
-    if entry is None:
-        return Reference()
-    epochs = published.find(study, model, "epochs", None)
-    return Reference(
-        precision=entry.precision,
-        batch_size=entry.batch_size or Reference.batch_size,
-        epochs=int(epochs.value) if epochs else None,
-    )
-
-
-def published_of(sweep: Sweep) -> list[Published]:
-    """What the study published of the networks that the sweep plans: a study may be several suites."""
-    models = {planned.cell.model.name for planned in sweep.cells}
-    return [entry for entry in published.load(sweep.study) if entry.model in models]
-
-
-def compare(sweep: Sweep, mode: Mode) -> list[Comparison]:
-    """A comparison per planned network and each device that it was published or planned on, the study's first."""
-    entries = [entry for entry in published_of(sweep) if entry.metric == METRICS[mode]]
-    planned = [cell for cell in sweep.cells if cell.cell.mode == mode]
-    models = dict.fromkeys([entry.model for entry in entries] + [cell.cell.model.name for cell in planned])
-    there = {(entry.model, entry.device) for entry in entries}
-    there |= {(cell.cell.model.name, cell.cell.device) for cell in planned}
-    pairs = [pair for pair in product(models, Device) if pair in there]
-    compared = [_compare(sweep, model, mode, device) for model, device in pairs]
-    # Random images have no end: what was planned on them alone has no time to compare.
-    return compared if entries or any(cell.cell.data.name != RANDOM for cell in planned) else []
-
-
-def nearest(sweep: Sweep, model: str, mode: Mode, device: Device, known: str | None = None) -> ReportedCell | None:
-    """The cell nearest to the reference: one that is ok wherever there is one; never a mean over cells.
-
-    Where `known` names a column, only cells count that have a value in it.
-    """
-    wanted = reference(sweep.study, model)
-    cells = [
-        planned
-        for planned in sweep.cells
-        if (planned.cell.model.name, planned.cell.mode, planned.cell.device) == (model, mode, device)
-        and (known is None or planned.row[known] is not None)
+def table(sweep: Sweep, mode: Mode) -> Table | None:
+    """Our time per network and device beside the published one; None where there is neither."""
+    comparisons = compare_with_published(sweep, mode)
+    if not comparisons:
+        return None
+    columns = list(OUR_COLUMNS)
+    near = f"the settings of study {sweep.study}" if sweep.study else "fp32, batch 128"
+    order = "precision first, then batch, then epochs" if mode == Mode.train else "precision first, then batch"
+    notes = [
+        f"Ours: the ok cell nearest to {near} ({order}; the first seed and repeat), never a mean over cells. "
+        "~ marks a time estimated from a bounded window's throughput; without it, the time is measured.",
+        "Our speed-up is CPU time / device time (x), of two cells that are equal in all but the device.",
     ]
-    return min(cells, key=lambda planned: (not planned.is_ok, *_distance(planned, wanted)), default=None)
+    if any(comparison.published for comparison in comparisons):
+        columns += PUBLISHED_COLUMNS
+        settings = _published_settings(comparisons, sweep.study)
+        notes.append(f"Published times were not measured by accelbench ({settings}).")
+        if sweep.study in PERCENT_STUDIES:
+            columns.append(PERCENT_COLUMN)
+            notes.append("The study prints speed-ups as (CPU time / device time - 1) x 100 %; x is as ours.")
+    return tabulate(TITLES[mode], columns, comparisons, notes)
 
 
-def gain_over_cpu(planned: ReportedCell, cells: Sequence[ReportedCell], column: str) -> float | None:
-    """A number of this cell over that of the CPU's cell that is equal in all but the device; None without one.
-
-    Args:
-        planned: an ok cell of another device.
-        cells: where the CPU's is looked for.
-        column: of `cells.csv`.
-    """
-    mine = planned.number(column)
-    if planned.cell.device == Device.cpu or mine is None:
-        return None
-    for other in cells:
-        if other.cell.device == Device.cpu and other.is_ok and other.all_but_device == planned.all_but_device:
-            theirs = other.number(column)
-            return mine / theirs if theirs else None
-    return None
+def describe(reported: ReportedCell | None) -> str:
+    """Which cell a number belongs to, or why there is no number."""
+    if reported is None:
+        return "not planned"
+    cell, measured = reported.cell, reported.record.measurement if reported.record else None
+    settings = f"{cell.precision}, batch {cell.batch_size}"
+    settings += f", {options}" if (options := options_text(reported.row)) else ""
+    if not reported.is_ok or measured is None:
+        reason = reported.record.reason if reported.record else None
+        return f"{reported.outcome}: {reason}" if reason else reported.outcome
+    num_epochs = len(measured.epochs) or (cell.epochs if cell.mode == Mode.train else 1)
+    samples = measured.num_train_samples if cell.mode == Mode.train else measured.num_test_samples
+    amount = f"{num_epochs} x {samples:,} samples, " if samples is not None else ""  # None for random images
+    return f"{settings}, {amount}{cell.protocol}"
 
 
-def one_of_each(cells: Iterable[ReportedCell]) -> list[ReportedCell]:
-    """One cell per network, mode, devices, precision, engine, options and batch, where one alone is shown.
-
-    The first that is ok, else the first: other seeds, repeats, inputs and numbers of steps are in the table of every
-    cell.
-    """
-    first: dict[tuple[object, ...], ReportedCell] = {}
-    for planned in cells:
-        cell = planned.cell
-        devices = (cell.device, cell.devices, cell.scaling)
-        key = (cell.model.name, cell.mode, devices, cell.precision, cell.keras, cell.options, cell.batch_size)
-        if key not in first or (planned.is_ok and not first[key].is_ok):
-            first[key] = planned
-    return list(first.values())
+def published_entry(published_number: Published | None) -> Entry:
+    """A published number with every digit that it was published with."""
+    value = published_number.value if published_number else None
+    return Entry(exact(value), value)
 
 
-def _compare(sweep: Sweep, model: str, mode: Mode, device: Device) -> Comparison:
-    ours = nearest(sweep, model, mode, device)
-    cpu = nearest(sweep, model, mode, Device.cpu)
-    theirs = published.find(sweep.study, model, METRICS[mode], device)
-    their_cpu = published.find(sweep.study, model, METRICS[mode], Device.cpu)
-    return Comparison(
-        model=model,
-        mode=mode,
-        device=device,
-        ours=ours,
-        time_s=_time_s(ours),
-        estimated=ours is not None and ours.row["time_provenance"] == "estimated",
-        speedup=_speedup(cpu, ours),
-        published=theirs,
-        published_speedup=their_cpu.value / theirs.value if theirs and their_cpu else None,
-    )
+def published_epochs(study: str | None, model: str) -> str:
+    """How many epochs a study trained a network for, as `, 5 epochs`; empty if it does not say."""
+    entry = published.find(study, model, "epochs", None)
+    return f", {entry.value:g} epochs" if entry else ""
 
 
-def _time_s(planned: ReportedCell | None) -> float | None:
-    return planned.number("time_s") if planned is not None and planned.is_ok else None
+def _published_settings(comparisons: Iterable[PublishedComparison], study: str | None) -> str:
+    """What the published networks ran with: `fp32, batch 128, 5 epochs: mlp on cpu, gpu`."""
+    devices: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for compared in comparisons:
+        if compared.published is not None:
+            epochs = published_epochs(study, compared.model) if compared.mode == Mode.train else ""
+            settings = f"{compared.published.precision}, batch {compared.published.batch_size}{epochs}"
+            devices[settings, compared.model].append(compared.device)
+    return "; ".join(f"{settings}: {model} on {', '.join(names)}" for (settings, model), names in devices.items())
 
 
-def _speedup(cpu: ReportedCell | None, ours: ReportedCell | None) -> float | None:
-    cpu_s, ours_s = _time_s(cpu), _time_s(ours)
-    if cpu is None or ours is None or cpu_s is None or ours_s is None:
-        return None
-    return cpu_s / ours_s if cpu.all_but_device == ours.all_but_device else None
+def _speedup(compared: PublishedComparison) -> Entry:
+    speedup = number(compared.speedup)
+    tilde = "~" if compared.estimated and compared.speedup is not None else ""
+    return Entry(tilde + speedup.text, speedup.key)
 
 
-def _distance(planned: ReportedCell, wanted: Reference) -> tuple[float, ...]:
-    cell = planned.cell
-    return (
-        len(cell.options.enabled),  # no study had any
-        cell.devices,  # or more than one device
-        cell.keras is not None,  # the engines stand side by side in a table of their own
-        PRECISIONS.index(cell.precision) if cell.precision != wanted.precision else -1,
-        abs(math.log(cell.batch_size / wanted.batch_size)),
-        cell.batch_size,
-        abs(math.log(cell.epochs / wanted.epochs)) if wanted.epochs and cell.mode == Mode.train else 0,
-        cell.protocol != Protocol.fit,
-        cell.threads is not None,
-        cell.seed,
-        cell.repeat,
-    )
+def _percent_faster(compared: PublishedComparison) -> Entry:
+    gain = compared.published_speedup
+    return count(round(100 * (gain - 1)) if gain is not None else None)
+
+
+OUR_COLUMNS: list[Column[PublishedComparison]] = [
+    Column("network", lambda compared: word(compared.model)),
+    Column("device", lambda compared: word(compared.device)),
+    Column(
+        "ours (s)",
+        lambda compared: Entry(seconds(compared.time_s, estimated=compared.estimated), compared.time_s),
+    ),
+    Column("ours: speed-up (x)", _speedup),
+    Column("ours: cell", lambda compared: word(describe(compared.ours))),
+]
+PUBLISHED_COLUMNS: list[Column[PublishedComparison]] = [
+    Column("published (s)", lambda compared: published_entry(compared.published)),
+    Column("published: speed-up (x)", lambda compared: number(compared.published_speedup)),
+]
+PERCENT_COLUMN = Column("published: speed-up as the study prints it (%)", _percent_faster)

@@ -1,18 +1,35 @@
-"""A table as text with the keys that it sorts by: the same for HTML and markdown."""
+"""A table of texts with the keys that it is sorted by, the same for HTML, markdown and the terminal."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from accelbench.presentation import UNKNOWN, exact, significant
 from accelbench.schema.record import Value
 
+Subject = TypeVar("Subject")
+
 
 @dataclass(frozen=True)
 class Entry:
-    """What a table's cell shows, and what it sorts by: a number, text, or None where it is unknown."""
+    """What one cell of a table shows, and the number or text that it is sorted by; None if unknown."""
 
     text: str
     key: float | str | None
+
+
+@dataclass(frozen=True)
+class Column(Generic[Subject]):
+    """A column of a table.
+
+    Attributes:
+        heading: shown above it.
+        entry: makes the column's entry from the object that a row is about.
+    """
+
+    heading: str
+    entry: Callable[[Subject], Entry]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +47,11 @@ class Table:
 
     @cached_property
     def numeric(self) -> list[bool]:
-        """Whether a column holds numbers, for each."""
+        """For each column, whether it holds numbers."""
         return [any(isinstance(row[i].key, int | float) for row in self.rows) for i in range(len(self.headings))]
 
-    def known(self) -> "Table":
-        """The same without the columns that hold no known value."""
+    def without_unknown_columns(self) -> "Table":
+        """The same table without the columns that hold no known value."""
         keep = [i for i in range(len(self.headings)) if any(row[i].text != UNKNOWN for row in self.rows)]
         return replace(
             self,
@@ -43,13 +60,33 @@ class Table:
         )
 
 
+def tabulate(
+    title: str, columns: Sequence[Column[Subject]], subjects: Iterable[Subject], notes: Sequence[str] = ()
+) -> Table:
+    """The table with a row per subject and every column."""
+    return Table(
+        title=title,
+        headings=[column.heading for column in columns],
+        rows=[[column.entry(subject) for column in columns] for subject in subjects],
+        notes=list(notes),
+    )
+
+
+def tabulate_known(
+    title: str, columns: Sequence[Column[Subject]], subjects: Iterable[Subject], notes: Sequence[str] = ()
+) -> Table | None:
+    """The table without the columns that hold no known value; None without subjects."""
+    made = tabulate(title, columns, subjects, notes)
+    return made.without_unknown_columns() if made.rows else None
+
+
 def word(text: str | None) -> Entry:
     """An entry that is text."""
     return Entry(text or UNKNOWN, text)
 
 
 def number(value: Value, digits: int = 3) -> Entry:
-    """An entry that is a number with so many significant digits."""
+    """An entry that is a number, shown with `digits` significant digits."""
     known = float(value) if value is not None else None
     return Entry(significant(known, digits), known)
 

@@ -1,0 +1,85 @@
+"""`accelbench best`: what to use, from records; or the largest batch that fits, found by measuring."""
+
+import shlex
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from accelbench import project
+from accelbench.commands.command import VERBOSE, Command, Context
+from accelbench.errors import UserError
+from accelbench.settings import params
+from accelbench.settings.compose import Parser, one_cell
+
+if TYPE_CHECKING:  # pandas takes half a second to import
+    from rich.table import Table as RichTable
+
+    from accelbench.report.tables.table import Table
+
+
+def _add_flags(parser: Parser) -> None:
+    parser.add_argument("words", nargs="*", metavar="folder", help="records: results, or a folder under runs/")
+    parser.add_argument("--latency-ms", metavar="MS", help="the longest median latency that is allowed")
+    parser.add_argument(
+        "--largest-batch", action="store_true", help="find the largest batch of the cell name=value ..."
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="with --largest-batch: show what libraries print")
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    if chosen.largest_batch:
+        from accelbench.sweep import largest_batch
+
+        if chosen.latency_ms is not None:
+            raise UserError("--latency-ms: goes with records, and not with --largest-batch")
+        words = [*chosen.words, VERBOSE] if chosen.verbose else chosen.words
+        return largest_batch.find(*one_cell(shlex.join(words)), context.console)
+    if chosen.verbose:
+        raise UserError("-v: goes with --largest-batch; existing records are not measured again")
+    if len(chosen.words) > 1 or any("=" in word for word in chosen.words):
+        raise UserError("best: takes one folder of records; name=value goes with --largest-batch")
+    return _show_best((*chosen.words, "results")[0], _limit(chosen.latency_ms), context)
+
+
+def _limit(latency_ms: str | None) -> float | None:
+    try:
+        return None if latency_ms is None else float(latency_ms)
+    except ValueError as error:
+        raise UserError(f"--latency-ms={latency_ms}: should be a number of milliseconds") from error
+
+
+def _show_best(folder: str, limit_ms: float | None, context: Context) -> int:
+    from accelbench.report import read as sweeps
+    from accelbench.report.tables import best
+
+    root = project.project_root()
+    found = best.table(sweeps.read_all(root / folder, params.costs(root)), limit_ms)
+    if found is None:
+        raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
+    context.console.print(_rendered(found))
+    for note in found.notes:
+        context.console.print(note, style="dim")
+    return 0
+
+
+def _rendered(table: "Table") -> "RichTable":
+    """`table` as rich prints it; cells fold where the terminal is too narrow."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    made = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading, numeric in zip(table.headings, table.numeric, strict=True):
+        made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in table.rows:
+        made.add_row(*(escape(entry.text) for entry in row))
+    return made
+
+
+COMMAND = Command(
+    name="best",
+    summary="say what to use, by throughput, latency, energy and money; or find the largest batch that fits",
+    add_flags=_add_flags,
+    run=_run,
+    description="With --largest-batch, takes the settings of one cell instead of a folder, as `accelbench run` does.",
+    takes_settings=True,
+)

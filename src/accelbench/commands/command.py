@@ -1,0 +1,95 @@
+"""What a command of `accelbench` declares; usage, help, suggestions and shell completion are derived from it."""
+
+import argparse
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from accelbench.settings.compose import Parser
+
+MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
+VERBOSE = "verbose=true"  # the setting that -v stands for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What every command is given besides its words.
+
+    Attributes:
+        console: where results and progress are printed.
+        out: the folder for a sweep's records, which only the pipeline chooses; None: the user's `out=`.
+        commands: all commands, for shell completion.
+    """
+
+    console: Console
+    out: Path | None
+    commands: "Sequence[Command]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One command.
+
+    Attributes:
+        name: the word after `accelbench`.
+        summary: one line for the list of commands.
+        add_flags: declares the flags and arguments, with their help, on the command's parser.
+        run: runs the command with what the parser read; returns the exit status.
+        description: what its --help says between the summary and the flags.
+        epilog: what its --help says after the flags.
+        takes_settings: whether name=value words are among its arguments.
+        has_hydra_words: whether all words that are none of its flags are left for Hydra, as `words`, in their order.
+    """
+
+    name: str
+    summary: str
+    add_flags: Callable[[Parser], None]
+    run: Callable[[argparse.Namespace, Context], int]
+    description: str = ""
+    epilog: str = ""
+    takes_settings: bool = False
+    has_hydra_words: bool = False
+
+    def parser(self) -> Parser:
+        """The parser of the words that follow the command's name."""
+        paragraphs = [self.summary, *([self.description.rstrip()] if self.description else [])]
+        parser = Parser(
+            prog=f"accelbench {self.name}",
+            description="\n\n".join(paragraphs),
+            epilog=self.epilog.rstrip() or None,
+            formatter_class=_HelpFormatter,
+            add_help=False,
+        )
+        self.add_flags(parser)
+        if self.has_hydra_words:
+            parser.usage = parser.format_usage().removeprefix("usage: ").rstrip() + " [name=value ...]"
+        return parser
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Reads the words that follow the command's name.
+
+        Raises:
+            UserError: a flag or an argument is unknown, missing or malformed.
+        """
+        parser = self.parser()
+        if not self.has_hydra_words:
+            return parser.parse_intermixed_args(words)
+        chosen, others = parser.parse_known_args(words)
+        chosen.words = others
+        return chosen
+
+    def flags(self) -> list[str]:
+        """The flags, each in its first spelling."""
+        return self.parser().flags
+
+    def help(self) -> str:
+        """What `accelbench NAME --help` prints."""
+        return self.parser().format_help()
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=min(MAX_WIDTH, shutil.get_terminal_size().columns))

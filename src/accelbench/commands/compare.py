@@ -1,0 +1,78 @@
+"""`accelbench compare`: whether B is as fast as A, from records or from a new interleaved run of two cells."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from accelbench import project
+from accelbench.commands.command import VERBOSE, Command, Context
+from accelbench.errors import UserError
+from accelbench.settings.compose import Parser, one_cell
+from accelbench.sweep import run as sweep
+
+DESCRIPTION = """\
+Pairs cells that are equal, or equal but for the settings in which A and B differ throughout. The
+95 % interval of B's samples/s over A's, less 1, is a bootstrap over 5 fresh processes of each,
+interleaved (in turns: A and B alternate, so that drift affects both alike).
+  same        the interval lies within the margin
+  faster      else, if it lies above 0; slower: else, if it lies below 0
+  can't tell  else; also with fewer than 5 processes, or on one machine if not interleaved
+"""
+
+
+def _add_flags(parser: Parser) -> None:
+    parser.add_argument("--run", action="store_true", help="A and B are cells, each in quotes: measure them in turns")
+    parser.add_argument("--repeats", metavar="N", help="with --run: fresh processes of each cell (5)")
+    parser.add_argument("--margin", metavar="2%", help="differences that count as the same (2%%)")
+    parser.add_argument("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%")
+    parser.add_argument(
+        "--anyway", action="store_true", help="compare even other data, modes or protocols, or no turns"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="with --run: show what the cells' libraries print")
+    parser.add_argument(
+        "first",
+        metavar="A",
+        help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records there "
+        "(default: results) of this git revision, branch, CPU, GPU or TPU",
+    )
+    parser.add_argument("others", metavar="B", nargs="*", help="the same; not needed if A is the folder of a --run")
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    from accelbench.compare import answer, record_sets  # numpy and scipy take their time to import
+    from accelbench.sweep import interleaved
+
+    names = [chosen.first, *chosen.others]
+    terms = answer.terms(chosen.margin, chosen.fail_if, anyway=chosen.anyway or chosen.run or len(names) == 1)
+    _check(chosen, len(names))
+    root = project.project_root()
+    if not chosen.run:
+        first, second = (
+            interleaved.load_comparison(Path(names[0]))
+            if len(names) == 1
+            else (record_sets.find(name, root) for name in names)
+        )
+        return answer.answer(first, second, terms, context.console)
+    shown = f" {VERBOSE}" if chosen.verbose else ""
+    runs, options = interleaved.plan_runs(one_cell(names[0] + shown), one_cell(names[1] + shown), chosen.repeats, root)
+    result = sweep.run(runs.cells, options, context.console)
+    interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
+    status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)
+    return 1 if result.num_unexpected else status
+
+
+def _check(chosen: Namespace, num_names: int) -> None:
+    if num_names not in ((2,) if chosen.run else (1, 2)):
+        raise UserError(f"compare: takes A and B, {num_names} given; words with spaces go in quotes")
+    if chosen.verbose and not chosen.run:
+        raise UserError("-v: goes with --run; existing records are not measured again")
+    if chosen.repeats is not None and not chosen.run:
+        raise UserError("--repeats: goes with --run; existing records are not measured again")
+
+
+COMMAND = Command(
+    name="compare",
+    summary="say whether B is as fast as A: same, faster, slower or can't tell",
+    add_flags=_add_flags,
+    run=_run,
+    description=DESCRIPTION,
+)

@@ -1,0 +1,31 @@
+"""`accelbench report`: builds the report of a folder of records."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from accelbench import project
+from accelbench.commands.command import Command, Context
+from accelbench.settings import params
+from accelbench.settings.compose import Parser
+
+
+def _add_flags(parser: Parser) -> None:
+    parser.add_argument("folder", nargs="?", default="results", help="records: results, or a folder under runs/")
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    from accelbench.report.build import build  # pandas and the plot library take a second
+
+    root, folder = project.project_root(), Path(chosen.folder)
+    out = root / "report" if folder == Path("results") else folder / "report"
+    context.console.print(f"Report: {build(root / folder, out, params.costs(root))}", soft_wrap=True)
+    return 0
+
+
+COMMAND = Command(
+    name="report",
+    summary="build the report of results/, or of a folder under runs/",
+    add_flags=_add_flags,
+    run=_run,
+    description="The report of results/ is written to report/, any other to report/ in its folder: open index.html.",
+)

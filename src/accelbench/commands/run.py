@@ -1,0 +1,40 @@
+"""`accelbench run`, the default command: measures one cell, or every cell of a sweep."""
+
+from argparse import Namespace
+
+from accelbench.commands.command import VERBOSE, Command, Context
+from accelbench.commands.overview import SETTINGS
+from accelbench.settings.compose import Parser, cells_of, compose
+from accelbench.sweep import card
+from accelbench.sweep import run as sweep
+
+
+def _add_flags(parser: Parser) -> None:
+    parser.add_argument("-m", "--multirun", action="store_true", help="measure every combination of listed values")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show what the cells' libraries print, too")
+    parser.add_argument("--cfg", metavar="job", help="print all settings of one run, and measure nothing")
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    flags = ["-m"] * chosen.multirun + (["--cfg", chosen.cfg] if chosen.cfg is not None else [])
+    configs = compose([*flags, *chosen.words, *[VERBOSE] * chosen.verbose])
+    if not configs:  # --cfg: Hydra has printed the settings
+        return 0
+    cells, options = cells_of(configs)
+    result = sweep.run(cells, options, context.console, context.out)
+    if len(cells) == 1:
+        (record,) = result.records
+        places = {"record": f"{sweep.shown(result.folder)}/{record.name}.json", **result.links}
+        card.show(record, places, context.console)
+    return 1 if result.num_unexpected else 0
+
+
+COMMAND = Command(
+    name="run",
+    summary="measure one cell, or with -m every combination of lists; the default command",
+    add_flags=_add_flags,
+    run=_run,
+    epilog=SETTINGS,
+    takes_settings=True,
+    has_hydra_words=True,
+)

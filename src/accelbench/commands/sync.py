@@ -1,0 +1,22 @@
+"""`accelbench sync`: delivers the records that MLflow missed."""
+
+from argparse import Namespace
+
+from accelbench import project
+from accelbench.commands.command import Command, Context
+from accelbench.settings.compose import Parser
+
+
+def _add_flags(parser: Parser) -> None:
+    """It has none."""
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    from accelbench.sinks.sync import sync
+
+    root = project.project_root()
+    context.console.print(str(sync(root, [root / "results", root / "runs"])))
+    return 0
+
+
+COMMAND = Command(name="sync", summary="deliver the records that MLflow missed", add_flags=_add_flags, run=_run)

@@ -1,0 +1,283 @@
+"""The template of one cell's run: what every engine does alike, from the first step to the `Measurement`.
+
+An engine derives from `CellRun` and fills the methods that raise NotImplementedError. By default `run_steps` drives the
+steps from outside; an engine whose framework calls back overrides it, and calls `measure_window`, `measure_epoch` and
+`evaluate` from inside those calls. Nothing here runs between the parts of a timed step.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accelbench.data.manifest import read_counts
+from accelbench.devices.memory import high_water_bytes
+from accelbench.devices.registry import look
+from accelbench.measuring import clock, epochs
+from accelbench.measuring.output_error import limit, relative_error
+from accelbench.measuring.step import ONE_RANK, RankGroup, Step
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
+from accelbench.schema.vocab import Device, Mode, Pipeline, Precision
+from accelbench.schema.vocab import Protocol as CellProtocol
+from accelbench.schema.work import Work
+
+
+class BaseBackend:
+    """How an engine's framework runs on one kind of device. The defaults are a CPU that returns when it is done."""
+
+    on_host = True
+    """Whether a batch is computed in the memory where it was fetched."""
+
+    def wait(self) -> None:
+        """Returns when everything launched on the device is done."""
+
+    def compiles(self) -> clock.Compiles:
+        """The number of compilations so far, and their seconds."""
+        return clock.no_compiles()
+
+    def fallbacks(self) -> list[str] | None:
+        """Names of the operators that ran on the CPU instead; None if that can't happen unnoticed."""
+        return None
+
+    def peak_memory_bytes(self) -> int | None:
+        """The device allocator's peak since the process started; None if the device reports none."""
+        return None
+
+    def device_name(self) -> str | None:
+        """The hardware's name; None if only `devices.registry` knows it."""
+        return None
+
+
+class Feed(Protocol):
+    """What the template asks of an engine's batches."""
+
+    @property
+    def num_samples(self) -> int:
+        """Samples per epoch."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the measured steps used; noted before anything else runs."""
+
+    compiles: clock.Compiles
+    fallbacks: list[str] | None
+    peak_device_bytes: int | None
+    peak_host_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What really ran, as the engine observed it; the attributes are those of `schema.measurement.Measurement`."""
+
+    device: str
+    device_name: str
+    precision: str
+    num_devices: int
+    threads: int | None
+    loss: float | None = None
+    work: Work | None = None
+    cudnn_benchmark: bool | None = None
+
+
+class CellRun:
+    """One cell's run in this process.
+
+    Args:
+        cell: what to run.
+        data_folder: where the data set's arrays are.
+        backend: the device.
+        ranks: the processes that compute the cell together.
+
+    Attributes:
+        feed: the batches that are measured; set by the engine.
+        test_feed: the test set's batches; set by the engine if it trains whole epochs.
+        build_s: seconds from nothing to a model on its device; set by the engine.
+        num_params: trainable parameters; set by the engine.
+    """
+
+    feed: Feed
+    test_feed: Feed
+    build_s: float
+    num_params: int
+
+    def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
+        self.cell = cell
+        self.data_folder = data_folder
+        self.backend = backend
+        self.ranks = ranks
+        self.trains = cell.mode == Mode.train
+        self.fits = cell.protocol == CellProtocol.fit
+        self.timing = clock.Timing()
+        self.epochs: list[Epoch] = []
+        self.breakdown: Breakdown | None = None
+        self.operators: list[Operator] = []
+        self.output: NDArray[Any] | None = None  # for the first images
+        self.defects: list[str] = []
+        self.resources: Resources | None = None
+
+    def new_step(self) -> Step:
+        """A step over the batches that are measured: without end, or in `fit` until the epoch's end."""
+        raise NotImplementedError
+
+    def new_test_step(self) -> Step:
+        """A step that evaluates the trained model, until the test set's end."""
+        raise NotImplementedError
+
+    def outcome(self, step: Any, num_samples: int) -> tuple[float | None, float | None]:
+        """Mean loss (None if not finite) and accuracy (0 to 1, None if nothing is classified) of a step's samples."""
+        raise NotImplementedError
+
+    def observe(self) -> Observed | None:
+        """What really ran, after everything was measured; None in a process that is not the first of its ranks."""
+        raise NotImplementedError
+
+    def reference_output(self) -> NDArray[Any]:
+        """The output that the same weights give for the first images in fp32 on the CPU."""
+        raise NotImplementedError
+
+    def warnings(self) -> Iterator[str]:
+        """The engine's own warnings to the reader of the numbers."""
+        yield from ()
+
+    @property
+    def fetches_inside(self) -> bool:
+        """Whether the step fetches and copies its batches inside `compute`."""
+        return False
+
+    @property
+    def copies_inside(self) -> bool:
+        """Whether something else than `copy_in` copies batches to the device."""
+        return self.fetches_inside
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the cell is what outputs are compared with: plain fp32 on the CPU, without options."""
+        changed = self.cell.options.enabled or (self.cell.keras is not None and self.cell.keras.non_defaults)
+        return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
+
+    def measure(self) -> Measurement | None:
+        """Runs the cell and collects its measurement; None in a process that is not the first of its ranks."""
+        self.run_steps()
+        self.note_resources()
+        observed = self.observe()
+        return None if observed is None else self._collect(observed)
+
+    def run_steps(self) -> None:
+        """Runs everything that is timed."""
+        if not self.fits:
+            self.measure_window(self.new_step())
+            return
+        for _ in range(self.cell.epochs if self.trains else epochs.NUM_INFER_EPOCHS):
+            self.measure_epoch(self.new_step())
+            if self.trains:
+                self.evaluate(self.new_test_step())
+
+    def measure_window(self, step: Step) -> None:
+        """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
+        cell, wait, compiles, ranks = self.cell, self.backend.wait, self.backend.compiles, self.ranks
+        if cell.protocol == CellProtocol.steps:
+            self.timing = clock.measure_steps(step, wait, cell.warmup, cell.steps, compiles, ranks=ranks)
+        else:
+            self.timing = clock.measure(step, wait, cell.window, compiles, ranks=ranks)
+        if self.fetches_inside:
+            self.timing.data_s = []
+        if self.backend.on_host or self.copies_inside or cell.data.pipeline == Pipeline.device:
+            self.timing.copy_in_s = []
+        if self.backend.on_host or self.trains:
+            self.timing.copy_out_s = []
+
+    def measure_epoch(self, step: Step) -> None:
+        """Measures one epoch."""
+        self.ranks.end()  # so that all ranks begin together
+        began_boot_s, seconds = epochs.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
+        num_samples = self.feed.num_samples
+        loss, accuracy = self.outcome(step, num_samples) if self.trains else (None, None)
+        self.epochs.append(
+            Epoch(seconds=seconds, num_samples=num_samples, began_boot_s=began_boot_s, loss=loss, accuracy=accuracy)
+        )
+
+    def evaluate(self, step: Step) -> None:
+        """Evaluates the model on the test set after an epoch, outside of the epoch's time."""
+        num_samples = self.test_feed.num_samples
+        self.ranks.end()
+        seconds = epochs.time_epoch(step, self._wait_for_ranks)
+        loss, accuracy = self.outcome(step, num_samples)
+        tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
+        self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)
+
+    def note_resources(self) -> None:
+        """Notes what the measured steps used, once: looking at the output may compile and allocate too."""
+        if self.resources is None:
+            backend = self.backend
+            peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
+            self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
+
+    def keep_output(self, compute: Callable[[], NDArray[Any]]) -> None:
+        """Computes the output for the first images, checks that it is finite and keeps it to be compared.
+
+        Args:
+            compute: returns the output as float64, one row per image.
+        """
+        self.note_resources()
+        output = compute()
+        if not np.isfinite(output).all():
+            self.mark_not_finite()
+        elif not self.is_reference:
+            self.output = output
+
+    def mark_not_finite(self) -> None:
+        """Makes the cell invalid: its loss, or in inference its output, is not finite."""
+        self.defects = self.defects or [f"the {'loss' if self.trains else 'output'} is not finite"]
+
+    def device_name(self) -> str:
+        """The hardware's name, as the backend or else the device's registry knows it."""
+        return self.backend.device_name() or look(self.cell.device).name
+
+    def _wait_for_ranks(self) -> None:
+        self.backend.wait()
+        self.ranks.end()
+
+    def _collect(self, observed: Observed) -> Measurement:
+        assert self.resources is not None, "the resources are noted before anything is observed"
+        num_compiles, compile_s = self.resources.compiles
+        counts = read_counts(self.data_folder)
+        error = None if self.output is None else relative_error(self.output, self.reference_output())
+        return Measurement(
+            **vars(observed),
+            num_params=self.num_params,
+            num_train_samples=counts.get("train"),
+            num_test_samples=counts.get("test"),
+            build_s=self.build_s,
+            compile_s=compile_s if num_compiles else None,
+            num_compiles=num_compiles or None,
+            fallbacks=self.resources.fallbacks,
+            breakdown=self.breakdown,
+            operators=self.operators,
+            epochs=self.epochs,
+            evaluation=self.epochs[-1].evaluation if self.epochs else None,
+            output_error=error,
+            peak_device_bytes=self.resources.peak_device_bytes,
+            peak_host_bytes=self.resources.peak_host_bytes,
+            warnings=[*self.warnings(), *self._common_warnings(error)],
+            defects=self.defects,
+            **self.timing.measured(),
+        )
+
+    def _common_warnings(self, output_error: float | None) -> Iterator[str]:
+        if self.timing.compiled_in_steady_state:
+            yield f"compiled {self.timing.compiled_in_steady_state} times in the steady state"
+        if self.resources is not None and self.resources.fallbacks:
+            yield f"ran on the CPU instead: {', '.join(self.resources.fallbacks)}"
+        if output_error is not None and output_error > limit(self.cell.precision):
+            yield f"the output differs from fp32's on the CPU by {output_error:.1%}"
+
+
+def finite(value: float) -> float | None:
+    """The value, or None if it is not finite."""
+    return value if math.isfinite(value) else None

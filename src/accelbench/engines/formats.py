@@ -1,0 +1,45 @@
+"""The number formats of each precision word: one table for all engines."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from accelbench.schema.vocab import Precision
+
+
+class Formats(NamedTuple):
+    """NumPy's names of the dtypes that weights are stored in and that matrix products are computed in."""
+
+    stored: str
+    computed: str
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the network computes in another dtype than its weights have."""
+        return self.stored != self.computed
+
+
+FORMATS: Mapping[Precision, Formats] = {
+    Precision.fp16: Formats("float16", "float16"),
+    Precision.bf16: Formats("bfloat16", "bfloat16"),
+    Precision.fp32: Formats("float32", "float32"),
+    Precision.tf32: Formats("float32", "float32"),
+    Precision.fp64: Formats("float64", "float64"),
+    Precision.fp16_mixed: Formats("float32", "float16"),
+    Precision.bf16_mixed: Formats("float32", "bfloat16"),
+}
+
+
+def word_for(stored: str, computed: str, *, tf32: bool) -> str:
+    """The word for the precision that ran; a description of the dtypes if there is no word for them.
+
+    Args:
+        stored: the dtype of the weights that were observed.
+        computed: the dtype of the output that was observed.
+        tf32: whether fp32 matrix products run in TF32.
+    """
+    if stored == computed == "float32":
+        return Precision.tf32 if tf32 else Precision.fp32
+    for word, formats in FORMATS.items():
+        if formats == (stored, computed):
+            return word
+    return f"weights {stored}, computed in {computed}"

@@ -1,0 +1,21 @@
+"""What a process needs before it runs cells on Keras."""
+
+from accelbench.engines.registry import HostSpec
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Device
+
+ENGINE = "accelbench.engines.keras.engine"
+
+
+def host_spec(cell: Cell) -> HostSpec:
+    """The host of `cell`: one for each backend and kind of device."""
+    assert cell.keras is not None, "the configuration gives every Keras cell its settings"
+    environment = {"KERAS_BACKEND": cell.keras.backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    if cell.device == Device.cpu:
+        # Both backends search for GPUs and log what they do not find.
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    if cell.device == Device.gpu:
+        # By default both backends allocate all of the GPU's memory at once, which hides what a cell needs.
+        environment |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return HostSpec(ENGINE, ("accelbench.isolation.host", ENGINE), environment)

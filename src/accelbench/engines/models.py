@@ -1,0 +1,66 @@
+"""Looks up networks and optimisers by their words, and checks what both engines' networks require of images."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from accelbench.engines.sources import Shape
+from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Weights
+
+Made = TypeVar("Made")
+
+
+def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
+    """The maker of the optimiser `word`.
+
+    Raises:
+        UnknownChoiceError: there is no such optimiser.
+    """
+    if word not in makers:
+        raise UnknownChoiceError("model.optimizer", word, makers)
+    return makers[word]
+
+
+def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
+    """The maker of one of accelbench's own networks.
+
+    Raises:
+        UserError: there is no such network, or weights were asked for: accelbench has none.
+    """
+    if model.definition not in makers:
+        raise UnknownChoiceError("model", model.definition, makers)
+    if model.weights != Weights.none:
+        raise UserError(f"model.weights={model.weights}: {model.definition} has none. Choose from: none.")
+    return makers[model.definition]
+
+
+def check_grey(model: str, shape: Shape) -> None:
+    """Raises an UnsupportedError if images of `shape` have channels."""
+    if len(shape) != 2:
+        raise UnsupportedError(f"model={model} takes grey images, not {_words(shape)}")
+
+
+def check_colour(model: str, shape: Shape, sides: Shape, least: int) -> None:
+    """Raises an UnsupportedError if images are grey, or smaller than `least` pixels.
+
+    Args:
+        model: the network's name.
+        shape: of an image, in the engine's order of axes.
+        sides: height and width.
+        least: pixels that both sides need.
+    """
+    if len(shape) != 3 or min(sides) < least:
+        raise UnsupportedError(
+            f"model={model} takes images in colour of at least {least} x {least} pixels, not {_words(shape)}"
+        )
+
+
+def check_sides(model: str, sides: Shape, least: int) -> None:
+    """Raises an UnsupportedError if images of height and width `sides` are smaller than `least` pixels."""
+    if min(sides) < least:
+        raise UnsupportedError(f"model={model} takes images of at least {least} x {least} pixels, not {_words(sides)}")
+
+
+def _words(shape: Shape) -> str:
+    return " x ".join(map(str, shape))

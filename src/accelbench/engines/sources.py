@@ -1,0 +1,73 @@
+"""Which samples an engine's feeds give, and what their images are like."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accelbench.data.arrays import load_split
+from accelbench.data.manifest import read_classes
+from accelbench.data.order import Last, Order
+from accelbench.errors import UnsupportedError
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Protocol
+
+Shape = tuple[int, ...]
+
+
+def is_random(cell: Cell) -> bool:
+    """Whether the cell's images are random.
+
+    Raises:
+        UnsupportedError: whole epochs of random images were asked for.
+    """
+    if cell.data.pipeline not in RANDOM_IMAGE_PIPELINES:
+        return False
+    if cell.protocol == Protocol.fit:
+        raise UnsupportedError("protocol=fit: random images have no epochs; use protocol=window or steps")
+    return True
+
+
+def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
+    """The order in which a split's samples are taken: shuffled for training, and without end unless in `fit`.
+
+    Args:
+        cell: whose batches they are.
+        split: `train` or `test`.
+        num: samples in the split.
+        last: what becomes of a short last batch; see `Order`.
+        part: index of this process's part of every batch, and the number of parts.
+    """
+    shuffle, endless = split == "train", cell.protocol != Protocol.fit
+    return Order(num, cell.batch_size, shuffle=shuffle, seed=cell.seed, endless=endless, last=last, part=part)
+
+
+def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:
+    """The shape of one image, channels first, and the number of classes.
+
+    The shape is (height, width) for grey images, (channels, height, width) for images in colour.
+    """
+    if cell.data.pipeline in RANDOM_IMAGE_PIPELINES:
+        return cell.model.input_shape, cell.model.num_classes
+    shape = load_split(data_folder, "train").images.shape[1:]
+    return (shape[2], *shape[:2]) if len(shape) == 3 else shape, len(read_classes(data_folder))
+
+
+def channels_last(shape: Shape) -> Shape:
+    """(channels, height, width) as (height, width, channels); a grey image's shape as it is."""
+    return (*shape[1:], shape[0]) if len(shape) == 3 else shape
+
+
+def first_images(cell: Cell, data_folder: Path, num: int, drawn: Callable[[], Any]) -> Any:
+    """The first `num` images as the cell's feed gives them: of its random ones, or of the test set.
+
+    Args:
+        cell: whose images they are.
+        data_folder: where the data set's arrays are.
+        num: how many.
+        drawn: returns random images in host memory.
+    """
+    if cell.data.pipeline in RANDOM_IMAGE_PIPELINES:
+        return drawn()[:num]
+    return np.asarray(load_split(data_folder, "test").images[:num])

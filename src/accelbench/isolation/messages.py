@@ -1,0 +1,124 @@
+"""The messages between a sweep, its hosts and the processes of the cells. On the wire each is one JSON text.
+
+sweep  -- CellRequest or ProbeRequest -->  host  -- the same -->  child
+sweep  <-- Outcome --                      host  <-- Answer --    child
+"""
+
+import json
+from dataclasses import dataclass
+from typing import TypeVar
+
+from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.cell import Cell
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.serialize import load
+from accelbench.schema.vocab import Device, Status
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    """What the host needs to know of a request.
+
+    Attributes:
+        timeout_s: seconds after which the host kills the request's processes.
+        num_gpus: GPUs to sample, the first visible ones.
+        num_processes: processes (ranks) to start.
+        log: path of the file that gets what the processes print; `Hosts` chooses it.
+    """
+
+    timeout_s: float
+    num_gpus: int = 0
+    num_processes: int = 1
+    log: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellRequest(_Request):
+    """Measure a cell.
+
+    Attributes:
+        engine: the module whose `run(cell, data_folder)` measures.
+        data_folder: path of the prepared data set.
+    """
+
+    cell: Cell
+    engine: str
+    data_folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeRequest(_Request):
+    """Probe a device's ceilings.
+
+    Attributes:
+        prober: the module whose `run(device)` probes.
+    """
+
+    prober: str
+    device: Device
+
+
+Request = CellRequest | ProbeRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Result:
+    """How a request ended.
+
+    Attributes:
+        reason: why the status is not `ok`, in one line.
+        error: details for people, of several lines.
+        measurement: of a cell; None if it failed, and from every rank but the first.
+        ceilings: of a probed device.
+    """
+
+    status: Status
+    reason: str | None = None
+    error: str | None = None
+    measurement: Measurement | None = None
+    ceilings: Ceilings | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(_Result):
+    """What one process says of a request.
+
+    Attributes:
+        peak_host_bytes: the process's peak of resident memory, up to the end of the measurement.
+        until_boot_s: when the measurement ended, in seconds since the machine started; later samples do not count.
+        ended_s: when the process had its answer (`time.monotonic`).
+    """
+
+    peak_host_bytes: int | None = None
+    until_boot_s: float | None = None
+    ended_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(_Result):
+    """What the host says of a request, whose processes have all ended.
+
+    Attributes:
+        system: the samples taken meanwhile; None if the host died.
+    """
+
+    system: SystemSeries | None = None
+
+
+def encode(message: object) -> str:
+    """The JSON of a message, or of a mapping with such values, on one line."""
+    return json.dumps(message, default=vars)
+
+
+def decode(cls: type[T], text: str | bytes) -> T:
+    """The message of the type `cls` that `encode` wrote."""
+    return load(cls, json.loads(text))
+
+
+def decode_request(text: str) -> Request:
+    """The request that `encode` wrote."""
+    values = json.loads(text)
+    return load(ProbeRequest, values) if "prober" in values else load(CellRequest, values)

@@ -1,0 +1,195 @@
+"""Our times beside a study's published ones: which of our cells is compared, and the speed-ups of both."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from accelbench.report import published
+from accelbench.report.published import Published
+from accelbench.report.read import ReportedCell, Sweep
+from accelbench.schema.vocab import RANDOM, Device, Mode, Precision, Protocol
+
+METRICS = {Mode.train: "train_time", Mode.infer: "test_time"}
+TITLES = {Mode.train: "Training time", Mode.infer: "Testing time"}
+
+# From the precision of most studies to the one least like it.
+PRECISIONS = [
+    Precision.fp32,
+    Precision.tf32,
+    Precision.fp64,
+    Precision.bf16_mixed,
+    Precision.fp16_mixed,
+    Precision.bf16,
+    Precision.fp16,
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceSettings:
+    """The settings of the study, which our cells are chosen by; study 001's where the study names none.
+
+    Attributes:
+        epochs: None if the source does not say.
+    """
+
+    precision: Precision = Precision.fp32
+    batch_size: int = 128
+    epochs: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedComparison:
+    """One network in one mode on one device: our time and the published one.
+
+    Attributes:
+        ours: the ok cell nearest to the reference settings; if none is ok, the nearest planned one; else None.
+        time_s: seconds of `ours`; None if unknown.
+        estimated: whether `time_s` is an estimate.
+        speedup: the CPU's time / this device's time, of cells that differ only in the device; else None.
+        published: the published time; None if the study has none.
+        published_speedup: the published CPU time / the published time of this device.
+    """
+
+    model: str
+    mode: Mode
+    device: Device
+    ours: ReportedCell | None
+    time_s: float | None
+    estimated: bool
+    speedup: float | None
+    published: Published | None
+    published_speedup: float | None
+
+
+def reference_settings(study: str | None, model: str) -> ReferenceSettings:
+    """The settings that `study` ran `model` with."""
+    entry = next((entry for entry in published.load(study) if entry.model == model), None)
+    if entry is None:
+        return ReferenceSettings()
+    epochs = published.find(study, model, "epochs", None)
+    return ReferenceSettings(
+        precision=entry.precision,
+        batch_size=entry.batch_size or ReferenceSettings.batch_size,
+        epochs=int(epochs.value) if epochs else None,
+    )
+
+
+def published_for_sweep(sweep: Sweep) -> list[Published]:
+    """The study's published numbers for the networks in the sweep's plan: several suites may share a study."""
+    models = {reported.cell.model.name for reported in sweep.cells}
+    return [entry for entry in published.load(sweep.study) if entry.model in models]
+
+
+def compare_with_published(sweep: Sweep, mode: Mode) -> list[PublishedComparison]:
+    """One comparison per network and device that was published or planned, the study's networks first."""
+    entries = [entry for entry in published_for_sweep(sweep) if entry.metric == METRICS[mode]]
+    cells = [reported.cell for reported in sweep.cells if reported.cell.mode == mode]
+    models = dict.fromkeys([entry.model for entry in entries] + [cell.model.name for cell in cells])
+    known = {(entry.model, entry.device) for entry in entries} | {(cell.model.name, cell.device) for cell in cells}
+    pairs = [pair for pair in product(models, Device) if pair in known]
+    compared = [_compare(sweep, model, mode, device) for model, device in pairs]
+    # A sweep over random images alone has no whole job, and so no time to compare.
+    return compared if entries or any(cell.data.name != RANDOM for cell in cells) else []
+
+
+def nearest_cell(sweep: Sweep, model: str, mode: Mode, device: Device, known: str | None = None) -> ReportedCell | None:
+    """The cell nearest to the reference settings, an ok cell first; never a mean over cells.
+
+    Args:
+        sweep: where the cell is looked for.
+        model: its network.
+        mode: train or infer.
+        device: where it ran.
+        known: a column of `cells.csv` in which the cell must have a value; None for any cell.
+    """
+    wanted = reference_settings(sweep.study, model)
+    cells = [
+        reported
+        for reported in sweep.cells
+        if (reported.cell.model.name, reported.cell.mode, reported.cell.device) == (model, mode, device)
+        and (known is None or reported.row[known] is not None)
+    ]
+    return min(cells, key=lambda reported: (not reported.is_ok, *_distance(reported, wanted)), default=None)
+
+
+def gain_over_cpu(reported: ReportedCell, cells: Sequence[ReportedCell], column: str) -> float | None:
+    """A cell's number over that of the CPU cell which differs only in the device; None if there is no such cell.
+
+    Args:
+        reported: an ok cell of another device.
+        cells: where the CPU's cell is looked for.
+        column: of `cells.csv`.
+    """
+    value = reported.number(column)
+    if reported.cell.device == Device.cpu or value is None:
+        return None
+    for candidate in cells:
+        is_cpu = candidate.cell.device == Device.cpu and candidate.is_ok
+        if is_cpu and candidate.all_but_device == reported.all_but_device:
+            cpu_value = candidate.number(column)
+            return value / cpu_value if cpu_value else None
+    return None
+
+
+def one_per_setting(cells: Iterable[ReportedCell]) -> list[ReportedCell]:
+    """One cell per network, mode, devices, precision, engine, options and batch, for tables and pictures of one each.
+
+    The first that is ok, else the first. The table of every cell shows the other seeds, repeats, inputs and step
+    counts.
+    """
+    first: dict[tuple[object, ...], ReportedCell] = {}
+    for reported in cells:
+        cell = reported.cell
+        devices = (cell.device, cell.devices, cell.scaling)
+        key = (cell.model.name, cell.mode, devices, cell.precision, cell.keras, cell.options, cell.batch_size)
+        if key not in first or (reported.is_ok and not first[key].is_ok):
+            first[key] = reported
+    return list(first.values())
+
+
+def _compare(sweep: Sweep, model: str, mode: Mode, device: Device) -> PublishedComparison:
+    ours = nearest_cell(sweep, model, mode, device)
+    our_cpu = nearest_cell(sweep, model, mode, Device.cpu)
+    theirs = published.find(sweep.study, model, METRICS[mode], device)
+    their_cpu = published.find(sweep.study, model, METRICS[mode], Device.cpu)
+    return PublishedComparison(
+        model=model,
+        mode=mode,
+        device=device,
+        ours=ours,
+        time_s=_time_s(ours),
+        estimated=ours is not None and ours.row["time_provenance"] == "estimated",
+        speedup=_speedup(our_cpu, ours),
+        published=theirs,
+        published_speedup=their_cpu.value / theirs.value if theirs and their_cpu else None,
+    )
+
+
+def _time_s(reported: ReportedCell | None) -> float | None:
+    return reported.number("time_s") if reported is not None and reported.is_ok else None
+
+
+def _speedup(cpu: ReportedCell | None, ours: ReportedCell | None) -> float | None:
+    cpu_s, ours_s = _time_s(cpu), _time_s(ours)
+    if cpu is None or ours is None or cpu_s is None or ours_s is None:
+        return None
+    return cpu_s / ours_s if cpu.all_but_device == ours.all_but_device else None
+
+
+def _distance(reported: ReportedCell, wanted: ReferenceSettings) -> tuple[float, ...]:
+    """How far a cell's settings are from the reference, the most important setting first."""
+    cell = reported.cell
+    return (
+        len(cell.options.enabled),  # no study used options
+        cell.devices,  # nor several devices
+        cell.keras is not None,  # the engines have a table of their own
+        PRECISIONS.index(cell.precision) if cell.precision != wanted.precision else -1,
+        abs(math.log(cell.batch_size / wanted.batch_size)),
+        cell.batch_size,
+        abs(math.log(cell.epochs / wanted.epochs)) if wanted.epochs and cell.mode == Mode.train else 0,
+        cell.protocol != Protocol.fit,
+        cell.threads is not None,
+        cell.seed,
+        cell.repeat,
+    )

@@ -1,0 +1,47 @@
+import json
+
+import pytest
+
+from accelbench.isolation.messages import (
+    Answer,
+    CellRequest,
+    Outcome,
+    ProbeRequest,
+    decode,
+    decode_request,
+    encode,
+)
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.vocab import Device, Status
+from fakes import make_cell, make_measurement
+
+REQUESTS = [
+    CellRequest(cell=make_cell("raise"), engine="an.engine", data_folder="data/x", timeout_s=1.5, num_processes=2),
+    ProbeRequest(prober="a.prober", device=Device.gpu, timeout_s=300.0, log="/tmp/a\nb.log"),
+]
+RESULTS = [
+    Answer(status=Status.ok, measurement=make_measurement(steady_boot_s=(1.0, 2.5)), peak_host_bytes=7, ended_s=0.1),
+    Answer(status=Status.failed, reason="ValueError: x", error="a\nb"),
+    Outcome(status=Status.ok, measurement=make_measurement(), system=SystemSeries(t_s=[0.1], values={"a": [None]})),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_request_arrives_as_it_was_sent_on_one_line(request_):
+    text = encode(request_)
+    assert "\n" not in text
+    assert decode_request(text) == request_
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_a_result_arrives_as_it_was_sent_on_one_line(result):
+    text = encode(result)
+    assert "\n" not in text
+    assert decode(type(result), text) == result
+
+
+def test_a_message_of_the_wrong_kind_is_an_error():
+    with pytest.raises(TypeError, match="system"):
+        decode(Answer, encode(RESULTS[2]))
+    with pytest.raises(TypeError, match="height"):
+        decode_request(json.dumps({"prober": "x", "device": "cpu", "timeout_s": 1, "height": 2}))

@@ -1,0 +1,18 @@
+from pathlib import Path
+
+from accelbench.report import read
+from accelbench.report.pictures import times
+from accelbench.report.study_comparison import compare_with_published
+from accelbench.schema.vocab import Mode
+
+
+def test_bars_write_ours_as_estimated_and_the_published_as_they_are(tmp_path: Path, maker) -> None:
+    found = read.read(maker.suite(tmp_path, [maker.ok(maker.cell(), 20_000)]))
+    figure = times.times(compare_with_published(found, Mode.train), "title", "NOT MNIST: a stand-in")
+    written = [text.get_text() for text in figure.axes[0].texts]
+    assert written[:4] == ["~15.0", "71.622", "8.983", "70.666"]
+    assert figure.get_suptitle() == "title (~ marks an estimated time)\nNOT MNIST: a stand-in"
+
+
+def test_nothing_to_show_is_no_picture() -> None:
+    assert times.times([], "title", "") is None

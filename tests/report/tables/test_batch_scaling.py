@@ -1,0 +1,30 @@
+import pytest
+
+from accelbench.report import read
+from accelbench.report.tables import batch_scaling
+from report.pictures.test_studies import inferring
+
+
+@pytest.fixture
+def scaled(tmp_path, maker):
+    records = [
+        inferring(maker, "scaling_cnn_small", device, rate=rate * gain, batch_size=batch)
+        for device, gain in (("cpu", 1), ("gpu", 5))
+        for batch, rate in ((1, 100), (8, 290), (16, 300))
+    ]
+    return read.read(maker.suite(tmp_path, records, study="003"))
+
+
+def test_the_best_batch_is_that_of_the_highest_throughput_free_and_within_limits(scaled):
+    table = batch_scaling.best_batch(scaled)
+    found = {row[1].text: dict(zip(table.headings, (entry.text for entry in row), strict=True)) for row in table.rows}
+    # A batch of 8 at 290 samples/s takes 27.6 ms, one of 16 at 300 takes 53.3; within 10 ms there is the 1 alone.
+    assert found["cpu"]["best batch"] == "16"
+    assert found["cpu"]["best batch within 10 ms"] == "–"
+    assert found["cpu"]["best batch within 50 ms"] == "8"
+    assert found["gpu"]["best batch within 10 ms"] == "8"
+    sentence = batch_scaling.conclusions(scaled)[0]
+    assert sentence.startswith(
+        "scaling_cnn_small on cpu in fp32: batch 16 is fastest, 300 samples/s, 3.00 times batch 1"
+    )
+    assert sentence.endswith("batch 8 comes within 5 % of it.")

@@ -1,0 +1,112 @@
+"""Records that older releases wrote (schema3.json, schema4.json: with shorter lists), read by this one."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from accelbench.errors import UserError
+from accelbench.judging.row import summarise
+from accelbench.schema import plan_file, record
+from accelbench.schema.cell import Options
+from accelbench.schema.record import OtherSchemaError, read, read_all
+from accelbench.schema.vocab import Status, Stop
+from schema.test_record import make_record
+
+OLDER = {version: Path(__file__).parent / "older" / f"schema{version}.json" for version in (3, 4)}
+
+
+@pytest.fixture(params=OLDER)
+def older(request, tmp_path):
+    """An older record's file, named as its release named it, its values, and its schema."""
+    values = json.loads(OLDER[request.param].read_text())
+    path = tmp_path / f"{values['cell_id']}-{values['identity'][:8]}.json"
+    shutil.copy(OLDER[request.param], path)
+    return path, values, request.param
+
+
+def test_an_older_record_keeps_what_was_measured(older):
+    path, values, _ = older
+    found = read(path)
+    assert (found.status, found.identity, found.wall_s) == (Status.ok, values["identity"], values["wall_s"])
+    assert [block.seconds for block in found.measurement.blocks] == [
+        block["seconds"] for block in values["measurement"]["blocks"]
+    ]
+    assert found.measurement.latency_s == values["measurement"]["latency_s"]
+    assert found.system.values == values["system"]["values"]
+    assert summarise(found)["samples_per_s"] > 0
+
+
+def test_an_older_record_keeps_its_name(older):
+    path, _, _ = older
+    assert read(path).name == path.stem
+
+
+def test_what_did_not_exist_yet_is_unknown_or_was_off(older):
+    path, _, version = older
+    found = read(path)
+    cell, measured = found.cell, found.measurement
+    assert (cell.devices, cell.keras, cell.options, cell.xla_processes) == (1, None, Options(), False)
+    assert (measured.fallbacks, measured.operators, measured.cudnn_benchmark) == (None, [], None)
+    if version == 3:
+        assert (cell.breakdown_s, cell.window.width) == (0.0, 1.0)
+        assert (measured.stop, measured.settled, measured.work, measured.breakdown) == (None, None, None, None)
+        assert summarise(found)["num_warmup_steps"] is None
+    else:
+        assert (cell.breakdown_s, cell.window.width) == (0.3, 0.02)
+        assert (measured.stop, measured.settled) == (Stop.noisy, True)
+        assert measured.work.flops == 76349440
+
+
+def test_an_older_record_that_is_written_again_stays_the_same_record(older, tmp_path):
+    path, values, _ = older
+    written = record.write(read(path), tmp_path / "new")
+    assert written.name == path.name
+    assert read(written) == read(path)
+    again = json.loads(written.read_text())
+    assert (again["schema_version"], again["cell_id"]) == (values["schema_version"], values["cell_id"])
+
+
+def test_an_older_plan_is_read_with_its_records(older):
+    path, values, version = older
+    entry = {"cell_id": values["cell_id"], "label": values["label"], "record": path.stem, "cell": values["cell"]}
+    head = {"schema_version": version, "suite": "s", "title": "t", "study": None, "profile": None}
+    (path.parent / "plan.json").write_text(json.dumps({**head, "cells": [entry]}))
+    assert list(plan_file.read_planned(path.parent)) == [read(path)]
+    (wanted,) = plan_file.read_plan(path.parent).cells
+    assert wanted.cell == read(path).cell
+
+
+@pytest.mark.parametrize("version", [None, "5", 0, 2, record.SCHEMA_VERSION + 1])
+def test_a_schema_that_can_not_be_read_is_named(tmp_path, version):
+    path = record.write(make_record(), tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": version}))
+    with pytest.raises(
+        OtherSchemaError, match=f"a record of schema {version}; this accelbench reads schema 3 to 5"
+    ) as e:
+        read(path)
+    assert e.value.version == version
+    assert str(path) in str(e.value)
+
+
+def test_an_unknown_field_of_an_older_record_is_no_reason_to_guess(older):
+    path, values, _ = older
+    path.write_text(json.dumps({**values, "cell": {**values["cell"], "mood": "good"}}))
+    with pytest.raises(UserError, match="mood"):
+        read(path)
+
+
+def test_what_can_not_be_read_is_counted_by_reason(tmp_path):
+    good = [record.write(make_record(identity=digit * 64), tmp_path) for digit in "12"]
+    values = json.loads(good[0].read_text())
+    bad = {"a": "{", "b": json.dumps(values | {"schema_version": 2}), "c": json.dumps(values | {"schema_version": 2})}
+    for name, text in bad.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    found = read_all(sorted(tmp_path.glob("*.json")))
+    assert [each.identity[0] for each in found] == ["1", "2"]
+    assert found.refused == {"of schema 2": 2, "without a readable record": 1}
+    assert found.refused_text == "2 of schema 2, 1 without a readable record"
+    assert len(list(found)) == 2
+    assert found.refused.total() == 3  # counted anew, not added up
+    assert read_all(good).refused_text == ""
