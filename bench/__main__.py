@@ -1,6 +1,6 @@
-"""Benchmarks of accelbench itself: `make bench`, or `python -m bench [part ...]`.
+"""accelbench measured by itself: `make bench`, or `python -m bench [part ...]`.
 
-Nothing else should run on the machine at the same time.
+Nothing else should run on the machine meanwhile.
 """
 
 import argparse
@@ -9,13 +9,13 @@ import subprocess
 import sys
 
 PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "keras", "xla", "accuracy", "peer"]
-# Not by default: accuracy takes an hour, peer installs another tool, and keras needs a process without torch.
+# Not run by default: accuracy takes an hour, peer installs another tool, and keras can't share a process with torch.
 DEFAULT = ["overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
 
 
 def main() -> None:
-    """Runs the parts named on the command line, or the default ones."""
-    # Imported here, because processes that a part starts import this module and don't need these.
+    """Runs the parts named on the command line."""
+    # Imported here: processes that a part starts import this module too.
     from accelbench.lock import hold, measuring_lock
     from accelbench.project import project_root
 

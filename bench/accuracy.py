@@ -1,4 +1,4 @@
-"""Test accuracy of study 001's mlp and cnn after the study's number of epochs: five seeds for each engine."""
+"""Test accuracy of study 001's mlp and cnn after the study's epochs, over five seeds, of each engine."""
 
 import math
 import subprocess
@@ -20,7 +20,7 @@ TARGETS = {"mlp": 0.973, "cnn": 0.985}  # for MNIST itself
 
 
 def main() -> None:
-    """Trains each network from five seeds; prints mean, spread and the difference between the engines."""
+    """Trains each network from five seeds and prints mean and spread."""
     root = project_root()
     print(f"data: {read_manifest(root / 'data' / 'mnist').source}")
     with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
@@ -37,23 +37,23 @@ def main() -> None:
                 f"{len(values)} seeds; target on MNIST: {target})"
             )
         low, high = difference(found[Engine.keras], found[Engine.lightning])
-        verdict = "contains 0: no difference" if low <= 0 <= high else "DOES NOT CONTAIN 0"
-        print(f"{model}: Keras minus Lightning: {low:+.4f} to {high:+.4f} (95 % interval), which {verdict}")
+        verdict = "holds 0: the same" if low <= 0 <= high else "DOES NOT HOLD 0"
+        print(f"{model}: Keras minus Lightning: {low:+.4f} to {high:+.4f} with 95 % confidence, which {verdict}")
 
 
 def accuracies(records: list[Record], model: str, engine: Engine) -> list[float]:
-    """Accuracies on the test set, one per seed."""
-    chosen = [record for record in records if (record.cell.model.name, record.cell.engine) == (model, engine)]
-    evaluations = [record.measurement.evaluation for record in chosen if record.measurement]
-    return [evaluation.accuracy for evaluation in evaluations if evaluation and evaluation.accuracy]
+    """Accuracies on the test set, one value per seed."""
+    mine = [record for record in records if (record.cell.model.name, record.cell.engine) == (model, engine)]
+    tested = [record.measurement.evaluation for record in mine if record.measurement]
+    return [each.accuracy for each in tested if each and each.accuracy]
 
 
-def difference(mine: list[float], theirs: list[float]) -> tuple[float, float]:
+def difference(first: list[float], second: list[float]) -> tuple[float, float]:
     """The 95 % interval of the difference of two means (Welch's)."""
-    shares = [stdev(values) ** 2 / len(values) for values in (mine, theirs)]
+    shares = [stdev(values) ** 2 / len(values) for values in (first, second)]
     freedom = sum(shares) ** 2 / sum(
-        share**2 / (len(values) - 1) for share, values in zip(shares, (mine, theirs), strict=True)
+        share**2 / (len(values) - 1) for share, values in zip(shares, (first, second), strict=True)
     )
     half = t.ppf(0.975, freedom) * math.sqrt(sum(shares))
-    middle = mean(mine) - mean(theirs)
+    middle = mean(first) - mean(second)
     return middle - half, middle + half

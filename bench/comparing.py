@@ -1,6 +1,6 @@
-"""Seconds to compare and to summarise 10,000 records: 1,000 cells with 5 processes per side.
+"""How long comparing and summarising 10,000 records takes: 1,000 cells with 5 processes on each side.
 
-The records are synthetic, and as long as records of the `window` protocol with its default limits.
+The records are synthetic, as long as those of the `window` protocol with its default bounds.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ TARGET_S = 5.0
 
 
 def main() -> None:
-    """Prints the seconds of comparing and of summarising."""
+    """Prints the seconds of both."""
     with tempfile.TemporaryDirectory() as scratch:
         sides = [Path(scratch, name) for name in ("a", "b")]
         for minute, side in zip((0, 30), sides, strict=True):
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def fill(folder: Path, minute: int) -> None:
-    """Writes the records of one side; each of its rounds starts `minute` minutes past an hour."""
+    """Writes the records of one side; each round of them began `minute` minutes past the hour."""
     folder.mkdir()
     for seed in range(NUM_CELLS):
         for repeat in range(NUM_PROCESSES):
@@ -56,7 +56,7 @@ def fill(folder: Path, minute: int) -> None:
 
 
 def record(seed: int, time_of_day: str, repeat: int, speed: float) -> Record:
-    """A record of one process, with `speed` times the usual samples/s."""
+    """A record of one process that is `speed` times as fast as usual."""
     cell = Cell(
         suite="bench",
         engine=Engine.lightning,

@@ -1,7 +1,7 @@
-"""Batches per second, compared with the usual way: torchvision's data sets and PyTorch's DataLoader.
+"""How fast batches are fed, compared with the usual way: torchvision's data sets and PyTorch's DataLoader.
 
-Ours and theirs alternate over the same pictures, with a fresh pass over the data in each round; the result is the ratio
-within a round. Also measured: how long a training step waits for its batch, and how fast pictures are prepared.
+Each round feeds the same pictures once with accelbench and once with the DataLoader; the ratio within a round is
+compared. Then: how long a training step waits for its batch, and how fast pictures are prepared.
 """
 
 import tempfile
@@ -40,7 +40,7 @@ WINDOW = Window(measure_s=5.0)
 
 
 def main() -> None:
-    """Prints each ratio and its target."""
+    """Prints each ratio beside its target."""
     data = project_root() / "data"
     with tempfile.TemporaryDirectory() as temporary:
         feed_digits(data / "mnist", Path(temporary, "digits"))
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def feed_digits(folder: Path, temporary: Path) -> None:
-    """Compares batches of 128 grey pictures of 28 x 28."""
+    """Compares batches of 128 images of 28 x 28."""
     arrays = load_split(folder, "train")
     write_idx(folder, temporary / "MNIST" / "raw")
     theirs = DataLoader(MNIST(temporary, transform=transforms.ToTensor()), batch_size=128, shuffle=True, num_workers=2)
@@ -63,7 +63,7 @@ def feed_digits(folder: Path, temporary: Path) -> None:
 
 
 def feed_photos(folder: Path, photos: Path) -> None:
-    """Compares batches of 32 colour pictures of 224 x 224, as bytes and as floats."""
+    """Compares batches of 32 colour images of 224 x 224, as bytes and as floats."""
     arrays = load_split(folder, "train")
     steps = [transforms.Resize((SIDE, SIDE)), transforms.ToTensor()]
     theirs = DataLoader(ImageFolder(photos, transforms.Compose(steps)), batch_size=32, shuffle=True, num_workers=2)
@@ -78,13 +78,13 @@ def feed_photos(folder: Path, photos: Path) -> None:
 
 
 def ratios(ours: Callable[[], Iterable[object]], theirs: Callable[[], Iterable[object]]) -> list[float]:
-    """Our batches per second over theirs, one ratio per round, without the time to start the workers."""
-    rate(ours, 1.0)  # maps the pages, so that the rounds are like second and later epochs
+    """Accelbench's batches per second divided by the DataLoader's, one per round, without the start of workers."""
+    rate(ours, 1.0)  # maps the pages, as the first epoch does
     return [rate(ours, 1.0) / rate(theirs, 4.0) for _ in range(NUM_ROUNDS)]
 
 
 def rate(batches: Callable[[], Iterable[object]], seconds: float) -> float:
-    """Batches per second over about `seconds`, in as many passes as needed; a pass's first batch is not timed."""
+    """Batches per second for at least `seconds`, from the second batch of each epoch."""
     num, spent = 0, 0.0
     while spent < seconds:
         source = iter(batches())
@@ -99,7 +99,7 @@ def rate(batches: Callable[[], Iterable[object]], seconds: float) -> float:
 
 
 def prepare_photos(photos: Path, folder: Path) -> None:
-    """Compares the data stage's whole conversion with decoding and resizing in one process."""
+    """Compares the data stage's conversion with decoding and resizing in one process."""
     folder.mkdir()
     source = Folder(photos)
     names = source.names()
@@ -121,14 +121,14 @@ def prepare_photos(photos: Path, folder: Path) -> None:
 
 
 def one_by_one(path: Path) -> NDArray[np.uint8]:
-    """The picture as a simple loop over the files reads it, with Pillow."""
+    """Decodes and resizes one file, as a plain loop does."""
     with Image.open(path) as image:
         resized = image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
     return np.asarray(resized)
 
 
 def data_wait(folder: Path, model: str, batch_size: int) -> float:
-    """The share of a training step's time in which it waits for its batch, 0 to 1."""
+    """The share of a training step's time that is spent waiting for its batch."""
     cell = Cell(
         suite="bench",
         engine=Engine.lightning,
@@ -149,7 +149,7 @@ def data_wait(folder: Path, model: str, batch_size: int) -> float:
 
 
 def write_idx(folder: Path, raw: Path) -> None:
-    """Writes the prepared set as the files that torchvision reads."""
+    """Writes the prepared set in the form that torchvision reads."""
     raw.mkdir(parents=True)
     for split, short in (("train", "train"), ("test", "t10k")):
         arrays: Arrays = load_split(folder, split)
@@ -159,7 +159,7 @@ def write_idx(folder: Path, raw: Path) -> None:
 
 
 def write_photos(folder: Path, photos: Path) -> None:
-    """Writes the prepared set's pictures as files, in one folder per class."""
+    """Writes the prepared set's pictures as files, one folder per class."""
     encoded = load_encoded(folder, "train")
     for label, name in enumerate(CLASSES):
         (photos / name).mkdir(parents=True)
@@ -168,5 +168,5 @@ def write_photos(folder: Path, photos: Path) -> None:
 
 
 def say(what: str, found: list[float], target: float) -> None:
-    """Prints one line: the median ratio, its range, the target."""
+    """Prints the median ratio, its range and the target."""
     print(f"{what}: {median(found):.3g} x ({min(found):.3g} to {max(found):.3g}; target: {target:g} x)", flush=True)

@@ -1,8 +1,7 @@
-"""The Keras engine's samples/s, compared with plain `model.fit` and a plain loop over `model(x)`; overhead per cell.
+"""The Keras engine's samples/s compared with `model.fit` and a loop over `model(x)`, and the overhead of a cell.
 
-The method is that of bench/loop.py: in rounds of some tenths of a second, a block of our clock alternates with as many
-steps of the reference; the result is the ratio within a round. `fit` is timed from its second batch on, because each
-call makes a new data set, which would dominate a round.
+As in bench/loop.py, each round is a block of accelbench's clock and as many steps of the reference, and the ratio
+within a round is compared. `fit` is timed from its second batch: creating its data set would dominate a round.
 """
 
 import os
@@ -20,50 +19,28 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from accelbench.data.arrays import (
-    Arrays,
-    load_split,  # noqa: E402
-)
+from accelbench.data.arrays import Arrays, load_split  # noqa: E402
 from accelbench.devices.cpu import usable_cores  # noqa: E402
-from accelbench.engines.keras import (
-    engine,
-    networks,
-    task,  # noqa: E402
-)
-from accelbench.lock import (
-    hold,
-    measuring_lock,  # noqa: E402
-)
+from accelbench.engines.keras import engine, networks, task  # noqa: E402
+from accelbench.lock import hold, measuring_lock  # noqa: E402
 from accelbench.measuring import clock  # noqa: E402
 from accelbench.project import project_root  # noqa: E402
-from accelbench.schema.cell import (
-    Cell,
-    DataSpec,
-    KerasSettings,
-    ModelSpec,
-    Window,  # noqa: E402
-)
-from accelbench.schema.vocab import (
-    Device,
-    Engine,
-    Mode,
-    Precision,
-    Protocol,  # noqa: E402
-)
+from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Window  # noqa: E402
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol  # noqa: E402
 from bench import overhead  # noqa: E402
 from bench.rounds import print_heading, print_row, run_both  # noqa: E402
 
 NUM_RUNS = 4
-TARGET_S = 0.6  # overhead of a cell after the first; the first, with TensorFlow's import, may take 12 s
-# At least sixteen rounds per run, however noisy. They are long, because `fit` begins and ends an epoch in each.
+TARGET_S = 0.6  # per cell; the first cell, which imports TensorFlow, takes 12 s
+# At least sixteen rounds per run, whatever their noise; long ones, since each `fit` begins and ends an epoch.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=8.0, width=1e9, block_s=0.4, latency_s=0.0, latency_steps=1)
 CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
 
 
 def main() -> None:
-    """Prints the median ratio and its 95 % interval for each case, then the overhead per cell."""
+    """Prints the median ratio and its 95 % interval for each case, then the overhead of a cell."""
     folder = project_root() / "data" / "mnist"
-    # The same as the engine sets, which can't set it any more once the reference has run.
+    # As the engine does; the threads can't be changed after the reference has run.
     tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
     tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
     with hold(measuring_lock(), "another measurement", print):
@@ -76,7 +53,7 @@ def main() -> None:
 
 
 def compare(model: str, batch_size: int, mode: Mode, folder: Path) -> tuple[list[float], list[float]]:
-    """Ratios of our speed to the reference's, and the reference's samples/s, one value per round."""
+    """Accelbench's samples/s divided by the reference's, and the reference's samples/s, one value per round."""
     cell = Cell(
         suite="bench",
         engine=Engine.keras,
@@ -106,19 +83,18 @@ def compare(model: str, batch_size: int, mode: Mode, folder: Path) -> tuple[list
 
 
 def network_of(cell: Cell) -> Any:
-    """A new network with the layers of the cell."""
+    """The cell's network, built again."""
     keras.utils.set_random_seed(cell.seed)
     return task.model_of(networks.build(cell.model, (28, 28), 10), "uint8")
 
 
 class Stopwatch(keras.callbacks.Callback):
-    """Measures the seconds from the start of the second batch to the start of the last.
+    """Times the batches of `fit` from the start of the second to the start of the last, which is not counted.
 
-    So it excludes what `fit` does once per epoch. It has no hook at a batch's end, because `fit` would then wait for
-    the result of each step.
+    What `fit` does once per epoch is left out. There is no callback at a batch's end: `fit` would wait for it.
 
     Args:
-        num_steps: number of batches in that time.
+        num_steps: how many batches it counts.
     """
 
     def __init__(self, num_steps: int) -> None:
@@ -126,7 +102,7 @@ class Stopwatch(keras.callbacks.Callback):
         self.last = 1 + num_steps
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        """Starts the stopwatch at the second batch and stops it at the last."""
+        """Starts at the second batch, stops at the last."""
         if batch == 1:
             self.start = time.perf_counter()
         elif batch == self.last:
@@ -134,7 +110,7 @@ class Stopwatch(keras.callbacks.Callback):
 
 
 def plain_fit(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
-    """A function that runs n steps of `model.fit`, called in the usual way, and returns the seconds per step."""
+    """Returns a function that measures the seconds per step of a plain `model.fit`."""
     model = network_of(cell)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=keras.optimizers.Adam(1e-3), loss=loss, jit_compile=False)
@@ -151,7 +127,7 @@ def plain_fit(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
 
 
 def plain_calls(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
-    """A function that runs n steps of a loop over `model(x)` in a tf.function, and returns the seconds per step."""
+    """Returns a function that measures the seconds per step of a loop over `model(x)` in a separate graph."""
     model = network_of(cell)
     images = np.asarray(arrays.images)
     starts = cycle(range(0, len(images) - cell.batch_size + 1, cell.batch_size))

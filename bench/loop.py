@@ -1,9 +1,9 @@
-"""Our samples/s, through Lightning's Trainer, compared with a hand-written loop over the same tensors.
+"""Accelbench's samples/s, through Lightning's Trainer, compared with a plain loop over the same tensors.
 
-In rounds of a tenth of a second, a block of our clock inside the Trainer alternates with as many steps of the plain
-loop, with the same number of threads. The result is the ratio within a round. There are several runs with new networks,
-because a network's place in memory changes its speed. The first round of a run warms up the plain loop and is dropped;
-no other round is dropped, and nothing is run again.
+Each round of 0.1 s is a block of accelbench's clock, inside the Trainer, and as many steps of the plain loop with the
+same threads; which of the two is first alternates. The ratio within a round is compared. There are several runs with
+new networks, since a network's place in memory changes its speed. The first round of a run warms up the plain loop; no
+other round is dropped or repeated.
 """
 
 import time
@@ -27,7 +27,7 @@ from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from bench.rounds import print_heading, print_row, run_both
 
 NUM_RUNS = 6
-# About twenty rounds per run, however noisy.
+# About twenty rounds per run, whatever their noise.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
 
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[float]]:
-    """Ratios of our speed to the plain loop's, and the plain loop's samples/s, one value per round."""
+    """Accelbench's samples/s divided by the plain loop's, and the plain loop's samples/s, one value per round."""
     cell = Cell(
         suite="bench",
         engine=Engine.lightning,
@@ -89,7 +89,7 @@ def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[flo
 
 
 def plain_training(cell: Cell, arrays: Arrays) -> Callable[[], object]:
-    """A function that runs one step of an ordinary training loop."""
+    """A step of a plain training loop."""
     torch.manual_seed(cell.seed)
     network = zoo.build(cell.model, (28, 28), 10).train()
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
@@ -115,7 +115,7 @@ def plain_training(cell: Cell, arrays: Arrays) -> Callable[[], object]:
 
 
 def plain_inference(cell: Cell, arrays: Arrays) -> Callable[[], object]:
-    """A function that runs one step of an ordinary inference loop; our block runs it in inference mode."""
+    """A step of a plain inference loop; it runs in inference mode, as accelbench's blocks do."""
     torch.manual_seed(cell.seed)
     network = zoo.build(cell.model, (28, 28), 10).eval()
     images = torch.from_numpy(arrays.images)
@@ -130,7 +130,7 @@ def plain_inference(cell: Cell, arrays: Arrays) -> Callable[[], object]:
 
 
 def timed(step: Callable[[], object], num_steps: int) -> float:
-    """Runs `num_steps` steps and returns the seconds per step."""
+    """Seconds per step."""
     start = time.perf_counter()
     for _ in range(num_steps):
         step()

@@ -1,7 +1,7 @@
-"""Overhead of a cell: the process, model, Trainer, record, tracking and configuration.
+"""What a cell costs apart from its windows: process, model, Trainer, record, tracking, configuration.
 
-Runs 25 small CPU cells through the command line, with tracking. Overhead is the time from the second cell's start to
-the end of the process, minus warm-up and measurement.
+25 small CPU cells through the command line, tracking included. Of the time from the second cell's start to
+the end of the process, what is not warm-up or measurement is overhead.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def measure(engine: str, target_s: float) -> None:
-    """Prints an engine's overhead per cell, and how long its first cell took, including the framework's import."""
+    """Prints the overhead per cell of one engine, and how long its first cell took, the framework's import included."""
     with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
         command = [
             sys.executable,
@@ -48,12 +48,12 @@ def measure(engine: str, target_s: float) -> None:
     per_cell = (end - began[1] - sum(windows)) / NUM_CELLS
     gaps = [after - before - window for before, after, window in zip(began[1:], began[2:], windows, strict=False)]
     print(f"overhead per cell: {per_cell:.3f} s over {NUM_CELLS} cells (target: at most {target_s} s)")
-    print(f"  median from one cell's start to the next, minus warm-up and measurement: {median(gaps):.3f} s")
+    print(f"  median from one cell's start to the next, less its windows: {median(gaps):.3f} s")
     print(f"  before the first cell: {began[0] - start:.2f} s; first cell: {records[0].wall_s:.2f} s")
 
 
 def runs_folder() -> Path:
-    """The folder under which the command line writes."""
+    """Where the command line may write."""
     folder = project_root() / "runs"
     folder.mkdir(exist_ok=True)
     return folder

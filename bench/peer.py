@@ -1,8 +1,8 @@
-"""accelbench compared with optimum-benchmark: seconds per cell, and samples/s over those of a bare loop.
+"""A cell of ours and a cell of optimum-benchmark: what each takes, and how far its samples/s are from a bare loop's.
 
-optimum-benchmark runs in a separate environment, `.venv-peer`, made from bench/peer.lock. Both tools measure a vision
-transformer with two layers on 32 x 32 images, batch 32, 10 warm-up and 50 measured steps, in a fresh process. In each
-round, each tool is followed by a bare loop in the same libraries, also in a fresh process.
+The peer has an environment of its own, `.venv-peer`, made from bench/peer.lock. Both measure a vision transformer of
+two layers on 32 x 32 images, batch 32, 10 warm-up and 50 measured steps, in a process of its own; each beside a bare
+loop of its own libraries, in a fresh process, in rounds.
 """
 
 import json
@@ -46,12 +46,12 @@ with torch.no_grad():
 
 
 def main() -> None:
-    """Prints one row per tool: medians over the rounds."""
+    """Prints a row for each tool: medians over the rounds."""
     root = project_root()
     python = _environment(root)
     with tempfile.TemporaryDirectory() as folder, Hosts() as hosts:
         side = [str(python), str(root / "bench" / "peer_side.py")]
-        _ours(hosts, root)  # starts the host; its import is not part of a cell
+        _ours(hosts, root)  # starts the host, as a sweep's first cell does
         rounds = [
             {
                 "ours": _ours(hosts, root),
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _environment(root: Path) -> Path:
-    """The Python of optimum-benchmark's environment, which is made first if it does not exist."""
+    """The path of the peer's Python; creates its environment if needed."""
     folder = root / ".venv-peer"
     python = folder / "bin" / "python"
     if not python.exists():
@@ -87,7 +87,7 @@ def _environment(root: Path) -> Path:
 
 
 def _ours(hosts: Hosts, root: Path) -> dict[str, float]:
-    """Seconds of one cell, including its process (`wall_s`), and the samples/s of its blocks (`rate`)."""
+    """Seconds of one cell, its process included, and the samples/s of its free-running blocks."""
     cell = Cell(
         suite="bench",
         engine=Engine.lightning,
@@ -112,7 +112,7 @@ def _ours(hosts: Hosts, root: Path) -> dict[str, float]:
 
 
 def _printed(command: list[str], folder: str) -> dict[str, float]:
-    """The last line that a command, run in `folder`, prints, parsed as JSON."""
+    """Runs a command in `folder` and returns the JSON in the last line that it prints."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result

@@ -1,6 +1,6 @@
-"""The part of bench/peer.py that runs in optimum-benchmark's environment: one cell, or a bare loop of the same network.
+"""optimum-benchmark's side of `bench.peer`, run in its own environment: one cell, or a bare loop of the same network.
 
-`python bench/peer_side.py cell|loop FOLDER` prints a JSON line. FOLDER holds the network's files.
+`python bench/peer_side.py cell|loop FOLDER` prints a JSON line; FOLDER is where the network's files are kept.
 """
 
 import json
@@ -15,7 +15,7 @@ BATCH, WARMUP, STEPS = 32, 10, 50
 
 
 def main() -> None:
-    """Runs a cell or the loop with the network in the folder, which is made first if it does not exist."""
+    """Runs the named part on the network in the folder; creates the network if needed."""
     what, folder = sys.argv[1], Path(sys.argv[2])
     if not (folder / "config.json").exists():
         _network().save_pretrained(folder)
@@ -32,7 +32,7 @@ def _network() -> Any:
 
 
 def cell(folder: Path) -> dict[str, float]:
-    """Seconds of one cell, including its process (`wall_s`), and the samples/s that the tool reports (`rate`)."""
+    """Seconds of one cell, its process included, and the samples/s that it reports."""
     from optimum_benchmark import Benchmark, BenchmarkConfig, InferenceConfig, ProcessConfig, PyTorchConfig
 
     settings = BenchmarkConfig(
@@ -49,7 +49,7 @@ def cell(folder: Path) -> dict[str, float]:
 
 
 def loop(folder: Path) -> dict[str, float]:
-    """Samples/s of an ordinary inference loop (`rate`)."""
+    """Samples/s of a plain loop."""
     import torch
     from transformers import ViTForImageClassification
 

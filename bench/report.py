@@ -1,4 +1,4 @@
-"""The report on 2,000 synthetic cells: seconds to build it and to open it in chromium, and its size."""
+"""The report on 2,000 synthetic cells: how long it takes to build and to open in chromium, and how large it is."""
 
 import shutil
 import sys
@@ -13,19 +13,19 @@ from accelbench.stats.robust import median
 
 NUM_LOADS = 7
 TARGET_S, TARGET_MB = 2.0, 8.0
-# Seconds from the request until the page is drawn and its script has run: one frame after the load event.
+# Seconds from requesting the page until it is drawn and its script is done: one frame after the load event.
 LOADED = """const done = arguments[0];
 const paint = () => requestAnimationFrame(() => setTimeout(() => done(performance.now() / 1000)));
 document.readyState === "complete" ? paint() : addEventListener("load", paint);"""
-# Seconds from a click on a filter until charts and table are redrawn.
+# Seconds from a click on a filter until charts and table are drawn again.
 FILTERED = """const done = arguments[0], start = performance.now();
 document.querySelector("#choices input[name=device]").click();
 requestAnimationFrame(() => setTimeout(() => done((performance.now() - start) / 1000)));"""
 
 
 def main() -> None:
-    """Prints seconds and megabytes with their upper limits."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # it makes the synthetic records
+    """Prints seconds and megabytes beside what they should be at most."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # where the synthetic records are made
     from report.conftest import Maker
     from report.many import write
 
@@ -39,11 +39,11 @@ def main() -> None:
         loads, filters = _times(page)
     worst = f"at worst {max(loads):.2f} of {NUM_LOADS}"
     print(f"open and drawn: {median(loads):.2f} s, {worst} (target: at most {TARGET_S:g})")
-    print(f"filter applied: {median(filters):.2f} s")
+    print(f"a filter: {median(filters):.2f} s")
 
 
 def _times(page: Path) -> tuple[list[float], list[float]]:
-    """Seconds until the page is drawn, and until a filter is applied; one value per opening of the page."""
+    """Seconds until the page is drawn, and seconds until a filter is applied; one value each time it is opened."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver):
         sys.exit("needs chromium and chromedriver on the PATH")

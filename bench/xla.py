@@ -1,8 +1,7 @@
-"""Our samples/s on XLA's CPU, through Lightning's Trainer, compared with a hand-written torch_xla loop.
+"""Accelbench's samples/s on XLA's CPU, through Lightning's Trainer, compared with a plain torch_xla loop.
 
-The method is that of bench/loop.py: in rounds of a tenth of a second, a block of our clock alternates with as many
-steps of the plain loop; the result is the ratio within a round. It runs in a separate process, because importing
-torch_xla replaces parts of torch.nn.
+As in bench/loop.py, each round of 0.1 s is a block of accelbench's clock and as many steps of the plain loop, and the
+ratio within a round is compared. It runs in a separate process, since importing torch_xla replaces parts of torch.nn.
 """
 
 import os
@@ -23,13 +22,13 @@ from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from bench.rounds import print_heading, print_row, run_both
 
 NUM_RUNS = 4
-# At least twenty rounds per run, however noisy.
+# At least twenty rounds per run, whatever their noise.
 WINDOW = Window(warmup_steps=5, warmup_s=0.5, measure_s=2.9, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
 CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
 
 
 def main() -> None:
-    """Runs this module in a process that uses PJRT's CPU."""
+    """Runs this module with PJRT's CPU."""
     subprocess.run([sys.executable, "-m", "bench.xla"], env={**os.environ, "PJRT_DEVICE": "CPU"}, check=True)
 
 
@@ -45,7 +44,7 @@ def compare_all() -> None:
 
 
 def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]]:
-    """Seconds per step in each round: (ours, the plain loop's)."""
+    """Seconds per step of accelbench and of the plain loop, one pair per round."""
     from accelbench.engines.lightning import engine
     from accelbench.measuring import clock
 
@@ -75,7 +74,7 @@ def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]
 
 
 def plain(cell: Cell) -> Callable[[int], float]:
-    """A function that runs n steps of an ordinary torch_xla loop and returns the seconds per step."""
+    """Returns a function that measures the seconds per step of a plain loop."""
     import torch
     import torch_xla
     import torch_xla.core.xla_model as xm
@@ -89,7 +88,7 @@ def plain(cell: Cell) -> Callable[[int], float]:
     network = zoo.build(cell.model, (28, 28), 10).train(trains).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
     arrays = load_split(project_root() / "data" / "mnist", "train" if trains else "test")
-    # NumPy gathers the batches: torch's threads would take the cores from XLA's threads for 2 ms in each step.
+    # NumPy gathers batches: torch's threads would take cores from XLA, 2 ms per step.
     images, labels = np.asarray(arrays.images), arrays.labels.astype(np.int64)
     starts = cycle(range(0, len(labels) - cell.batch_size + 1, cell.batch_size))
     generator = np.random.default_rng(cell.seed)
@@ -106,7 +105,7 @@ def plain(cell: Cell) -> Callable[[int], float]:
             else:
                 first = next(starts)
                 batch = torch.from_numpy(images[first : first + cell.batch_size]).to(device)
-                with torch.no_grad():  # keep a reference to the result: XLA would not compute it otherwise
+                with torch.no_grad():  # XLA computes only results that are still referenced
                     output = network(batch.to(torch.float32) / 255)
                 assert output.shape[0] == cell.batch_size
             torch_xla.sync()
