@@ -1,9 +1,11 @@
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from accelbench.engines import registry
 from accelbench.engines.registry import host_spec
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Device, Engine, KerasBackend
@@ -54,7 +56,8 @@ def test_every_engine_names_modules_that_exist(engine):
 
 def test_a_spec_imports_no_framework():
     code = (
-        "import sys; from accelbench.engines.registry import host_spec; from accelbench.schema.cell import *;"
+        "import sys; from accelbench.engines import registry
+from accelbench.engines.registry import host_spec; from accelbench.schema.cell import *;"
         "from fakes import make_cell; from accelbench.schema.vocab import *;"
         "print([host_spec(make_cell(engine=each, keras=KerasSettings())).engine for each in Engine]);"
         "print([name for name in ('torch', 'keras', 'tensorflow', 'jax', 'numpy') if name in sys.modules])"
@@ -63,3 +66,12 @@ def test_a_spec_imports_no_framework():
     engines, frameworks = done.stdout.splitlines()
     assert [f"accelbench.engines.{engine}.engine" in engines for engine in Engine] == [True] * len(Engine)
     assert frameworks == "[]"
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_an_engine_imports_no_other_one(engine):
+    folder = Path(registry.__file__).parent
+    sources = {path: path.read_text() for path in (folder / engine).rglob("*.py")}
+    assert len(sources) > 1
+    for other in set(Engine) - {engine}:
+        assert [path for path, text in sources.items() if f"accelbench.engines.{other}" in text] == []
