@@ -56,8 +56,7 @@ def test_every_engine_names_modules_that_exist(engine):
 
 def test_a_spec_imports_no_framework():
     code = (
-        "import sys; from accelbench.engines import registry
-from accelbench.engines.registry import host_spec; from accelbench.schema.cell import *;"
+        "import sys; from accelbench.engines.registry import host_spec; from accelbench.schema.cell import *;"
         "from fakes import make_cell; from accelbench.schema.vocab import *;"
         "print([host_spec(make_cell(engine=each, keras=KerasSettings())).engine for each in Engine]);"
         "print([name for name in ('torch', 'keras', 'tensorflow', 'jax', 'numpy') if name in sys.modules])"
