@@ -9,13 +9,13 @@ import subprocess
 import sys
 
 PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "keras", "xla", "accuracy", "peer"]
-# Accuracy takes an hour, peer installs another tool, and TensorFlow shares no process with the others' torch.
+# Not run by default: accuracy takes an hour, peer installs another tool, and keras can't share a process with torch.
 DEFAULT = ["overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
 
 
 def main() -> None:
     """Runs the parts named on the command line."""
-    # Here, since processes that a part starts import this module, and need none of that.
+    # Imported here: processes that a part starts import this module too.
     from accelbench.lock import hold, measuring_lock
     from accelbench.project import project_root
 

@@ -38,22 +38,22 @@ def main() -> None:
             )
         low, high = difference(found[Engine.keras], found[Engine.lightning])
         verdict = "holds 0: the same" if low <= 0 <= high else "DOES NOT HOLD 0"
-        print(f"{model}: Keras' less Lightning's: {low:+.4f} to {high:+.4f} with 95 % confidence, which {verdict}")
+        print(f"{model}: Keras minus Lightning: {low:+.4f} to {high:+.4f} with 95 % confidence, which {verdict}")
 
 
 def accuracies(records: list[Record], model: str, engine: Engine) -> list[float]:
-    """On the test set, a value per seed."""
+    """Accuracies on the test set, one value per seed."""
     mine = [record for record in records if (record.cell.model.name, record.cell.engine) == (model, engine)]
     tested = [record.measurement.evaluation for record in mine if record.measurement]
     return [each.accuracy for each in tested if each and each.accuracy]
 
 
-def difference(mine: list[float], theirs: list[float]) -> tuple[float, float]:
+def difference(first: list[float], second: list[float]) -> tuple[float, float]:
     """The 95 % interval of the difference of two means (Welch's)."""
-    shares = [stdev(values) ** 2 / len(values) for values in (mine, theirs)]
+    shares = [stdev(values) ** 2 / len(values) for values in (first, second)]
     freedom = sum(shares) ** 2 / sum(
-        share**2 / (len(values) - 1) for share, values in zip(shares, (mine, theirs), strict=True)
+        share**2 / (len(values) - 1) for share, values in zip(shares, (first, second), strict=True)
     )
     half = t.ppf(0.975, freedom) * math.sqrt(sum(shares))
-    middle = mean(mine) - mean(theirs)
+    middle = mean(first) - mean(second)
     return middle - half, middle + half

@@ -1,6 +1,6 @@
-"""How long comparing and summarising 10,000 records takes: 1,000 cells of 5 processes a side.
+"""How long comparing and summarising 10,000 records takes: 1,000 cells with 5 processes on each side.
 
-The records are made here, as long as those of the `window` protocol with its default bounds are.
+The records are synthetic, as long as those of the `window` protocol with its default bounds.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def fill(folder: Path, minute: int) -> None:
-    """Writes one side's records, each round of which began that many minutes past the hour."""
+    """Writes the records of one side; each round of them began `minute` minutes past the hour."""
     folder.mkdir()
     for seed in range(NUM_CELLS):
         for repeat in range(NUM_PROCESSES):
@@ -56,7 +56,7 @@ def fill(folder: Path, minute: int) -> None:
 
 
 def record(seed: int, time_of_day: str, repeat: int, speed: float) -> Record:
-    """A record of one process, `speed` times as fast as most."""
+    """A record of one process that is `speed` times as fast as usual."""
     cell = Cell(
         suite="bench",
         engine=Engine.lightning,

@@ -1,7 +1,7 @@
-"""How fast batches come, against what most people do: torchvision's data sets and PyTorch's DataLoader.
+"""How fast batches are fed, compared with the usual way: torchvision's data sets and PyTorch's DataLoader.
 
-Ours and theirs in turn, over the same pictures, each round a fresh pass of what is fed; what is compared is the ratio
-within a round. Then how long a training step waits for its batch, and how fast pictures are prepared.
+Each round feeds the same pictures once with accelbench and once with the DataLoader; the ratio within a round is
+compared. Then: how long a training step waits for its batch, and how fast pictures are prepared.
 """
 
 import tempfile
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def feed_digits(folder: Path, temporary: Path) -> None:
-    """Batches of 128 of 28 x 28."""
+    """Compares batches of 128 images of 28 x 28."""
     arrays = load_split(folder, "train")
     write_idx(folder, temporary / "MNIST" / "raw")
     theirs = DataLoader(MNIST(temporary, transform=transforms.ToTensor()), batch_size=128, shuffle=True, num_workers=2)
@@ -63,7 +63,7 @@ def feed_digits(folder: Path, temporary: Path) -> None:
 
 
 def feed_photos(folder: Path, photos: Path) -> None:
-    """Batches of 32 of 224 x 224 in colour, as bytes and as floats."""
+    """Compares batches of 32 colour images of 224 x 224, as bytes and as floats."""
     arrays = load_split(folder, "train")
     steps = [transforms.Resize((SIDE, SIDE)), transforms.ToTensor()]
     theirs = DataLoader(ImageFolder(photos, transforms.Compose(steps)), batch_size=32, shuffle=True, num_workers=2)
@@ -78,13 +78,13 @@ def feed_photos(folder: Path, photos: Path) -> None:
 
 
 def ratios(ours: Callable[[], Iterable[object]], theirs: Callable[[], Iterable[object]]) -> list[float]:
-    """Ours over theirs in batches per second, a value per round, the workers' start left out."""
-    rate(ours, 1.0)  # the pages are mapped, as they are from the second epoch on
+    """Accelbench's batches per second divided by the DataLoader's, one per round, without the start of workers."""
+    rate(ours, 1.0)  # maps the pages, as the first epoch does
     return [rate(ours, 1.0) / rate(theirs, 4.0) for _ in range(NUM_ROUNDS)]
 
 
 def rate(batches: Callable[[], Iterable[object]], seconds: float) -> float:
-    """Batches per second, over as many passes as that takes, from the second batch on."""
+    """Batches per second for at least `seconds`, from the second batch of each epoch."""
     num, spent = 0, 0.0
     while spent < seconds:
         source = iter(batches())
@@ -99,7 +99,7 @@ def rate(batches: Callable[[], Iterable[object]], seconds: float) -> float:
 
 
 def prepare_photos(photos: Path, folder: Path) -> None:
-    """The data stage's conversion, whole, against decoding and resizing in one process."""
+    """Compares the data stage's conversion with decoding and resizing in one process."""
     folder.mkdir()
     source = Folder(photos)
     names = source.names()
@@ -121,14 +121,14 @@ def prepare_photos(photos: Path, folder: Path) -> None:
 
 
 def one_by_one(path: Path) -> NDArray[np.uint8]:
-    """What a loop over the files does."""
+    """Decodes and resizes one file, as a plain loop does."""
     with Image.open(path) as image:
         resized = image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
     return np.asarray(resized)
 
 
 def data_wait(folder: Path, model: str, batch_size: int) -> float:
-    """The share of a training step that waits for its batch."""
+    """The share of a training step's time that is spent waiting for its batch."""
     cell = Cell(
         suite="bench",
         engine=Engine.lightning,
@@ -149,7 +149,7 @@ def data_wait(folder: Path, model: str, batch_size: int) -> float:
 
 
 def write_idx(folder: Path, raw: Path) -> None:
-    """The prepared set in the form that torchvision reads."""
+    """Writes the prepared set in the form that torchvision reads."""
     raw.mkdir(parents=True)
     for split, short in (("train", "train"), ("test", "t10k")):
         arrays: Arrays = load_split(folder, split)
@@ -159,7 +159,7 @@ def write_idx(folder: Path, raw: Path) -> None:
 
 
 def write_photos(folder: Path, photos: Path) -> None:
-    """The prepared set's pictures as files in a folder by class."""
+    """Writes the prepared set's pictures as files, one folder per class."""
     encoded = load_encoded(folder, "train")
     for label, name in enumerate(CLASSES):
         (photos / name).mkdir(parents=True)
@@ -168,5 +168,5 @@ def write_photos(folder: Path, photos: Path) -> None:
 
 
 def say(what: str, found: list[float], target: float) -> None:
-    """One line: the median ratio, its range, the target."""
+    """Prints the median ratio, its range and the target."""
     print(f"{what}: {median(found):.3g} x ({min(found):.3g} to {max(found):.3g}; target: {target:g} x)", flush=True)

@@ -1,8 +1,7 @@
-"""The Keras engine: our samples/s against plain `model.fit` and a plain loop over `model(x)`, and what a cell costs.
+"""The Keras engine's samples/s compared with `model.fit` and a loop over `model(x)`, and the overhead of a cell.
 
-As bench/loop.py: rounds of some tenths of a second, each block of our clock followed or preceded by as many steps of
-the reference; what is compared is the ratio within a round. Of `fit` the batches are timed, from its second one on:
-each call of it makes a new data set, which a round would else be full of.
+As in bench/loop.py, each round is a block of accelbench's clock and as many steps of the reference, and the ratio
+within a round is compared. `fit` is timed from its second batch: creating its data set would dominate a round.
 """
 
 import os
@@ -20,42 +19,20 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from accelbench.data.arrays import (
-    Arrays,
-    load_split,  # noqa: E402
-)
+from accelbench.data.arrays import Arrays, load_split  # noqa: E402
 from accelbench.devices.cpu import usable_cores  # noqa: E402
-from accelbench.engines.keras import (
-    engine,
-    networks,
-    task,  # noqa: E402
-)
-from accelbench.lock import (
-    hold,
-    measuring_lock,  # noqa: E402
-)
+from accelbench.engines.keras import engine, networks, task  # noqa: E402
+from accelbench.lock import hold, measuring_lock  # noqa: E402
 from accelbench.measuring import clock  # noqa: E402
 from accelbench.project import project_root  # noqa: E402
-from accelbench.schema.cell import (
-    Cell,
-    DataSpec,
-    KerasSettings,
-    ModelSpec,
-    Window,  # noqa: E402
-)
-from accelbench.schema.vocab import (
-    Device,
-    Engine,
-    Mode,
-    Precision,
-    Protocol,  # noqa: E402
-)
+from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Window  # noqa: E402
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol  # noqa: E402
 from bench import overhead  # noqa: E402
 from bench.rounds import print_heading, print_row, run_both  # noqa: E402
 
 NUM_RUNS = 4
-TARGET_S = 0.6  # of each next cell; of the first one, TensorFlow's import included: 12 s
-# Sixteen rounds or more a run, however much they vary; long ones, since `fit` begins and ends an epoch in each.
+TARGET_S = 0.6  # per cell; the first cell, which imports TensorFlow, takes 12 s
+# At least sixteen rounds per run, whatever their noise; long ones, since each `fit` begins and ends an epoch.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=8.0, width=1e9, block_s=0.4, latency_s=0.0, latency_steps=1)
 CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
 
@@ -63,7 +40,7 @@ CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
 def main() -> None:
     """Prints the median ratio and its 95 % interval for each case, then the overhead of a cell."""
     folder = project_root() / "data" / "mnist"
-    # As the engine does: it can't be changed once the reference has run.
+    # As the engine does; the threads can't be changed after the reference has run.
     tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
     tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
     with hold(measuring_lock(), "another measurement", print):
@@ -76,7 +53,7 @@ def main() -> None:
 
 
 def compare(model: str, batch_size: int, mode: Mode, folder: Path) -> tuple[list[float], list[float]]:
-    """Ratios of ours to the reference, and the reference's samples/s, a value per round."""
+    """Accelbench's samples/s divided by the reference's, and the reference's samples/s, one value per round."""
     cell = Cell(
         suite="bench",
         engine=Engine.keras,
@@ -106,15 +83,15 @@ def compare(model: str, batch_size: int, mode: Mode, folder: Path) -> tuple[list
 
 
 def network_of(cell: Cell) -> Any:
-    """The same layers, made anew."""
+    """The cell's network, built again."""
     keras.utils.set_random_seed(cell.seed)
     return task.model_of(networks.build(cell.model, (28, 28), 10), "uint8")
 
 
 class Stopwatch(keras.callbacks.Callback):
-    """Seconds from the second batch's start to that of the last one, which is not counted.
+    """Times the batches of `fit` from the start of the second to the start of the last, which is not counted.
 
-    What `fit` does once an epoch is no step's. At a batch's end it is not called: `fit` would wait for it in each step.
+    What `fit` does once per epoch is left out. There is no callback at a batch's end: `fit` would wait for it.
 
     Args:
         num_steps: how many batches it counts.
@@ -133,7 +110,7 @@ class Stopwatch(keras.callbacks.Callback):
 
 
 def plain_fit(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
-    """Seconds per step of `model.fit`, as anyone would call it."""
+    """Returns a function that measures the seconds per step of a plain `model.fit`."""
     model = network_of(cell)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=keras.optimizers.Adam(1e-3), loss=loss, jit_compile=False)
@@ -150,7 +127,7 @@ def plain_fit(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
 
 
 def plain_calls(cell: Cell, arrays: Arrays) -> Callable[[int], float]:
-    """Seconds per step of a loop over `model(x)` in a graph of its own."""
+    """Returns a function that measures the seconds per step of a loop over `model(x)` in a separate graph."""
     model = network_of(cell)
     images = np.asarray(arrays.images)
     starts = cycle(range(0, len(images) - cell.batch_size + 1, cell.batch_size))

@@ -1,9 +1,9 @@
-"""Our samples/s, through Lightning's Trainer, against a loop written by hand over the same tensors.
+"""Accelbench's samples/s, through Lightning's Trainer, compared with a plain loop over the same tensors.
 
-Rounds of a tenth of a second each, ours and the plain loop in turn, with the same steps and threads: each block of
-our clock, inside the Trainer, is followed or preceded by as many steps of the plain loop. What is compared is the
-ratio within a round. Several runs with fresh networks, since where a network lies in memory changes its speed. The
-first round of a run warms the plain loop up; no other is dropped and nothing is run again.
+Each round of 0.1 s is a block of accelbench's clock, inside the Trainer, and as many steps of the plain loop with the
+same threads; which of the two is first alternates. The ratio within a round is compared. There are several runs with
+new networks, since a network's place in memory changes its speed. The first round of a run warms up the plain loop; no
+other round is dropped or repeated.
 """
 
 import time
@@ -27,7 +27,7 @@ from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from bench.rounds import print_heading, print_row, run_both
 
 NUM_RUNS = 6
-# Twenty rounds or so a run, however much they vary.
+# About twenty rounds per run, whatever their noise.
 WINDOW = Window(warmup_steps=3, warmup_s=0.3, measure_s=2.4, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
 
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[float]]:
-    """Ratios of ours to the plain loop, and the plain loop's samples/s, a value per round."""
+    """Accelbench's samples/s divided by the plain loop's, and the plain loop's samples/s, one value per round."""
     cell = Cell(
         suite="bench",
         engine=Engine.lightning,
@@ -89,7 +89,7 @@ def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[flo
 
 
 def plain_training(cell: Cell, arrays: Arrays) -> Callable[[], object]:
-    """A step of the training loop that anyone would write."""
+    """A step of a plain training loop."""
     torch.manual_seed(cell.seed)
     network = zoo.build(cell.model, (28, 28), 10).train()
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
@@ -115,7 +115,7 @@ def plain_training(cell: Cell, arrays: Arrays) -> Callable[[], object]:
 
 
 def plain_inference(cell: Cell, arrays: Arrays) -> Callable[[], object]:
-    """A step of the inference loop that anyone would write, in inference mode as our blocks are."""
+    """A step of a plain inference loop; it runs in inference mode, as accelbench's blocks do."""
     torch.manual_seed(cell.seed)
     network = zoo.build(cell.model, (28, 28), 10).eval()
     images = torch.from_numpy(arrays.images)

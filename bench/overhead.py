@@ -1,4 +1,4 @@
-"""What a cell costs beside its windows: process, model, Trainer, record, tracking, configuration.
+"""What a cell costs apart from its windows: process, model, Trainer, record, tracking, configuration.
 
 25 small CPU cells through the command line, tracking included. Of the time from the second cell's start to
 the end of the process, what is not warm-up or measurement is overhead.

@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _environment(root: Path) -> Path:
-    """The peer's Python, its environment made where it is not there."""
+    """The path of the peer's Python; creates its environment if needed."""
     folder = root / ".venv-peer"
     python = folder / "bin" / "python"
     if not python.exists():
@@ -112,7 +112,7 @@ def _ours(hosts: Hosts, root: Path) -> dict[str, float]:
 
 
 def _printed(command: list[str], folder: str) -> dict[str, float]:
-    """What a command, run in `folder`, prints last, as JSON."""
+    """Runs a command in `folder` and returns the JSON in the last line that it prints."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result

@@ -15,7 +15,7 @@ BATCH, WARMUP, STEPS = 32, 10, 50
 
 
 def main() -> None:
-    """Runs what is named, on the network in the folder, which is made first where it is not there."""
+    """Runs the named part on the network in the folder; creates the network if needed."""
     what, folder = sys.argv[1], Path(sys.argv[2])
     if not (folder / "config.json").exists():
         _network().save_pretrained(folder)
@@ -49,7 +49,7 @@ def cell(folder: Path) -> dict[str, float]:
 
 
 def loop(folder: Path) -> dict[str, float]:
-    """Samples/s of the loop that anyone would write."""
+    """Samples/s of a plain loop."""
     import torch
     from transformers import ViTForImageClassification
 

@@ -1,8 +1,8 @@
-"""Our samples/s against two well-known ways to time a network: `torch.utils.benchmark.Timer`, and timm's protocol.
+"""Accelbench's samples/s compared with two known ways to time a network: `torch.utils.benchmark.Timer`, and timm's.
 
-timm's (benchmark.py of pytorch-image-models) is 10 warm-up and 40 timed steps over one resident batch, each waited for.
-All run in one process, in rounds: a block of our clock, inside the Trainer, and as many steps of the reference, in turn
-first. What is compared is the ratio within a round; the reference's network is another of the same weights' seed.
+timm (benchmark.py of pytorch-image-models) runs 10 warm-up and 40 timed steps over one batch on the device, and waits
+for each step. All run in one process, in rounds: a block of accelbench's clock, inside the Trainer, and as many steps of
+the reference; which is first alternates. The ratio within a round is compared. Both networks have the same seed.
 """
 
 import time
@@ -25,7 +25,7 @@ from bench.rounds import BOUNDS, run_both
 SHAPE, NUM_CLASSES, BATCH = (3, 224, 224), 1000, 16
 WARMUP = 10
 NUM_RUNS = 4
-# Sixteen rounds a run or more, of one step where a step is long; however much they vary.
+# At least sixteen rounds per run, whatever their noise; a round of a slow network is one step.
 WINDOW = Window(warmup_steps=WARMUP, measure_s=12.0, width=1e9, latency_s=0.0, latency_steps=1)
 MODELS = ("resnet18", "mobilenetv2_100")
 
@@ -52,7 +52,7 @@ def main() -> None:
 def compare(
     model: str, mode: Mode, reference: Callable[[Callable[[], object], int], float]
 ) -> list[tuple[float, float]]:
-    """Seconds of a step in each round, ours and the reference's."""
+    """Seconds per step of accelbench and of the reference, one pair per round."""
     cell = Cell(
         suite="bench",
         engine=Engine.lightning,
@@ -78,13 +78,13 @@ def compare(
 
 
 def by_timer(step: Callable[[], object], num_steps: int) -> float:
-    """PyTorch's own timer, told to use the threads that ours uses."""
+    """Seconds per step by PyTorch's timer, with the threads that accelbench uses."""
     timer = Timer("step()", globals={"step": step}, num_threads=torch.get_num_threads())
     return float(timer.timeit(num_steps).mean)
 
 
 def by_timm(step: Callable[[], object], num_steps: int) -> float:
-    """As timm's `InferenceBenchmarkRunner` adds up its steps."""
+    """Seconds per step, added up as in timm's `InferenceBenchmarkRunner`."""
     total = 0.0
     for _ in range(num_steps):
         start = time.perf_counter()
@@ -94,7 +94,7 @@ def by_timm(step: Callable[[], object], num_steps: int) -> float:
 
 
 def training(cell: Cell) -> Callable[[], object]:
-    """A training step over one resident batch."""
+    """A training step that repeats one batch."""
     torch.manual_seed(cell.seed)
     network = zoo.build(cell.model, SHAPE, NUM_CLASSES).train()
     optimizer = torch.optim.Adam(network.parameters(), lr=cell.model.learning_rate, eps=1e-7)
@@ -109,7 +109,7 @@ def training(cell: Cell) -> Callable[[], object]:
 
 
 def inference(cell: Cell) -> Callable[[], object]:
-    """An inference step over one resident batch."""
+    """An inference step that repeats one batch."""
     torch.manual_seed(cell.seed)
     network = zoo.build(cell.model, SHAPE, NUM_CLASSES).eval()
     images = torch.randn(BATCH, *SHAPE)

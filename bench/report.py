@@ -13,11 +13,11 @@ from accelbench.stats.robust import median
 
 NUM_LOADS = 7
 TARGET_S, TARGET_MB = 2.0, 8.0
-# From asking for the page until it is drawn, its script done: a frame after the load event.
+# Seconds from requesting the page until it is drawn and its script is done: one frame after the load event.
 LOADED = """const done = arguments[0];
 const paint = () => requestAnimationFrame(() => setTimeout(() => done(performance.now() / 1000)));
 document.readyState === "complete" ? paint() : addEventListener("load", paint);"""
-# From a click on a filter until charts and table are drawn anew.
+# Seconds from a click on a filter until charts and table are drawn again.
 FILTERED = """const done = arguments[0], start = performance.now();
 document.querySelector("#choices input[name=device]").click();
 requestAnimationFrame(() => setTimeout(() => done((performance.now() - start) / 1000)));"""
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _times(page: Path) -> tuple[list[float], list[float]]:
-    """Seconds until the page is drawn, and until a filter is, once for each time that it is opened."""
+    """Seconds until the page is drawn, and seconds until a filter is applied; one value each time it is opened."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver):
         sys.exit("needs chromium and chromedriver on the PATH")

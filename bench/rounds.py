@@ -1,4 +1,4 @@
-"""Rounds of ours and of a reference in turn, each in the place of a block of our clock."""
+"""Rounds of accelbench and a reference, which take the place of the blocks of accelbench's clock."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Mode
 from accelbench.stats.robust import median, median_interval
 
-# Within which the interval of the ratio should be.
+# The interval of the ratio should lie within these bounds.
 BOUNDS = (0.95, 1.05)
 run_block = clock.Runner.block
 
@@ -15,13 +15,13 @@ run_block = clock.Runner.block
 def run_both(
     runner: clock.Runner, reference: Callable[[int], float], rounds: list[tuple[float, float]], num_steps: int
 ) -> Block:
-    """One round in the place of a block of our clock: ours, and as many steps of the reference, in turn first.
+    """One round: a block of accelbench and as many steps of the reference; which is first alternates.
 
     Args:
-        runner: takes our steps.
-        reference: runs so many steps, and gives the seconds of one.
-        rounds: gets the seconds of a step, ours and the reference's.
-        num_steps: how many.
+        runner: runs accelbench's steps.
+        reference: runs a number of steps and returns the seconds per step.
+        rounds: a pair is appended: the seconds per step of accelbench and of the reference.
+        num_steps: in the block.
     """
     if len(rounds) % 2:
         reference_s = reference(num_steps)
@@ -34,12 +34,12 @@ def run_both(
 
 
 def print_heading(width: int) -> None:
-    """The heading of rows whose first column has so many characters."""
+    """Prints the heading; the first column is `width` characters wide."""
     print(f"{'case':<{width}} {'mode':<6} {'plain/s':>10} {'ratio':>6}   95 % interval   rounds   within bounds")
 
 
 def print_row(width: int, case: str, mode: Mode, ratios: list[float], rates: list[float]) -> None:
-    """A case's median ratio, its 95 % interval, and whether that lies within the bounds."""
+    """Prints the median ratio of a case, its 95 % interval, and whether that lies within the bounds."""
     low, high = median_interval(ratios) or (float("nan"),) * 2
     verdict = "yes" if BOUNDS[0] <= low and high <= BOUNDS[1] else "NO"
     print(

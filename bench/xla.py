@@ -1,8 +1,7 @@
-"""Our steady-state step on XLA's CPU against a torch_xla loop written by hand, through Lightning's Trainer.
+"""Accelbench's samples/s on XLA's CPU, through Lightning's Trainer, compared with a plain torch_xla loop.
 
-As bench/loop.py: rounds of a tenth of a second, each block of our clock followed or preceded by as many steps of the
-plain loop; what is compared is the ratio within a round. It runs in a process of its own, since importing torch_xla
-replaces parts of torch.nn.
+As in bench/loop.py, each round of 0.1 s is a block of accelbench's clock and as many steps of the plain loop, and the
+ratio within a round is compared. It runs in a separate process, since importing torch_xla replaces parts of torch.nn.
 """
 
 import os
@@ -23,7 +22,7 @@ from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from bench.rounds import print_heading, print_row, run_both
 
 NUM_RUNS = 4
-# Twenty rounds or more a run, however much they vary.
+# At least twenty rounds per run, whatever their noise.
 WINDOW = Window(warmup_steps=5, warmup_s=0.5, measure_s=2.9, width=1e9, block_s=0.1, latency_s=0.0, latency_steps=1)
 CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
 
@@ -45,7 +44,7 @@ def compare_all() -> None:
 
 
 def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]]:
-    """Seconds of a step in each round, ours and the plain loop's."""
+    """Seconds per step of accelbench and of the plain loop, one pair per round."""
     from accelbench.engines.lightning import engine
     from accelbench.measuring import clock
 
@@ -67,7 +66,7 @@ def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]
     for _ in range(NUM_RUNS):
         mine: list[tuple[float, float]] = []
         reference = plain(cell)
-        reference(5)  # compiled
+        reference(5)  # compiles
         with patch.object(clock.Runner, "block", partialmethod(run_both, reference, mine)):
             engine.run(cell, project_root() / "data" / "mnist")
         rounds += mine[1:]
@@ -75,7 +74,7 @@ def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]
 
 
 def plain(cell: Cell) -> Callable[[int], float]:
-    """Seconds per step of the loop that anyone would write."""
+    """Returns a function that measures the seconds per step of a plain loop."""
     import torch
     import torch_xla
     import torch_xla.core.xla_model as xm
@@ -89,7 +88,7 @@ def plain(cell: Cell) -> Callable[[int], float]:
     network = zoo.build(cell.model, (28, 28), 10).train(trains).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
     arrays = load_split(project_root() / "data" / "mnist", "train" if trains else "test")
-    # Gathered by NumPy: torch's own threads would take the cores from XLA's, for 2 ms in each step.
+    # NumPy gathers batches: torch's threads would take cores from XLA, 2 ms per step.
     images, labels = np.asarray(arrays.images), arrays.labels.astype(np.int64)
     starts = cycle(range(0, len(labels) - cell.batch_size + 1, cell.batch_size))
     generator = np.random.default_rng(cell.seed)
@@ -106,7 +105,7 @@ def plain(cell: Cell) -> Callable[[int], float]:
             else:
                 first = next(starts)
                 batch = torch.from_numpy(images[first : first + cell.batch_size]).to(device)
-                with torch.no_grad():  # a result that nobody holds is never computed
+                with torch.no_grad():  # XLA computes only results that are still referenced
                     output = network(batch.to(torch.float32) / 255)
                 assert output.shape[0] == cell.batch_size
             torch_xla.sync()
