@@ -1,8 +1,8 @@
 """Accelbench's samples/s compared with two known ways to time a network: `torch.utils.benchmark.Timer`, and timm's.
 
 timm (benchmark.py of pytorch-image-models) runs 10 warm-up and 40 timed steps over one batch on the device, and waits
-for each step. All run in one process, in rounds: a block of accelbench's clock, inside the Trainer, and as many steps of
-the reference; which is first alternates. The ratio within a round is compared. Both networks have the same seed.
+for each step. All run in one process, in rounds: a block of accelbench's clock, inside the Trainer, and as many steps
+of the reference; which is first alternates. The ratio within a round is compared. Both networks have the same seed.
 """
 
 import time

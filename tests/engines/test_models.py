@@ -18,7 +18,7 @@ def test_a_maker_is_found_by_its_word():
         (lambda: own_network(ModelSpec(name="vgg"), {"mlp": list}), "model=vgg: .*Choose from: mlp"),
     ],
 )
-def test_an_unknown_word_is_told_with_the_choices(find, words):
+def test_the_message_about_an_unknown_word_lists_the_choices(find, words):
     with pytest.raises(UnknownChoiceError, match=words):
         find()
 
@@ -37,6 +37,6 @@ def test_accelbenchs_networks_have_no_weights():
         (lambda: check_colour("pets_cnn", (3, 21, 28), (21, 28), 22), "22 x 22 pixels, not 3 x 21 x 28"),
     ],
 )
-def test_images_that_a_network_can_not_take_are_told(check, words):
+def test_images_that_a_network_can_not_take_are_refused(check, words):
     with pytest.raises(UnsupportedError, match=words):
         check()

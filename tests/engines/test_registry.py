@@ -29,7 +29,7 @@ def test_cells_that_need_different_environments_share_no_host():
     assert host_spec(make_cell(batch_size=1)).key == host_spec(make_cell(batch_size=2)).key
 
 
-def test_each_backend_of_keras_has_a_host_of_its_own_which_sees_no_gpu_beside_the_cpu():
+def test_each_backend_of_keras_has_its_own_host_which_sees_no_gpu_on_a_cpu_cell():
     settings = {backend: KerasSettings(backend=backend) for backend in KerasBackend}
     specs = {backend: host_spec(make_cell(engine=Engine.keras, keras=keras)) for backend, keras in settings.items()}
     assert {spec.environment["KERAS_BACKEND"] for spec in specs.values()} == set(KerasBackend)
