@@ -11,7 +11,7 @@ def flat(batches):
     return np.concatenate(list(batches)).tolist()
 
 
-def test_a_pass_has_every_sample_once_and_each_pass_its_own_order():
+def test_an_epoch_has_every_sample_once_and_each_epoch_another_order():
     order = Order(100, 32, shuffle=True, seed=3, last="keep")
     first, second = flat(order), flat(order)
     assert sorted(first) == sorted(second) == list(range(100))

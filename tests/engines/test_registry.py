@@ -1,9 +1,11 @@
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from accelbench.engines import registry
 from accelbench.engines.registry import host_spec
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Device, Engine, KerasBackend
@@ -27,7 +29,7 @@ def test_cells_that_need_different_environments_share_no_host():
     assert host_spec(make_cell(batch_size=1)).key == host_spec(make_cell(batch_size=2)).key
 
 
-def test_each_backend_of_keras_has_a_host_of_its_own_which_sees_no_gpu_beside_the_cpu():
+def test_each_backend_of_keras_has_its_own_host_which_sees_no_gpu_on_a_cpu_cell():
     settings = {backend: KerasSettings(backend=backend) for backend in KerasBackend}
     specs = {backend: host_spec(make_cell(engine=Engine.keras, keras=keras)) for backend, keras in settings.items()}
     assert {spec.environment["KERAS_BACKEND"] for spec in specs.values()} == set(KerasBackend)
@@ -63,3 +65,12 @@ def test_a_spec_imports_no_framework():
     engines, frameworks = done.stdout.splitlines()
     assert [f"accelbench.engines.{engine}.engine" in engines for engine in Engine] == [True] * len(Engine)
     assert frameworks == "[]"
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_an_engine_imports_no_other_one(engine):
+    folder = Path(registry.__file__).parent
+    sources = {path: path.read_text() for path in (folder / engine).rglob("*.py")}
+    assert len(sources) > 1
+    for other in set(Engine) - {engine}:
+        assert [path for path, text in sources.items() if f"accelbench.engines.{other}" in text] == []

@@ -10,7 +10,7 @@ LENGTHS = {Phase.forward: 0.004, Phase.backward: 0.008, Phase.optimizer: 0.002}
 
 
 class Device:
-    """Work that is done after it was launched, on a clock that moves only when told to."""
+    """A device that is done some time after the launch, on a clock that only the test moves."""
 
     def __init__(self, fused=False):
         self.fused, self.time, self.queue = fused, 0.0, 0.0

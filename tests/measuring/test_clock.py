@@ -14,7 +14,7 @@ from accelbench.stats import robust
 
 
 class FakeClock:
-    """A clock that moves only when told to."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -89,7 +89,7 @@ def test_a_device_that_returns_before_it_is_done_is_measured_whole(workload):
     assert rate == pytest.approx(4 / 0.012, rel=0.02)
 
 
-def test_a_steps_parts_are_told_apart(workload):
+def test_each_part_of_a_step_is_timed(workload):
     timing = run(workload)
     assert timing.data_s == pytest.approx([0.001] * 20)
     assert timing.copy_in_s == pytest.approx([0.002] * 20)
@@ -98,7 +98,7 @@ def test_a_steps_parts_are_told_apart(workload):
     assert timing.latency_s == pytest.approx([0.0165 - 0.0005 + 0.0005] * 20, rel=0.04)
 
 
-def test_blocks_last_at_least_what_was_asked_and_none_is_dropped(workload):
+def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload):
     timing = run(workload)
     assert len(timing.blocks) >= clock.MIN_SAMPLES
     assert len({block.num_steps for block in timing.blocks}) == 1
@@ -119,7 +119,7 @@ def test_a_disturbed_start_does_not_leave_short_blocks(workload):
 
 
 def noisy(workload, rng, sigma, related=0.0):
-    """Has the workload's steps vary, each like the one before."""
+    """Makes the lengths of the workload's steps vary; `related` is their correlation from step to step."""
     level = 0.0
 
     def compute(batch):
@@ -149,7 +149,7 @@ def test_an_uneven_speed_is_measured_for_longer():
     assert len(timing.blocks) > 10
 
 
-def test_noise_that_no_time_would_average_away_stops_it_and_is_said():
+def test_noise_that_can_not_be_averaged_away_in_time_stops_the_blocks():
     workload = noisy(Workload(FakeClock()), random.Random(1), 0.5)
     timing = run(workload, LONG_STEPS)
     assert timing.stop == Stop.noisy
@@ -180,7 +180,7 @@ def test_warm_up_goes_on_until_step_times_have_settled(workload):
     assert timing.blocks[0].seconds == pytest.approx(timing.blocks[-1].seconds, rel=0.05)
 
 
-def test_what_never_settles_is_measured_and_said_to(workload):
+def test_step_times_that_never_settle_are_measured_and_noted(workload):
     def compute(batch):
         workload.work = 0.010 * 1.02**workload.num_computed
         return type(workload).compute(workload, batch)
@@ -227,7 +227,7 @@ def test_a_long_warm_up_keeps_its_first_steps_and_its_whole_length(workload):
     assert timing.warmup_total_s > sum(timing.warmup_s)
 
 
-def test_an_engine_that_compiles_every_step_is_measured_and_said_to(workload):
+def test_an_engine_that_compiles_every_step_is_measured_and_noted(workload):
     workload.compile_steps = 10**9
     timing = run(workload)
     num_measured = sum(block.num_steps for block in timing.blocks) + len(timing.latency_s)
@@ -304,7 +304,7 @@ def test_injected_sleeps_are_recovered_within_two_percent():
 
 
 class Slow(RankGroup):
-    """Other processes that are done a while after this one; it counts the steps that they were told to take."""
+    """Other ranks that finish `seconds` after this one; counts the steps that were announced to them."""
 
     def __init__(self, now, seconds):
         self.now, self.seconds = now, seconds

@@ -105,13 +105,13 @@ def test_every_network_trains_and_infers(digits, name, mode):
 def test_one_execution_runs_several_steps(digits, mode):
     measured = engine.run(keras_cell({"steps_per_execution": 3}, mode=mode, model=SGD), digits)
     assert all(block.num_samples == 3 * 32 * block.num_steps for block in measured.blocks)
-    assert measured.warnings == ["steps and their latency are those of whole executions, of 3 batches each"]
+    assert measured.warnings == ["each step, and its latency, is an execution of 3 batches"]
     assert bool(measured.data_s) == (mode == Mode.infer)  # training, TensorFlow fetches them inside
     assert measured.num_compiles == 1
 
 
 def test_a_data_set_trains_as_fit_has_it(digits):
-    """From tf.data, in accelbench's order, with the callbacks that `fit` has, which a wait ends."""
+    """Batches come from tf.data in accelbench's order; the callbacks of `fit` run, and a wait finishes them."""
     cell = keras_cell(mode=Mode.train, model=SGD)
     backend, feed = backend_for(cell), feed_of(cell, "train", digits)
     fetched = next(backend.executions(feed, labelled=True))
@@ -136,7 +136,7 @@ def test_what_fetches_its_batches_itself_is_copied_as_it_is(digits):
     assert backend.copy_in(batches) is batches
 
 
-def test_whole_passes_of_inference_take_the_whole_test_set(digits):
+def test_epochs_of_inference_take_the_whole_test_set(digits):
     measured = engine.run(fit_cell(mode=Mode.infer), digits)
     assert [epoch.num_samples for epoch in measured.epochs] == [90] * NUM_INFER_EPOCHS
     assert measured.evaluation is None
@@ -201,7 +201,7 @@ def test_every_step_is_waited_for(digits, monkeypatch):
     assert len(waits) >= 3 + 12
 
 
-def test_the_threads_are_all_cores_unless_told_otherwise(digits, hosts):
+def test_the_threads_are_all_cores_by_default(digits, hosts):
     assert engine.run(keras_cell(model=SGD), digits).threads == usable_cores()
     outcome = hosts.run(keras_cell(model=SGD, threads=1), digits)
     assert outcome.measurement.threads == 1

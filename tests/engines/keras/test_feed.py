@@ -13,7 +13,7 @@ DIFFERENT = {Pipeline.host: 8, Pipeline.device: 1, Pipeline.fresh: 20}
 
 
 @pytest.mark.parametrize("pipeline", DIFFERENT)
-def test_random_images_are_taken_in_turn_or_drawn_anew_and_are_the_same_each_time(pipeline, tmp_path):
+def test_random_images_repeat_or_are_drawn_again_and_depend_on_the_seed_alone(pipeline, tmp_path):
     model = ModelSpec(name="mlp", input_shape=(2, 3), num_classes=5)
     cell = keras_cell(mode=Mode.train, model=model, data=DataSpec(name="random", pipeline=pipeline))
 

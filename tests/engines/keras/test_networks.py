@@ -85,6 +85,6 @@ def test_initialisers_are_the_studies():
         (ModelSpec(name="scaling_cnn"), (4, 4, 3), UnsupportedError, "at least 8 x 8"),
     ],
 )
-def test_what_can_not_be_built_is_told(model, shape, error, words):
+def test_what_can_not_be_built_is_refused(model, shape, error, words):
     with pytest.raises(error, match=words):
         networks.build(model, shape, 10)

@@ -37,7 +37,7 @@ def fit_cell(**changes):
 
 
 def plain_losses(cell, folder):
-    """Each epoch's mean loss, by the loop that anyone would write."""
+    """The mean loss of each epoch, from a plain loop."""
     torch.manual_seed(cell.seed)
     network = zoo.build(cell.model, (28, 28), 10)
     dtype = DTYPES[cell.precision]
@@ -106,7 +106,7 @@ def test_a_fit_is_tested_on_every_test_sample(digits):
     assert_epochs_in_turn(measured)
 
 
-def test_inference_passes_take_the_whole_test_set(digits):
+def test_epochs_of_inference_take_the_whole_test_set(digits):
     measured = engine.run(fit_cell(mode=Mode.infer), digits)
     assert [epoch.num_samples for epoch in measured.epochs] == [90] * NUM_INFER_EPOCHS
     assert measured.evaluation is None

@@ -27,7 +27,7 @@ def order(batches):
     return [int(image[0, 0]) for images, _ in batches for image in images]
 
 
-def test_a_pass_has_every_sample_once_and_each_pass_its_own_order():
+def test_an_epoch_has_every_sample_once_and_each_epoch_another_order():
     batches = feed(100, 32, shuffle=True, seed=3)
     first, second = order(batches), order(batches)
     assert sorted(first) == sorted(second) == list(range(100))
@@ -57,7 +57,7 @@ def test_an_endless_feed_goes_on_with_full_batches():
         len(batches.order)
 
 
-def test_each_item_of_passes_is_a_whole_pass_in_an_order_of_its_own():
+def test_the_loaders_item_is_a_whole_epoch_each_in_another_order():
     passes = SingleItemLoader(feed(100, 32, shuffle=True))
     ((first,), (second,)) = [[order(batches) for batches in passes] for _ in range(2)]
     assert len(passes) == 1

@@ -78,7 +78,7 @@ def test_networks_for_images_of_any_shape_take_colour(name):
         ("cnn", (3, 16, 16), "model=cnn takes images of at least 24 x 24 pixels, not 16 x 16"),
     ],
 )
-def test_a_network_that_takes_no_such_images_says_so(name, shape, told):
+def test_images_that_a_network_can_not_take_are_refused(name, shape, told):
     with pytest.raises(UnsupportedError, match=told):
         built(name, {}, shape, 10)
 

@@ -124,7 +124,7 @@ class Branching(nn.Module):
         (Branching(), Options(freeze=True), "freeze=true: torch.fx can't trace the network (symbolically traced"),
     ],
 )
-def test_what_does_not_go_together_is_said(network, on, told):
+def test_options_that_do_not_work_together_are_refused(network, on, told):
     with pytest.raises(UnsupportedError) as raised:
         options.prepared(network, on, (28, 28))
     assert str(raised.value).startswith(told)
@@ -200,7 +200,7 @@ class Broken(nn.Module):
 
 @compiles
 @pytest.mark.slow
-def test_what_is_left_uncompiled_is_told(digits):
+def test_graph_breaks_are_warned_of(digits):
     own = ModelSpec(name="mine", library=Library.custom, network=f"{__name__}.Broken")
     measured = engine.run(make_cell(model=own, options=Options(compile=True)), digits)
     (told,) = measured.warnings

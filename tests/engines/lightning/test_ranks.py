@@ -107,7 +107,7 @@ def test_the_work_is_that_of_all_devices(run):
     assert two.num_operators == one.num_operators
 
 
-def test_inference_passes_take_each_test_sample_once(run):
+def test_an_epoch_of_inference_takes_each_test_sample_once(run):
     measured = run(mode=Mode.infer, protocol=Protocol.fit, batch_size=64).measurement
     assert [epoch.num_samples for epoch in measured.epochs] == [90] * 3
 
@@ -137,7 +137,7 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
 @pytest.mark.filterwarnings("ignore:Please use the new API settings to control TF32")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_each_rank_takes_the_gpu_of_its_number_and_lightning_starts_no_process(monkeypatch, rank):
-    """Up to the first call of CUDA, which nobody can make here."""
+    """Runs up to the first call of CUDA, which needs a GPU."""
     chosen = []
     monkeypatch.setattr(CUDAAccelerator, "is_available", staticmethod(lambda: True))
     monkeypatch.setattr("lightning_fabric.accelerators.cuda._get_all_visible_cuda_devices", lambda: [0, 1])

@@ -85,7 +85,7 @@ def test_either_gradient_of_a_grouped_convolution_takes_what_its_forward_pass_ta
     assert trained.flops == 2 * layers[0] + 3 * layers[1] + 3 * layers[2]
 
 
-def test_attention_is_trained_with_its_scores_made_anew():
+def test_training_attention_computes_the_scores_twice():
     def attend(images, weight):
         return functional.scaled_dot_product_attention(images @ weight, images, images).flatten(1)
 

@@ -1,4 +1,4 @@
-"""XLA devices with a process each: up to the edge of PJRT's CPU, which joins none (pytorch/xla#5342)."""
+"""XLA devices with one process each, as far as PJRT's CPU allows, which can't join processes (pytorch/xla#5342)."""
 
 import pytest
 

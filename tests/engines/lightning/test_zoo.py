@@ -73,7 +73,7 @@ def test_timms_networks_take_grey_images():
 
 
 @pytest.mark.parametrize("name", ["fcn_resnet50", "raft_small", "r3d_18"])
-def test_what_classifies_no_images_is_none_of_torchvisions_networks(name):
+def test_a_torchvision_network_that_does_not_classify_is_refused(name):
     with pytest.raises(UserError, match="torchvision has no such network"):
         zoo.build(spec(Library.torchvision, name), (3, 32, 32), 10)
 
@@ -132,6 +132,6 @@ def test_a_network_of_ones_own_gets_its_arguments(my_package):
         ("{0}.MyNet", {"widht": 3}, "model.args: .*unexpected keyword argument 'widht'"),
     ],
 )
-def test_what_is_no_network_is_the_users_error(my_package, target, args, told):
+def test_a_target_that_is_not_a_network_is_a_user_error(my_package, target, args, told):
     with pytest.raises(UserError, match=told):
         zoo.build(spec(Library.custom, "x", network=target.format(my_package), args=args), (3, 4, 4), 10)

@@ -1,4 +1,4 @@
-"""What differs between Keras' backends: how steps are run and waited for, and where they ran."""
+"""What differs between Keras' backends: how steps run, how they are waited for, and where they ran."""
 
 import importlib
 import time
@@ -19,27 +19,29 @@ MODULES: Mapping[KerasBackend, str] = {
     KerasBackend.tensorflow: "accelbench.engines.keras.on_tensorflow",
     KerasBackend.jax: "accelbench.engines.keras.on_jax",
 }
-# What one call takes and gives: the batches of one execution, and logs or outputs on the device.
+# Takes the batches of one execution; returns logs or outputs, on the device.
 Execute = Callable[[Any], Any]
 
 
 class Backend(BaseBackend, ABC):
-    """One cell's backend. Made before anything else of it: it fixes threads and devices.
+    """One cell's backend. To be created first, since it fixes threads and devices.
 
     Raises:
-        UnsupportedError: the cell can't run on it, with the reason.
+        UnsupportedError: the cell can't run on this backend, with the reason.
     """
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
-        self.last: Any = None  # what the last execution gave
-        self.callbacks: keras.callbacks.CallbackList | None = None  # around training steps
-        self._num_traces = 0  # calls of a step: several in one compilation, of several steps or devices
+        self.last: Any = None  # what the last execution returned
+        self.callbacks: keras.callbacks.CallbackList | None = None  # called around each training step
+        self._num_traces = (
+            0  # how often a step was traced: several times in one compilation of several steps or devices
+        )
         self._num_compiles, self._compile_s = 0, 0.0
 
     @abstractmethod
     def scope(self) -> AbstractContextManager[Any]:
-        """Where models are made."""
+        """The context in which models are created."""
 
     @abstractmethod
     def trainer(self, model: keras.Model) -> Execute:
@@ -55,11 +57,11 @@ class Backend(BaseBackend, ABC):
 
     @abstractmethod
     def settle(self, model: keras.Model) -> None:
-        """Has the model hold what its steps made of its variables."""
+        """Gives the model the variables that its steps have updated."""
 
     @abstractmethod
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """The feed's batches, as one execution after another takes them; `labelled` ones train or test."""
+        """The feed's batches, one item per execution; `labelled` ones are for training or testing."""
 
     @abstractmethod
     def copy_in(self, batch: Any) -> Any:
@@ -67,50 +69,50 @@ class Backend(BaseBackend, ABC):
 
     @abstractmethod
     def wait(self) -> None:
-        """Returns when everything launched is done, what callbacks do with the logs included."""
+        """Returns when everything launched is done, including the callbacks' reading of logs."""
         if self.callbacks is not None:
             self.callbacks.on_epoch_end(0)
 
     def fetches_inside(self, feed: Feed) -> bool:
-        """Whether training and testing steps fetch their batches themselves."""
+        """Whether training and testing steps fetch their batches inside the compiled function."""
         return False
 
     @abstractmethod
     def ran_on(self, weights: keras.Variable) -> str:
-        """The device's word for where `weights` are and the last result came from; both, where they differ."""
+        """The word for the device that has `weights` and the last result; both words, if they differ."""
 
     @abstractmethod
     def uses_tf32(self) -> bool:
-        """Whether fp32's matrix work runs in TF32."""
+        """Whether fp32 matrix products run in TF32."""
 
     @abstractmethod
     def device_name(self) -> str | None:
-        """The accelerator's name; None for the CPU, whose name its registry knows."""
+        """The accelerator's name; None for the CPU, which `devices.registry` knows."""
 
     @abstractmethod
     def peak_memory_bytes(self) -> int | None:
-        """The allocator's peak since the process started; None where there is none to ask."""
+        """The allocator's peak since the process started; None if it reports none."""
 
     @property
     @abstractmethod
     def threads(self) -> int | None:
-        """CPU threads that compute; None where the backend does not tell."""
+        """CPU threads that compute; None if the backend does not report it."""
 
     @property
     @abstractmethod
     def num_devices(self) -> int:
-        """Devices that compute."""
+        """Number of devices that compute."""
 
     @abstractmethod
     def on_cpu(self) -> AbstractContextManager[Any]:
-        """Where what is made and computed is on the CPU."""
+        """The context in which tensors are created and computed on the CPU."""
 
     def compiles(self) -> Compiles:
-        """How many executions traced and compiled something, and their seconds, each run included."""
+        """The number of executions that compiled something, and their seconds, including the run itself."""
         return self._num_compiles, self._compile_s
 
     def _counted(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """`step`, which Keras calls only to trace it, counted."""
+        """`step` with a counter: Keras calls it only to trace it."""
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             self._num_traces += 1
@@ -119,7 +121,7 @@ class Backend(BaseBackend, ABC):
         return counted
 
     def _as_in_fit(self, model: keras.Model, execute: Execute) -> Execute:
-        """`execute` with what `fit(verbose=0)` has around each call: a tenth of a millisecond and more."""
+        """`execute` with the callbacks of `fit(verbose=0)` around each call, which take 0.1 ms or more."""
         callbacks = self.callbacks = keras.callbacks.CallbackList(model=model, add_history=True)
         callbacks.on_train_begin()
 
@@ -132,7 +134,7 @@ class Backend(BaseBackend, ABC):
         return executed
 
     def _timed(self, execute: Execute) -> Execute:
-        """`execute`, whose result is kept, and whose seconds count where it traced something."""
+        """`execute`, which keeps its result, and adds its seconds to `compiles` if it traced something."""
 
         def timed(batch: Any) -> Any:
             traced, start = self._num_traces, time.perf_counter()

@@ -179,7 +179,7 @@ class _Run(CellRun):
             return agreement.reference(self.cell, self._first_images(), self.shape, self.num_classes)
 
     def warnings(self) -> Iterator[str]:
-        """What the times of executions are."""
+        """If an execution has several batches: what the times mean."""
         num = self.samples_per_execution // self.cell.batch_size
         if num > 1:
-            yield f"steps and their latency are those of whole executions, of {num} batches each"
+            yield f"each step, and its latency, is an execution of {num} batches"

@@ -1,27 +1,27 @@
-"""Batches as NumPy arrays: gathered from the data set, or random. The same samples in the same order as Lightning's."""
+"""Batches as NumPy arrays: gathered from the data set, or random. The samples and their order are Lightning's."""
 
 import math
 from collections.abc import Iterator
 from itertools import cycle
 from typing import Any, Protocol
 
-import ml_dtypes  # noqa: F401  # NumPy learns bfloat16 from it
+import ml_dtypes  # noqa: F401  # adds bfloat16 to NumPy
 import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays
 from accelbench.data.order import Order, num_drawn_ahead
 
-# Images (uint8, or floats where they are random) and what they are trained for, or images alone.
+# Images (uint8; floats if random) and targets, or only images.
 Batch = tuple[NDArray[Any], ...]
 Part = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 class Feed(Protocol):
-    """Batches, a pass or without end.
+    """Batches of one epoch, or without end.
 
-    `num_samples` is the samples of a pass, `num_batches` how many batches they make; None without end. `parts` are the
-    shape, without the samples' axis, and the dtype of each part of a batch.
+    `num_samples` is the number of samples per epoch, `num_batches` the number of batches per epoch; None without end.
+    `parts` has the shape, without the axis of samples, and the dtype of each part of a batch.
     """
 
     @property
@@ -41,12 +41,12 @@ class Feed(Protocol):
 
 
 class ArrayFeed:
-    """Batches gathered by index from arrays that stay as they are, mapped or in memory.
+    """Batches gathered by index from arrays, which may be memory-mapped.
 
     Args:
         arrays: images (n, ...) and labels (n).
-        order: of the samples.
-        target: what a batch's second part is: the `labels`, the `images` themselves, or None for images alone.
+        order: in which samples are taken.
+        target: the second part of a batch: `labels`, `images` (for the autoencoder), or None for only images.
     """
 
     def __init__(self, arrays: Arrays, order: Order, target: str | None) -> None:
@@ -57,12 +57,12 @@ class ArrayFeed:
 
     @property
     def num_samples(self) -> int:
-        """Samples in one pass."""
+        """Samples per epoch."""
         return self.order.num_samples
 
     @property
     def num_batches(self) -> int | None:
-        """Batches in one pass; None without end."""
+        """Batches per epoch; None without end."""
         return None if self.order.endless else len(self.order)
 
     @property
@@ -73,14 +73,14 @@ class ArrayFeed:
     def __iter__(self) -> Iterator[Batch]:
         if self.order.shuffles:
             return (tuple(array.take(chosen, axis=0) for array in self.arrays) for chosen in self.order)
-        # In the arrays' own order a batch is views, made once: nothing is copied.
+        # Not shuffled: the batches are views of the arrays, made once; nothing is copied.
         runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) for chosen in self.order.one_pass()]
         views = [tuple(array[run] for array in self.arrays) for run in runs]
         return cycle(views) if self.order.endless else iter(views)
 
 
 class RandomFeed:
-    """Normal random images without end, drawn on the host: ahead, and taken in turn, or anew for each batch.
+    """Normally distributed random images without end, drawn on the host: some batches in advance, or each when needed.
 
     Args:
         shape: of one image.
@@ -88,9 +88,9 @@ class RandomFeed:
         batch_size: images per batch.
         dtype: of the images, by NumPy's name.
         target: as for `ArrayFeed`.
-        seed: of all of them.
-        resident: whether there is one batch alone, to be taken again and again.
-        fresh: whether each batch is new.
+        seed: of the generator.
+        resident: whether a single batch is repeated, which stays on the device.
+        fresh: whether each batch is drawn when it is needed; else a few batches are repeated.
     """
 
     num_batches = None

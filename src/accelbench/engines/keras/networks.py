@@ -75,7 +75,7 @@ def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
-    """Study 001: dense layers per pixel around a bottleneck of `code` numbers."""
+    """Study 001: dense layers per pixel around `code` numbers."""
     check_grey("autoencoder", shape)
     height, width = shape
     encoder = [layers.Reshape((*shape, 1)), layers.Dense(32), layers.Dense(64, activation="relu"), layers.Flatten()]

@@ -17,12 +17,12 @@ WORDS = {"cpu": Device.cpu, "gpu": Device.gpu, "tpu": Device.tpu}
 
 
 def make(cell: Cell) -> "Jax":
-    """The cell's backend, before JAX has run anything: its number formats are fixed then."""
+    """The cell's backend; to be called before JAX has run anything, since it fixes number formats."""
     return Jax(cell)
 
 
 class Jax(Backend):
-    """One device of JAX, and Keras' functions on it, whose state goes in and comes out of each step."""
+    """Keras' functions on one JAX device; each step takes the variables as state and returns the updated state."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
@@ -39,10 +39,10 @@ class Jax(Backend):
         self.device = found[0]
         self.on_host = cell.device == Device.cpu
         self.state: tuple[list[Any], ...] | None = None  # the model's variables while steps run
-        self.names: tuple[str, ...] = ()  # of the state's parts, as Keras calls them
+        self.names: tuple[str, ...] = ()  # Keras' names for the parts of the state
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Where the device is JAX's default."""
+        """The context in which the device is JAX's default."""
         scope: AbstractContextManager[Any] = jax.default_device(self.device)
         return scope
 
@@ -68,7 +68,7 @@ class Jax(Backend):
         return self._timed(self._stateful(model, model.predict_function, names))
 
     def _stateful(self, model: keras.Model, function: Callable[..., Any], names: tuple[str, ...]) -> Execute:
-        """`function` with the model's variables, which are taken from it before the first step, as `fit` does."""
+        """`function` with the model's variables as its state, taken from the model before the first step."""
 
         def execute(batch: Any) -> Any:
             if self.state is None:
@@ -80,7 +80,7 @@ class Jax(Backend):
         return execute
 
     def settle(self, model: keras.Model) -> None:
-        """Gives the model the variables that its steps made."""
+        """Gives the model the variables that its steps have updated."""
         if self.state is not None:
             model._jax_state = dict(zip(self.names, self.state, strict=True))
             model._jax_state_synced = False
@@ -96,18 +96,18 @@ class Jax(Backend):
         return jax.device_put(batch, self.device)
 
     def wait(self) -> None:
-        """Waits for the last step's result, and all that it made of the variables."""
+        """Waits for the last step's result and the updated variables."""
         super().wait()
         jax.block_until_ready((self.last, self.state))
 
     def ran_on(self, weights: keras.Variable) -> str:
-        """From the devices that JAX says hold the arrays."""
+        """From the devices that hold the arrays, as JAX reports them."""
         arrays = [weights.value, *jax.tree.leaves(self.last)]
         kinds = {device.platform for array in arrays for device in array.devices()}
         return " and ".join(sorted(WORDS.get(kind, kind) for kind in kinds))
 
     def uses_tf32(self) -> bool:
-        """Whether it was asked for, on a GPU."""
+        """Whether TF32 was asked for, on a GPU."""
         return self.cell.precision == Precision.tf32 and self.cell.device == Device.gpu
 
     def device_name(self) -> str | None:
@@ -115,22 +115,22 @@ class Jax(Backend):
         return None if self.on_host else str(self.device.device_kind)
 
     def peak_memory_bytes(self) -> int | None:
-        """As the allocator tells; None on the CPU."""
+        """As the allocator reports it; None on the CPU."""
         stats = None if self.on_host else self.device.memory_stats()
         return int(stats["peak_bytes_in_use"]) if stats else None
 
     @property
     def threads(self) -> int | None:
-        """None: JAX does not tell."""
+        """None: JAX does not report it."""
         return None
 
     @property
     def num_devices(self) -> int:
-        """One."""
+        """Always one."""
         return 1
 
     def on_cpu(self) -> AbstractContextManager[Any]:
-        """Where the CPU is JAX's default device."""
+        """The context in which the CPU is JAX's default device."""
         if self.on_host:
             return nullcontext()
         context: AbstractContextManager[Any] = jax.default_device(jax.local_devices(backend="cpu")[0])

@@ -21,12 +21,12 @@ WORDS = {"CPU": Device.cpu, "GPU": Device.gpu, "TPU": Device.tpu}
 
 
 def make(cell: Cell) -> "TensorFlow":
-    """The cell's backend, before TensorFlow has run anything: threads and devices are fixed then."""
+    """The cell's backend; to be called before TensorFlow has run anything, since it fixes threads and devices."""
     return TensorFlow(cell)
 
 
 class TensorFlow(Backend):
-    """One strategy of `tf.distribute`, and Keras' compiled functions under it."""
+    """Keras' compiled functions under a strategy of `tf.distribute`."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
@@ -42,18 +42,18 @@ class TensorFlow(Backend):
         self.on_host = cell.device == Device.cpu
 
     def scope(self) -> AbstractContextManager[Any]:
-        """The strategy's."""
+        """The scope of the strategy."""
         scope: AbstractContextManager[Any] = self.strategy.scope()
         return scope
 
     def trainer(self, model: keras.Model) -> Execute:
-        """Takes a batch, or an iterator of TensorFlow's that the graph fetches from."""
+        """Takes a batch, or a TensorFlow iterator from which the graph fetches."""
         model.train_step = self._counted(model.train_step)
         model.make_train_function(force=True)
         return self._timed(self._as_in_fit(model, _of_batches(model.train_function)))
 
     def tester(self, model: keras.Model) -> Execute:
-        """Takes a batch, or an iterator of TensorFlow's that the graph fetches from."""
+        """Takes a batch, or a TensorFlow iterator from which the graph fetches."""
         model.test_step = self._counted(model.test_step)
         model.make_test_function(force=True)
         return self._timed(_of_batches(model.test_function))
@@ -62,21 +62,21 @@ class TensorFlow(Backend):
         """Takes a list of batches."""
         model.predict_step = self._counted(model.predict_step)
         if self.on_host and self.steps == self.num_devices == 1:
-            # As `predict_function` compiles it, without its lists and replicas: they are 3 % of a step of 1 ms.
+            # What `predict_function` compiles, without its handling of lists and replicas: 3 % of a step of 1 ms.
             function = tf.function(model.predict_step, reduce_retracing=True, jit_compile=model.jit_compile or None)
             return self._timed(lambda batches: function(tf.convert_to_tensor(batches[0][0])))  # images alone
         model.make_predict_function(force=True)
         return self._timed(model.predict_function)
 
     def settle(self, model: keras.Model) -> None:
-        """Nothing: the variables are the model's own."""
+        """Does nothing: the steps update the model's variables."""
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Batches of arrays, or TensorFlow's own iterator: where `fetches_inside`, or several devices take parts."""
+        """Batches of arrays; TensorFlow's iterator if the graph fetches, or if there are several devices."""
         inside = labelled and self.fetches_inside(feed)
         if not inside and self.num_devices == 1:
             return iter(feed) if labelled else _lists(iter(feed), self.steps)
-        if feed not in self.datasets:  # whose arrays are copied, and whose functions are traced
+        if feed not in self.datasets:  # once: it copies the arrays and traces functions
             batches = _gathered(feed) if isinstance(feed, ArrayFeed) else _generated(feed)
             batches = batches.prefetch(tf.data.AUTOTUNE)
             if self.num_devices > 1:
@@ -89,18 +89,18 @@ class TensorFlow(Backend):
         return _repeated(fetched, num)
 
     def fetches_inside(self, feed: Feed) -> bool:
-        """Whether the graph fetches: where it runs several steps, and a data set's batches, as `fit` has it."""
+        """Whether the graph fetches: if it runs several steps, or gathers a data set's batches, as in `fit`."""
         return self.steps > 1 or isinstance(feed, ArrayFeed)
 
     def copy_in(self, batch: Any) -> Any:
-        """Its arrays as tensors on the one accelerator; several get their parts from TensorFlow's iterator."""
+        """The batch as tensors on the accelerator; unchanged if TensorFlow's iterator copies."""
         if self.num_devices > 1 or isinstance(batch, ITERATORS):
             return batch
         with tf.device(self.strategy.extended.worker_devices[0]):
             return tf.nest.map_structure(lambda part: tf.identity(tf.convert_to_tensor(part)), batch)
 
     def wait(self) -> None:
-        """Waits for every CPU and GPU; of a TPU, for the last result, which the host then has."""
+        """Waits for all CPUs and GPUs; for a TPU, copies the last result to the host."""
         super().wait()
         tf.test.experimental.sync_devices()
         if self.cell.device == Device.tpu and self.last is not None:
@@ -108,19 +108,19 @@ class TensorFlow(Backend):
                 np.asarray(part)
 
     def ran_on(self, weights: keras.Variable) -> str:
-        """From the names that TensorFlow gives the tensors' devices."""
+        """From TensorFlow's names for the devices of the tensors."""
         names = [part.device for part in self.strategy.experimental_local_results(weights.value)]
         names += [part.device for part in tf.nest.flatten(self.last) if isinstance(part, tf.Tensor)]
         kinds = {tf.DeviceSpec.from_string(name).device_type for name in names}
         return " and ".join(sorted(WORDS.get(kind, str(kind)) for kind in kinds))
 
     def uses_tf32(self) -> bool:
-        """Whether it is allowed, and there is a GPU."""
+        """Whether TF32 is allowed and the device is a GPU."""
         allowed: bool = tf.config.experimental.tensor_float_32_execution_enabled()
         return allowed and self.cell.device == Device.gpu
 
     def device_name(self) -> str | None:
-        """As TensorFlow calls a GPU."""
+        """TensorFlow's name for a GPU."""
         if self.cell.device != Device.gpu:
             return None
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
@@ -128,47 +128,49 @@ class TensorFlow(Backend):
         return name
 
     def peak_memory_bytes(self) -> int | None:
-        """The largest of the accelerators' peaks."""
+        """The largest peak of all accelerators."""
         if self.cell.device == Device.cpu:
             return None
         names = [device.name for device in tf.config.list_logical_devices(self.cell.device.upper())]
         try:
             return max(int(tf.config.experimental.get_memory_info(name)["peak"]) for name in names)
-        except (ValueError, tf.errors.UnimplementedError):  # a TPU's may not tell
+        except (ValueError, tf.errors.UnimplementedError):  # a TPU may not report it
             return None
 
     @property
     def threads(self) -> int | None:
-        """As TensorFlow was told."""
+        """The setting of TensorFlow."""
         num: int = tf.config.threading.get_intra_op_parallelism_threads()
         return num
 
     @property
     def num_devices(self) -> int:
-        """Replicas of the strategy."""
+        """Number of the strategy's replicas."""
         num: int = self.strategy.num_replicas_in_sync
         return num
 
     def on_cpu(self) -> AbstractContextManager[Any]:
-        """Outside of the strategy."""
+        """The CPU, outside of the strategy."""
         context: AbstractContextManager[Any] = tf.device("/CPU:0")
         return context
 
 
 def _of_batches(function: Execute) -> Execute:
-    """Keras' function, which takes an iterator, for a batch too."""
+    """Keras' function, which takes an iterator, wrapped to take a batch too."""
     return lambda batch: function(batch if isinstance(batch, ITERATORS) else (batch,))
 
 
 def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
-    """The feed's batches, gathered by TensorFlow's threads, as `fit` has it with arrays; the order is the feed's."""
+    """The feed's batches in the feed's order, gathered by TensorFlow's threads as in `fit` with arrays."""
     with tf.device("/CPU:0"):
-        tensors = {id(array): tf.convert_to_tensor(array) for array in feed.arrays}  # an autoencoder has one, twice
+        tensors = {
+            id(array): tf.convert_to_tensor(array) for array in feed.arrays
+        }  # the autoencoder has the same array twice
     arrays = [tensors[id(array)] for array in feed.arrays]
     size = feed.order.batch_size
 
     def batches_of(chosen: tf.Tensor) -> tf.data.Dataset:
-        # As `fit` cuts its indices: a function that slices one batch after another takes 4 % of a step of 8 ms.
+        # As `fit` splits its indices: slicing batch by batch takes 4 % of a step of 8 ms.
         whole = tf.size(chosen) // size * size
         rest = tf.data.Dataset.from_tensors(chosen[whole:]).take(tf.size(chosen, tf.int64) % size)
         return tf.data.Dataset.from_tensor_slices(tf.reshape(chosen[:whole], (-1, size))).concatenate(rest)
@@ -184,19 +186,19 @@ def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
 
 
 def _generated(feed: Feed) -> tf.data.Dataset:
-    """The feed's batches, made in Python."""
+    """The feed's batches, from a Python generator."""
     signature = tuple(tf.TensorSpec((None, *shape), dtype) for shape, dtype in feed.parts)
     return tf.data.Dataset.from_generator(lambda: iter(feed), output_signature=signature)
 
 
 def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:
-    """`num` batches at a time."""
+    """Lists of `num` batches."""
     while several := list(islice(batches, num)):
         yield several
 
 
 def _repeated(iterator: Any, num: int | None) -> Iterator[Any]:
-    """The iterator itself, for as many executions as there are, or without end."""
+    """The iterator itself, once per execution: `num` times, or without end."""
     while num is None or num > 0:
         yield iterator
         num = None if num is None else num - 1

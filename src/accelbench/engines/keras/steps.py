@@ -9,14 +9,14 @@ from accelbench.engines.keras.backends import Backend, Execute
 
 
 class ExecutionStep:
-    """One call of a compiled function, which runs one step, or `engine.steps_per_execution` of them.
+    """One call of a compiled function, which runs `engine.steps_per_execution` steps.
 
     Args:
         execute: the function.
-        executions: its batches.
-        backend: where they go.
-        num_samples: in each execution but a short last one.
-        copies_out: whether the result is moved to the host, as a prediction is.
+        executions: the batches, one item per execution.
+        backend: the device.
+        num_samples: per execution, apart from a short last one.
+        copies_out: whether the result is copied to the host, as a prediction is.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class ExecutionStep:
         self.executions = executions
         self.copies_out = copies_out and not backend.on_host
         self.compute = execute
-        self.copy_in = _as_it_is if backend.on_host else backend.copy_in
+        self.copy_in = _unchanged if backend.on_host else backend.copy_in
         self._num_samples = num_samples
 
     def fetch(self) -> Any:
@@ -33,7 +33,7 @@ class ExecutionStep:
         return next(self.executions)
 
     def copy_out(self, result: Any) -> None:
-        """Moves the outputs to the host."""
+        """Copies the outputs to the host."""
         if self.copies_out:
             np.asarray(result)
 
@@ -42,5 +42,5 @@ class ExecutionStep:
         return self._num_samples
 
 
-def _as_it_is(batch: Any) -> Any:
+def _unchanged(batch: Any) -> Any:
     return batch

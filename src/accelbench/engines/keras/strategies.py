@@ -1,4 +1,4 @@
-"""Which devices of TensorFlow a cell computes on: a strategy of `tf.distribute`."""
+"""The TensorFlow devices that a cell computes on, as a strategy of `tf.distribute`."""
 
 import tensorflow as tf
 
@@ -8,20 +8,20 @@ from accelbench.schema.vocab import Device
 
 
 def strategy_for(cell: Cell) -> tf.distribute.Strategy:
-    """The strategy over the cell's devices; to be called before TensorFlow has run anything.
+    """The strategy for the cell's devices; to be called before TensorFlow has run anything.
 
     Raises:
-        UnsupportedError: TensorFlow has not as many of them; it would take the CPU in silence.
+        UnsupportedError: TensorFlow finds too few devices; it would silently use the CPU.
     """
     if cell.device == Device.tpu:
         return _on_tpu(cell)
     kind = cell.device.upper()
     if cell.device == Device.cpu and cell.devices > 1:
         _divide_cpu(cell.devices)
-    there = tf.config.list_logical_devices(kind)
-    if len(there) < cell.devices:
+    found = tf.config.list_logical_devices(kind)
+    if len(found) < cell.devices:
         raise UnsupportedError(
-            f"device={cell.device}: TensorFlow finds {len(there)} of {cell.devices}: it needs CUDA libraries of its "
+            f"device={cell.device}: TensorFlow finds {len(found)} of {cell.devices}: it needs CUDA libraries of its "
             "own (pip install 'tensorflow[and-cuda]', in an environment without torch); or use engine=lightning"
         )
     names = [f"/{kind}:{index}" for index in range(cell.devices)]
@@ -29,13 +29,13 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
 
 
 def _divide_cpu(num: int) -> None:
-    """Has TensorFlow take the CPU for `num` devices, which share its threads."""
+    """Makes TensorFlow divide the CPU into `num` devices, which share its threads."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num)
 
 
 def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
-    """All cores of a TPU, or its first."""
+    """The strategy for all cores of a TPU, or for its first core."""
     assert cell.keras is not None
     name = cell.keras.tpu
     try:
@@ -45,7 +45,7 @@ def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         cores = tf.config.list_logical_devices("TPU")
     except (ValueError, IndexError, RuntimeError, OSError, tf.errors.OpError) as error:
-        # Without a TPU: `local` finds no device to name, and a name nobody to ask.
+        # Without a TPU, `local` finds no device, and a name no server.
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise UnsupportedError(
             f"engine.tpu={name}: TensorFlow reaches no TPU ({why}); engine.tpu takes `local` on a TPU VM, or a name"

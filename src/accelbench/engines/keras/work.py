@@ -1,7 +1,7 @@
 """Counts the floating-point operations of one step from its network's layers.
 
-By definition, as the Lightning engine counts them: what backends fuse, or compute in vain, is not looked at. Bytes and
-operators are not known, since the graph is compiled as a whole.
+The operations are those of the layers' definitions, as in the Lightning engine, whatever a backend fuses or computes in
+vain. Bytes and operators are unknown, since the graph is compiled as a whole.
 """
 
 import math
@@ -24,15 +24,15 @@ WITHOUT_FLOPS = (
 def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
     """The work of one step.
 
-    In training: the forward pass, and the gradients of all weights and of all inputs but the images.
+    In training: the forward pass, the gradients of all weights, and those of all inputs of layers except the images.
 
     Args:
-        network: of layers one after another.
+        network: a sequence of layers.
         batch_size: samples of the step.
         train: whether it trains or infers.
 
     Returns:
-        The operations; None where a layer's are unknown, with its name.
+        The operations; None, with the names of the layers, if those of a layer are unknown.
     """
     uncounted = sorted({type(layer).__name__ for layer in network.layers if _multiplications(layer) is None})
     if uncounted:
@@ -42,14 +42,14 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
     for layer in network.layers:
         of_input, of_state, of_first_state = _multiplications(layer) or (0, 0, 0)
         total += of_input + of_state
-        # The images need no gradient, and neither does a recurrent layer's state before its first time step.
+        # No gradient is computed for the images, nor for a recurrent layer's state before the first time step.
         skipped += of_first_state + (of_input if first else 0)
         first = first and not of_input
     return Work(flops=2 * batch_size * (3 * total - skipped if train else total))
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int] | None:
-    """Multiply-adds for one sample: of the input, of the state, and of the first time step's state; None: unknown."""
+    """Multiply-adds per sample: with the input, with the state, and with the first state alone; None if unknown."""
     if isinstance(layer, WITHOUT_FLOPS):
         return 0, 0, 0
     if isinstance(layer, layers.Dense | layers.Conv2D):

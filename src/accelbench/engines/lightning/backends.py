@@ -1,4 +1,4 @@
-"""How to run on each kind of device through Lightning, and how to wait for it."""
+"""How Lightning runs on each kind of device: copying, waiting, time stamps, and what really ran."""
 
 import time
 from collections.abc import Callable
@@ -23,75 +23,75 @@ class Backend(BaseBackend):
 
     accelerator = "cpu"
     torch_type = "cpu"
-    fixed_shapes = False  # whether a short last batch would compile the model anew
-    fused = False  # whether a recorded step is run as a whole
+    fixed_shapes = False  # whether each new shape, such as a short last batch, is compiled
+    fused = False  # whether a step is recorded and run as a whole
 
     def __init__(self) -> None:
-        # With torch_xla installed, Lightning imports it to look for a TPU, for every device: 1.5 s, and the
-        # import replaces parts of torch.nn.
+        # Else Lightning imports torch_xla to look for a TPU, whatever the device: that takes 1.5 s and replaces parts
+        # of torch.nn.
         XLAAccelerator.is_available = staticmethod(lambda: False)
-        self.count_compiles: Callable[[], Compiles] = no_compiles  # until something compiles
+        self.count_compiles: Callable[[], Compiles] = no_compiles  # replaced if torch.compile is used
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Sets the device's global switches for one cell."""
+        """Sets what is global in the device's library, for one cell."""
 
     def device(self) -> torch.device:
-        """Where tensors are put."""
+        """The device that tensors are put on."""
         return torch.device(self.torch_type)
 
     def seed(self, number: int) -> None:
-        """Seeds the device's random numbers where `torch.manual_seed` does not."""
+        """Seeds the device's random numbers, if `torch.manual_seed` does not."""
 
     def place(self, device: torch.device, rank: int) -> str:
-        """What tells the device from those of the other ranks."""
+        """Identifies the device among those of all ranks."""
         return f"{device}, rank {rank}"
 
     def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The batch where it is computed; may return before it is there."""
+        """The batch on the device; may return before the copy is done."""
         device = self.device()
         return tuple(tensor.to(device, non_blocking=True) for tensor in batch)
 
     def gather(self, output: Tensor) -> Tensor:
-        """The output where it is read, once the step has run."""
+        """The output, on the device that it is read from, once the step has run."""
         return output
 
     def strategy(self) -> DDPStrategy:
-        """Lightning's for several ranks."""
+        """Lightning's strategy for several ranks."""
         return NetworkDDP()
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
-        """Averages them over the ranks, where the network around them does not do it."""
+        """Averages the gradients over the ranks, if DDP does not."""
 
     def num_devices(self) -> int:
-        """Among how many devices the batches were really divided."""
+        """The number of devices that batches were really divided among."""
         return 1
 
     def stamp(self) -> Any:
-        """This moment in the device's work, for `between`."""
+        """A time stamp for `between`."""
         return time.perf_counter()
 
     def between(self, start: Any, end: Any) -> float:
-        """Seconds between two stamps that are past."""
+        """Seconds between two stamps that the device has reached."""
         seconds: float = end - start
         return seconds
 
     def end_step(self) -> None:
-        """Marks the end of a step, for devices that record steps before they run them."""
+        """Launches the step, on devices that record steps before they run them."""
 
     def compiles(self) -> Compiles:
-        """How many compilations so far, and their seconds."""
+        """The number of compilations so far, and their seconds."""
         return self.count_compiles()
 
     def cudnn_benchmark(self) -> bool | None:
-        """Whether cuDNN tries its algorithms; None where there is no cuDNN."""
+        """Whether cuDNN tries its algorithms to choose one; None without cuDNN."""
         return None
 
     def device_name(self) -> str | None:
-        """The hardware's name; None where only its registry knows it."""
+        """The hardware's name; None if only `devices.registry` knows it."""
         return cpu.name()
 
     def ran_on(self, torch_type: str) -> str:
-        """The device's word for what torch calls `torch_type`."""
+        """The word in `vocab.Device` for what torch calls `torch_type`."""
         return {"cuda": Device.gpu}.get(torch_type, torch_type)
 
 
@@ -99,7 +99,7 @@ class Cuda(Backend):
     """One NVIDIA GPU.
 
     Args:
-        index: which of the visible ones.
+        index: of the GPU among the visible ones.
     """
 
     accelerator = torch_type = "cuda"
@@ -110,10 +110,10 @@ class Cuda(Backend):
         self.index = index
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Fixes TF32 as asked: the default would compute "fp32" convolutions in TF32.
+        """Allows or forbids TF32: by default, PyTorch computes fp32 convolutions in TF32.
 
-        cuDNN chooses its algorithms by rule, as is PyTorch's default: those that win a trial may differ between two
-        processes.
+        cuDNN chooses algorithms by its rules, which is PyTorch's default. Algorithms chosen by trial may differ between
+        two processes.
         """
         torch.cuda.set_device(self.index)
         torch.backends.cudnn.benchmark = False
@@ -122,7 +122,7 @@ class Cuda(Backend):
         torch.cuda.reset_peak_memory_stats()
 
     def place(self, device: torch.device, rank: int) -> str:
-        """The GPU's own number, on any host."""
+        """The GPU's unique id, on any host."""
         return str(torch.cuda.get_device_properties(device).uuid)
 
     def wait(self) -> None:
@@ -130,22 +130,22 @@ class Cuda(Backend):
         torch.cuda.synchronize()
 
     def stamp(self) -> Any:
-        """An event in the stream: nothing is waited for."""
+        """An event in the stream; nothing is waited for."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
     def between(self, start: Any, end: Any) -> float:
-        """From the device's own clock."""
+        """From the device's clock."""
         milliseconds: float = start.elapsed_time(end)
         return milliseconds / 1000
 
     def peak_memory_bytes(self) -> int | None:
-        """What tensors took at most."""
+        """The most memory that tensors took."""
         return torch.cuda.max_memory_allocated()
 
     def cudnn_benchmark(self) -> bool | None:
-        """As it is set, whoever set it."""
+        """The current setting, whoever set it."""
         return torch.backends.cudnn.benchmark
 
     def device_name(self) -> str | None:
@@ -167,38 +167,38 @@ class Xla(Backend):
         self.num_parts = 1
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Has fp32 multiply in fp32: by default a TPU casts it down to bf16 first."""
+        """Makes fp32 multiply in fp32: by default a TPU casts to bf16 first."""
         if self.num_asked > 1:
             spmd.start(self.num_asked)
         xla.multiply_precisely()
 
     def seed(self, number: int) -> None:
-        """torch_xla starts from the same state in each process."""
+        """Seeds torch_xla, which starts from the same state in each process."""
         xla.seed(number)
 
     def put(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The batch, divided where there are several devices."""
+        """The batch, divided among the devices if there are several."""
         if self.num_asked == 1:
             return super().put(batch)
-        there = spmd.put(batch, self.device())
+        divided = spmd.put(batch, self.device())
         if self.num_parts == 1:
-            self.num_parts = spmd.num_parts(there[0])
-        return there
+            self.num_parts = spmd.num_parts(divided[0])
+        return divided
 
     def gather(self, output: Tensor) -> Tensor:
-        """On each of several devices."""
+        """The whole output, on each device if there are several."""
         return output if self.num_asked == 1 else spmd.gather(output)
 
     def num_devices(self) -> int:
-        """As XLA has divided the batches."""
+        """The number of parts that XLA divided the batches into."""
         return self.num_parts
 
     def fallbacks(self) -> list[str]:
-        """From torch_xla's own counters."""
+        """From torch_xla's counters."""
         return xla.fallbacks()
 
     def wait(self) -> None:
-        """Waits for what was recorded and launched (`torch_xla.sync(wait=True)` does not, on the CPU)."""
+        """Waits for what was launched (`torch_xla.sync(wait=True)` does not, on the CPU)."""
         xla.wait()
 
     def end_step(self) -> None:
@@ -206,7 +206,7 @@ class Xla(Backend):
         xla.launch()
 
     def compiles(self) -> Compiles:
-        """From torch_xla's own counters."""
+        """From torch_xla's counters."""
         return xla.compiles()
 
     def peak_memory_bytes(self) -> int | None:
@@ -214,52 +214,52 @@ class Xla(Backend):
         return xla.peak_memory_bytes()
 
     def device_name(self) -> str | None:
-        """PJRT's name of the hardware, such as `TPU v4`; None on the CPU."""
+        """PJRT's name for the hardware, such as `TPU v4`; None on the CPU."""
         return xla.device_name()
 
     def ran_on(self, torch_type: str) -> str:
-        """`tpu` only where PJRT itself says that it drives one."""
+        """`tpu` only if PJRT reports that it drives one."""
         if torch_type != "xla":
             return torch_type
         return Device.tpu if xla.device_name() else Device.xla_cpu
 
 
 class XlaRank(Xla):
-    """One of several XLA devices that have a process each."""
+    """One of several XLA devices with one process each."""
 
     def __init__(self, device: Device, ranks: Ranks) -> None:
         super().__init__(device)
         self.ranks = ranks
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Joins the others first: nothing may be on the device before."""
+        """Joins the processes first: nothing may be on the device before."""
         xla_ranks.join(self.ranks)
         super().prepare(allow_tf32)
 
     def strategy(self) -> DDPStrategy:
-        """Lightning's XLAStrategy, in a process that is there already."""
+        """Lightning's XLAStrategy, in a process that another launcher started."""
         return xla_ranks.strategy()
 
     def place(self, device: torch.device, rank: int) -> str:
-        """PJRT's number of the device, on any host."""
+        """PJRT's number for the device, unique on all hosts."""
         return xla_ranks.place()
 
     def fallbacks(self) -> list[str]:
-        """Those of the steps: before each pass, Lightning's loop tells the other processes whether to stop."""
-        return [name for name in super().fallbacks() if name != xla_ranks.TOLD]
+        """The fallbacks of the steps, without the broadcast of Lightning's loop before each of its items."""
+        return [name for name in super().fallbacks() if name != xla_ranks.LOOP_BROADCAST]
 
     def reduce_gradients(self, optimizer: Optimizer) -> None:
-        """By XLA, within the step."""
+        """Averages the gradients with XLA, within the step."""
         xla_ranks.reduce_gradients(optimizer)
 
 
 def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None) -> Backend:
-    """The backend of this rank's device, or of all devices where one process drives them.
+    """The backend of this rank's device, or of all devices if one process drives them.
 
     Args:
-        device: what computes.
-        num_devices: how many compute the cell.
-        ranks: this process among those of its cell; None where it is alone.
+        device: the kind of device.
+        num_devices: how many devices compute the cell.
+        ranks: the processes of the cell; None for a single process.
     """
     ranks = ranks or Ranks(1)
     if device == Device.gpu:

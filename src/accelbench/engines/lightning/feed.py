@@ -1,4 +1,4 @@
-"""Batches: gathered from arrays, decoded from pictures, or random; and how Lightning gets them."""
+"""Batches: gathered from arrays, decoded from pictures, or random; and how they are handed to Lightning."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -13,12 +13,12 @@ from torch.utils.data import DataLoader, Dataset
 from accelbench.data.arrays import Arrays, Encoded
 from accelbench.data.order import Order, num_drawn_ahead
 
-# Images (uint8, or floats where they are random) and their labels (int64), or images alone.
+# Images (uint8; floats if random) and labels (int64), or only images.
 Batch = tuple[Tensor, ...]
 
 
 def padded(batch: Batch, order: Order) -> Batch:
-    """The batch as `order` wants it: a short one filled up with black images labelled -1 where it pads."""
+    """The batch; if `order` pads, a short one is filled up with black images labelled -1."""
     missing = order.part_size - len(batch[0])
     if order.last != "pad" or not missing:
         return batch
@@ -28,7 +28,7 @@ def padded(batch: Batch, order: Order) -> Batch:
 
 
 class Feed(Protocol):
-    """Batches, a pass or without end; `num_samples` is the samples of a pass."""
+    """Batches of one epoch, or without end; `num_samples` is the number of samples per epoch."""
 
     @property
     def num_samples(self) -> int:
@@ -39,12 +39,12 @@ class Feed(Protocol):
 
 
 class ArrayFeed:
-    """Batches gathered by index from arrays that stay as they are, mapped or in memory.
+    """Batches gathered by index from arrays, which may be memory-mapped.
 
     Args:
         arrays: images (n, ...) and labels (n).
-        order: of the samples.
-        labelled: whether a batch has labels: inference does without.
+        order: in which samples are taken.
+        labelled: whether a batch has labels; inference needs none.
     """
 
     def __init__(self, arrays: Arrays, order: Order, *, labelled: bool = True) -> None:
@@ -54,15 +54,15 @@ class ArrayFeed:
 
     @property
     def num_samples(self) -> int:
-        """Samples in one pass."""
+        """Samples per epoch."""
         return self.order.num_samples
 
     def __iter__(self) -> Iterator[Batch]:
         if self.order.shuffles:
             return self._gathered()
-        # In the arrays' own order a batch is views, made once: nothing is copied.
-        chosen = list(self.order.one_pass())
-        runs = [slice(int(one[0]), int(one[-1]) + 1) if len(one) else slice(0) for one in chosen]
+        # Not shuffled: the batches are views of the arrays, made once; nothing is copied.
+        batches = list(self.order.one_pass())
+        runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0) for chosen in batches]
         views = [padded(tuple(tensor[run] for tensor in self.tensors), self.order) for run in runs]
         return cycle(views) if self.order.endless else iter(views)
 
@@ -75,14 +75,14 @@ class ArrayFeed:
 
 
 class JpegFeed:
-    """Batches decoded from pictures in worker processes, each picture anew in each pass: what most loaders do.
+    """Batches decoded from pictures in worker processes, again in each epoch, as most data loaders do.
 
-    The same samples in the same order as `ArrayFeed` gives, and the same pixels.
+    The samples, their order and their pixels are those of `ArrayFeed`.
 
     Args:
-        encoded: the pictures as files hold them, and their labels.
-        side: height and width that they are resized to.
-        order: of the samples.
+        encoded: the contents of the picture files, and their labels.
+        side: height and width that pictures are resized to.
+        order: in which samples are taken.
         labelled: whether a batch has labels.
         num_workers: processes that decode.
     """
@@ -94,12 +94,12 @@ class JpegFeed:
             batch_size=None,
             sampler=_Lists(order),
             num_workers=num_workers,
-            generator=torch.Generator(),  # else it draws its workers' seed from the one that dropout uses
+            generator=torch.Generator(),  # else the seed of the workers is drawn from the generator of dropout
         )
 
     @property
     def num_samples(self) -> int:
-        """Samples in one pass."""
+        """Samples per epoch."""
         return self.order.num_samples
 
     def __iter__(self) -> Iterator[Batch]:
@@ -108,7 +108,7 @@ class JpegFeed:
 
 
 class _Lists:
-    """An order as lists of indices, which go to worker processes."""
+    """An order as lists of indices, which are sent to worker processes."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -119,13 +119,13 @@ class _Lists:
 
 
 class _Pictures(Dataset[Batch]):
-    """Batches by their lists of indices; lives in a worker process."""
+    """Decodes the batch of a list of indices, in a worker process."""
 
     def __init__(self, encoded: Encoded, side: int, labelled: bool) -> None:
         self.encoded = encoded
         self.side = side
         self.labelled = labelled
-        from accelbench.data.decode import decode  # with its library, for pictures alone
+        from accelbench.data.decode import decode  # imports a library that only pictures need
 
         self.decode = decode
 
@@ -138,7 +138,7 @@ class _Pictures(Dataset[Batch]):
 
 
 class RandomFeed:
-    """Normal random images without end, drawn on the host: ahead, and taken in turn, or anew for each batch.
+    """Normally distributed random images without end, drawn on the host: some batches in advance, or each when needed.
 
     Args:
         shape: of one image.
@@ -146,9 +146,9 @@ class RandomFeed:
         batch_size: images per batch.
         dtype: of the images.
         labelled: whether a batch has labels.
-        seed: of all of them.
-        fresh: whether each batch is new.
-        put: brings one batch to the device, to be taken again and again; None for several batches on the host.
+        seed: of the generator.
+        fresh: whether each batch is drawn when it is needed; else a few batches are repeated.
+        put: copies a batch to the device, where it is repeated; None to repeat several batches on the host.
     """
 
     def __init__(
@@ -186,10 +186,10 @@ class RandomFeed:
 
 
 class SingleItemLoader:
-    """What Lightning takes for a data loader: its one item is a whole pass of a feed.
+    """A data loader for Lightning with a single item: the iterator over a feed's batches.
 
-    Lightning's own work per item, 3 to 6 us, then falls on the pass, and the step drains it at the cost of a plain
-    loop. (Lightning's `dataloader_iter`, made for such steps, has that cost for each batch.)
+    Lightning spends 3 to 6 us per item. With all batches in one item, that is spent once, and the steps run at the cost
+    of a plain loop. (Lightning's own `dataloader_iter` spends it for each batch.)
 
     Args:
         feed: the batches.

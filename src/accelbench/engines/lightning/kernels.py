@@ -1,4 +1,4 @@
-"""Ways to multiply matrices: the candidates for a device's ceiling."""
+"""Kernels of matrix products and convolutions: the candidates for a device's ceiling of arithmetic."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 Call = Callable[[], object]
-Draw = Callable[..., Tensor]  # random numbers of a shape
+Draw = Callable[..., Tensor]  # returns random numbers of a shape
 
 NUMPY = (torch.float32, torch.float64)
 SIDES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 2048, 4096, 8192, 16384), "xla": (512, 1024, 2048, 4096, 8192)}
@@ -26,9 +26,9 @@ class Kernel:
     """One computation.
 
     Attributes:
-        name: for people.
-        flops: by definition, two to a multiply-add.
-        make: allocates its tensors and gives the call that computes.
+        name: shown to the user.
+        flops: floating-point operations; a multiply-add is two.
+        make: allocates the tensors and returns the call that computes.
     """
 
     name: str
@@ -37,15 +37,15 @@ class Kernel:
 
 
 def families(dtype: torch.dtype, device: torch.device, *, numpy_too: bool) -> Iterator[Iterator[Kernel]]:
-    """Kernels of one kind, the sizes rising, for each kind that the device may have.
+    """The families of kernels that may run on the device; within a family the sizes rise.
 
     Args:
-        dtype: of the numbers.
-        device: where they are.
-        numpy_too: whether numpy's own library, which takes all cores, is a candidate on the CPU.
+        dtype: of the tensors.
+        device: of the tensors.
+        numpy_too: whether NumPy, which uses all cores, is a candidate on the CPU.
     """
     sides = SIDES[device.type]
-    origin = "cpu" if device.type == "xla" else device  # XLA would compile the drawing of each shape
+    origin = "cpu" if device.type == "xla" else device  # XLA would compile the random generator for each shape
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, device=origin).to(dtype).to(device)
@@ -66,8 +66,8 @@ def _products(name: str, make: Callable[[Draw, int], Call], draw: Draw, sides: t
 
 
 def _matmul(draw: Draw, side: int) -> Call:
-    one, other = draw(side, side), draw(side, side)
-    return lambda: one @ other
+    left, right = draw(side, side), draw(side, side)
+    return lambda: left @ right
 
 
 def _linear(draw: Draw, side: int) -> Call:
@@ -76,14 +76,14 @@ def _linear(draw: Draw, side: int) -> Call:
 
 
 def _onednn(draw: Draw, side: int) -> Call:
-    """The product of oneDNN itself, on blocked tensors: torch takes MKL's for plain ones in fp32."""
+    """The product of blocked tensors by oneDNN; for plain fp32 tensors torch uses MKL."""
     inputs, weight = draw(side, side).to_mkldnn(), draw(side, side).to_mkldnn()
     return lambda: torch._C._nn.mkldnn_linear(inputs, weight, None)
 
 
 def _numpy(draw: Draw, side: int) -> Call:
-    one, other = draw(side, side).numpy(), draw(side, side).numpy()
-    return lambda: one @ other
+    left, right = draw(side, side).numpy(), draw(side, side).numpy()
+    return lambda: left @ right
 
 
 def _convolutions(

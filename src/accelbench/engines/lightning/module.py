@@ -1,8 +1,9 @@
-"""The LightningModule: a network, its task, and steps that drain a whole pass.
+"""The LightningModule: a network, its task, and the steps that the clock runs.
 
-Lightning calls `training_step` once per pass, with the pass's batches as its one item (`feed.Passes`), and the clock
-runs inside it: a step costs what it costs in a plain loop, while Trainer, accelerator, strategy and precision stay
-Lightning's. On several devices the network itself is wrapped (`ranks.NetworkDDP`).
+Lightning calls `training_step` once per epoch or window, with the iterator over all its batches as the one item
+(`feed.SingleItemLoader`). The clock runs inside that call, so that a step costs what it costs in a plain loop, while
+Trainer, accelerator, strategy and precision are Lightning's. On several devices the network is wrapped
+(`ranks.NetworkDDP`).
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from accelbench.engines.models import optimizer_named
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Augment, Phase
 
-# Keras' settings: PyTorch's Adam has eps 1e-8.
+# As in Keras, whose Adam has eps 1e-7; PyTorch's has 1e-8.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     "adam": lambda parameters, lr: Adam(parameters, lr=lr, eps=1e-7),
     "sgd": lambda parameters, lr: SGD(parameters, lr=lr),
@@ -30,7 +31,7 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 
 
 class Task:
-    """What a network is trained for: its input, target and loss."""
+    """What a network is trained on: its input, target and loss."""
 
     def __init__(
         self,
@@ -46,13 +47,13 @@ class Task:
         self.channels_last = channels_last  # in memory
 
     def inputs(self, images: Tensor) -> Tensor:
-        """`images` as the network takes them.
+        """`images` as the input of the network.
 
         Args:
-            images: uint8, 0 to 255, (n, height, width) or (n, height, width, channels), or floats as they are.
+            images: uint8, 0 to 255, (n, height, width) or (n, height, width, channels); floats are not scaled.
 
         Returns:
-            Floats from 0 to 1, with the channels before height and width.
+            Floats from 0 to 1, channels before height and width.
         """
         if images.is_floating_point():
             return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
@@ -61,11 +62,11 @@ class Task:
         return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
 
     def training_inputs(self, images: Tensor) -> Tensor:
-        """`inputs`, varied as asked."""
+        """`inputs`, augmented if the task says so."""
         return self.inputs(images if self.augment == Augment.none else varied(images, self.augment))
 
     def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """Cross-entropy of the logits, binary where there is one alone, or the mean squared error of the images."""
+        """Cross-entropy of the logits, binary for a single logit; for the autoencoder the mean squared error."""
         if self.reconstructs:
             return functional.mse_loss(output, inputs, reduction=reduction)
         if output.shape[1] == 1:
@@ -74,14 +75,14 @@ class Task:
         return functional.cross_entropy(output, labels, reduction=reduction)
 
     def answers(self, output: Tensor) -> Tensor:
-        """The class that each row of logits stands for."""
+        """The predicted class of each row of logits."""
         return (output[:, 0] > 0).long() if output.shape[1] == 1 else output.argmax(1)
 
 
 def varied(images: Tensor, augment: Augment) -> Tensor:
-    """Mirrors each image at random and, if asked, moves it by up to an eighth of its side, edges repeated.
+    """Mirrors each image at random; `flip_shift` also moves it by up to an eighth of its side, repeating its edges.
 
-    On the images' device, all at once, from torch's global generator.
+    Runs on the images' device for the whole batch, with torch's global generator.
 
     Args:
         images: (n, height, width, ...).
@@ -101,7 +102,7 @@ def varied(images: Tensor, augment: Augment) -> Tensor:
 
 
 def new_sum(device: torch.device) -> Tensor:
-    """A zero to add up losses in: float64, or float32 on XLA, since a TPU has no float64."""
+    """A zero to which losses are added: float64, or float32 on XLA, since a TPU has no float64."""
     return torch.zeros((), dtype=torch.float32 if device.type == "xla" else torch.float64, device=device)
 
 
@@ -110,9 +111,9 @@ class BenchModule(pl.LightningModule):
 
     Args:
         network: maps float images to logits or images.
-        model: its spec: optimiser and learning rate.
-        task: its input and loss.
-        backend: how to wait for the device.
+        model: gives the optimiser and the learning rate.
+        task: gives the input and the loss.
+        backend: the device.
     """
 
     def __init__(self, network: nn.Module, model: ModelSpec, task: Task, backend: Backend) -> None:
@@ -122,8 +123,8 @@ class BenchModule(pl.LightningModule):
         self.model = model
         self.task = task
         self.backend = backend
-        self.num_parts = 1  # processes that each compute their share of a batch
-        # What is done with a pass, and how it trains: set by the engine before each use of the Trainer.
+        self.num_parts = 1  # processes that each compute a part of every batch
+        # Set by the engine before it uses the Trainer: what Lightning's calls do, and which step trains.
         self.conduct: Callable[[Any], None]
         self.evaluate: Callable[[Any], None]
         self.train_step: type[TrainStep] = TrainStep
@@ -135,7 +136,7 @@ class BenchModule(pl.LightningModule):
         return make(trainable, lr=self.model.learning_rate)
 
     def training_step(self, batches: Iterator[Batch]) -> None:
-        """One pass, or a whole window of steps."""
+        """One epoch, or a whole window of steps."""
         self.conduct(self.train_step(self, batches))
 
     def validation_step(self, batches: Iterator[Batch]) -> None:
@@ -143,12 +144,12 @@ class BenchModule(pl.LightningModule):
         self.evaluate(TestStep(self, batches))
 
     def predict_step(self, batches: Iterator[Batch]) -> None:
-        """One pass, or a whole window of steps."""
+        """One epoch, or a whole window of steps."""
         self.conduct(InferStep(self, batches))
 
 
 def _unmarked(phase: Phase) -> None:
-    """Nothing is told: no breakdown is being measured."""
+    """Does nothing: no breakdown is being measured."""
 
 
 class InferStep:
@@ -164,10 +165,10 @@ class InferStep:
         self.put, self.gather = module.backend.put, module.backend.gather
         self.context = step_context(module.trainer.precision_plugin)
         self.forward = self.network if self.context is nullcontext else self._forward_in_context
-        # Whether a batch is where it is computed, since there is but one place or it was put there before.
+        # Whether batches are computed in host memory, so that nothing is copied.
         self.on_host = self.device.type == "cpu"
-        self.result: Tensor  # the last step's: the output or the loss
-        self.mark: Callable[[Phase], None] = _unmarked  # told of each phase's end
+        self.result: Tensor  # of the last step: the output or the loss
+        self.mark: Callable[[Phase], None] = _unmarked  # called at the end of each phase
 
     def fetch(self) -> Batch:
         """The next batch, on the host."""
@@ -178,7 +179,7 @@ class InferStep:
         return batch if self.on_host else self.put(batch)
 
     def compute(self, batch: Batch) -> Tensor:
-        """The output for the batch's images."""
+        """Returns the output for the batch's images."""
         self.result = self.gather(self.forward(self.task.inputs(batch[0])))
         self.mark(Phase.forward)
         self.end_step()
@@ -195,17 +196,17 @@ class InferStep:
             result.cpu()
 
     def num_samples(self, batch: Batch) -> int:
-        """Samples in the batch, of which this process has its share."""
+        """Samples in the whole batch, of which this process computes a part."""
         return len(batch[0]) * self.num_parts
 
 
 class TrainStep(InferStep):
-    """A forward and a backward pass and the optimiser's step, as a plain loop does them."""
+    """A forward pass, a backward pass and the optimiser's step, as in a plain loop."""
 
     def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:
         super().__init__(module, batches)
         self.optimizer = module.optimizers(use_pl_optimizer=False)
-        # A raw optimiser goes around Lightning's handling of the scaler: fp16_mixed needs it here.
+        # Lightning scales losses only for its wrapped optimiser; this is the plain one, so fp16_mixed scales here.
         self.scaler = getattr(module.trainer.precision_plugin, "scaler", None)
         self.reduce_gradients = module.backend.reduce_gradients
 
@@ -236,32 +237,32 @@ class TrainStep(InferStep):
         return self.result
 
     def note(self, output: Tensor, loss: Tensor, labels: Tensor) -> None:
-        """Takes note of a step's outcome: nothing, in a window."""
+        """Keeps what an epoch reports of a step; nothing, in a window."""
 
     def copy_out(self, result: Tensor) -> None:
-        """Nothing: a training step's result stays on the device."""
+        """Does nothing: the loss of a training step stays on the device."""
 
 
 class EpochStep(TrainStep):
-    """A training step that also adds up loss and right answers on the device, as Keras' `fit` does."""
+    """A training step that also adds up losses and correct answers on the device, as Keras' `fit` does."""
 
     def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:
         super().__init__(module, batches)
         self.loss_sum = new_sum(self.device)
         self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.end_step()  # else the first step of each epoch would be one that makes its zeros, and compiled anew
+        self.end_step()  # launches the zeros: else they would be part of the first step, which XLA would compile again
 
     def note(self, output: Tensor, loss: Tensor, labels: Tensor) -> None:
-        """Adds the loss, weighted by samples, and the right answers to the epoch's."""
+        """Adds the loss, weighted by samples, and the correct answers to the sums of the epoch."""
         self.loss_sum = self.loss_sum + loss.detach().to(self.loss_sum.dtype) * len(labels)
         if not self.task.reconstructs:
             self.num_right = self.num_right + (self.task.answers(output.detach()) == labels).sum()
 
 
 class TestStep(InferStep):
-    """A forward pass whose right answers and losses are added up on the device.
+    """A forward pass whose losses and correct answers are added up on the device.
 
-    A short last batch is padded where shapes are fixed; padded samples are not counted.
+    Where shapes are fixed, a short last batch is padded; padded samples are not counted.
     """
 
     def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:

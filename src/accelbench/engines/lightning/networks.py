@@ -1,7 +1,7 @@
 """The networks of the studies, with Keras' initialisers, as the studies' Keras code had them (003's was PyTorch's).
 
 Each is built for images of one shape, (height, width) or (channels, height, width), in [0, 1], and returns logits
-(batch, classes), or (batch, 1) where a study has one alone for two classes: softmax and sigmoid are part of the loss.
+(batch, classes), or (batch, 1) if a study has a single logit for two classes: softmax and sigmoid are part of the loss.
 The autoencoder returns images.
 """
 
@@ -18,7 +18,7 @@ from accelbench.engines.sources import Shape
 def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> nn.Module:
     """Studies 001 and 004: dense layers of `widths` units, each with ReLU and, if any, dropout.
 
-    1,195,018 parameters on MNIST with study 001's widths, the default; study 004's have none of the dropout.
+    1,195,018 parameters on MNIST with the default widths, those of study 001. Study 004 has no dropout.
     """
     layers: list[nn.Module] = [nn.Flatten()]
     inputs = math.prod(shape)
@@ -29,7 +29,7 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 
 
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> nn.Module:
-    """Study 001: three padded 3x3 convolutions, each halved by max-pooling, and a fourth; 112,074 parameters."""
+    """Study 001: three padded 3x3 convolutions, each followed by max-pooling, and a fourth; 112,074 parameters."""
     colours, height, width = (1, *shape) if len(shape) == 2 else shape
     check_sides("cnn", (height, width), 24)
     left = [side // 8 - 2 for side in (height, width)]  # of the last convolution's output
@@ -73,9 +73,9 @@ def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Modu
 def scaling_cnn(
     shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
 ) -> nn.Module:
-    """Study 003: padded 3x3 convolutions, each halved by max-pooling, and two dense layers.
+    """Study 003: padded 3x3 convolutions, each followed by max-pooling, and two dense layers.
 
-    8,765,066 parameters on images of 64 x 64; its two larger sisters are wider.
+    8,765,066 parameters on images of 64 x 64; the study's two larger networks are wider.
     """
     check_colour("scaling_cnn", shape, shape[1:], 2 ** len(channels))
     inputs, height, width = shape
@@ -88,7 +88,7 @@ def scaling_cnn(
 
 
 class SequenceDropout(nn.Module):
-    """Keras' dropout on a recurrent layer's input: one mask per sample, the same at every time step."""
+    """Dropout on a recurrent layer's input as in Keras: one mask per sample for all time steps."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -103,10 +103,10 @@ class SequenceDropout(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Recurrent layers over image rows, the last one's last output classified by a dense layer.
+    """Recurrent layers over image rows; a dense layer classifies the last output of the last one.
 
-    PyTorch's layers add a second bias to each gate, `bias_hh`; Keras has one. It is held at zero and is no
-    parameter that is trained or counted.
+    PyTorch's layers add a second bias, `bias_hh`, to each gate; Keras has one. The second one stays zero; it is neither
+    trained nor counted as a parameter.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Recurrent(nn.Module):
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> nn.Module:
-    """Study 001: per-pixel dense layers around a code of `code` numbers; 805,008 + 857,249 parameters on MNIST."""
+    """Study 001: dense layers per pixel around `code` numbers; 805,008 + 857,249 parameters on MNIST."""
     check_grey("autoencoder", shape)
     height, width = shape
     pixels = height * width
@@ -147,7 +147,7 @@ NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
 
 
 def initialise_as_keras(module: nn.Module) -> None:
-    """Draws one module's weights as Keras does.
+    """Draws the weights of one module as Keras does.
 
     Glorot uniform kernels, orthogonal recurrent ones, zero biases, an LSTM's forget bias 1.
     """

@@ -1,4 +1,4 @@
-"""What one of PyTorch's operators does: its floating-point operations and the bytes that it moves."""
+"""The floating-point operations of PyTorch's operators, and the bytes that they move."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -13,8 +13,8 @@ from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 aten = torch.ops.aten
 
-# Operators without floating-point operations that count, in the sense of `Work.flops`, beside those that PyTorch
-# itself tags as pointwise. Of names as `_family` shortens them; whatever is in no such list has an unknown count.
+# Operators whose floating-point operations `Work.flops` does not count, by the names that `_family` shortens them to.
+# Operators that PyTorch tags as pointwise are not counted either. The count of any other operator is unknown.
 MAKING = (
     "zeros ones full new_zeros new_ones new_full zeros_like ones_like full_like fill zero arange linspace eye tril triu"
 )
@@ -43,20 +43,23 @@ UNCOUNTED_WORK = frozenset(word for words in FAMILIES for word in words.split())
 
 VIEWS = frozenset({"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "_reshape_alias"})
 ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
-# These write over their first argument without reading it, and those read only the rows that they give.
+# OVERWRITING operators do not read their first argument; PICKING operators read only the rows that they return.
 OVERWRITING = frozenset({"copy_", "zero_", "fill_", "bernoulli_", "normal_", "uniform_", "random_", "exponential_"})
 PICKING = frozenset({"index", "_unsafe_index", "index_select", "gather", "embedding"})
 
 
 def formula(func: OpOverload) -> Callable[..., int] | None:
-    """How to count its floating-point operations from its arguments and, as `out_val`, its result; None: unknown."""
+    """The function that counts the operator's floating-point operations; None if unknown.
+
+    It takes the operator's arguments and, as `out_val`, its result.
+    """
     found: Callable[..., int] | None = FORMULAS.get(func.overloadpacket) or flop_registry.get(func.overloadpacket)
     return found
 
 
 @cache
 def does_nothing(func: OpOverload) -> bool:
-    """Whether it computes and moves nothing: views, allocations and questions about a tensor's shape."""
+    """Whether the operator computes and moves nothing: views, allocations and queries of a tensor's shape."""
     name = func.overloadpacket.__name__
     views = any(out.alias_info is not None and not out.alias_info.is_write for out in func._schema.returns)
     return (
@@ -72,7 +75,7 @@ def does_nothing(func: OpOverload) -> bool:
 
 @cache
 def has_no_flops(func: OpOverload) -> bool:
-    """Whether all its work is elementwise, reduction, normalisation, pooling or copying; False where unknown."""
+    """Whether the operator only computes elementwise, reduces, normalises, pools or copies; False if unknown."""
     if func.namespace not in ("aten", "prims"):
         return False
     name = func.overloadpacket.__name__
@@ -80,7 +83,7 @@ def has_no_flops(func: OpOverload) -> bool:
 
 
 def _family(name: str) -> str:
-    """`_adaptive_avg_pool2d_backward` -> `adaptive_avg_pool`."""
+    """The name without direction and dimensions: `_adaptive_avg_pool2d_backward` -> `adaptive_avg_pool`."""
     bare = name.strip("_")
     bare = re.sub(r"(_backward_data|_backward|_forward|_dense_backward)$", "", bare)
     bare = bare.removesuffix("_with_indices")
@@ -88,7 +91,7 @@ def _family(name: str) -> str:
 
 
 def num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:
-    """Bytes that it moves if it reads its inputs and writes its outputs once."""
+    """Bytes that the operator moves if it reads its inputs and writes its outputs once."""
     name = func.overloadpacket.__name__
     if name in OVERWRITING or name in PICKING:
         args = args[1:]
@@ -104,7 +107,7 @@ def _tensors(tree: Any) -> Iterator[Tensor]:
 
 
 def _num_bytes(tensor: Tensor) -> int:
-    """Of what it really holds: an expanded axis repeats the same memory."""
+    """Bytes in memory: an expanded axis repeats the same memory."""
     num = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         num *= 1 if stride == 0 and size else size
@@ -112,9 +115,9 @@ def _num_bytes(tensor: Tensor) -> int:
 
 
 def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: Any, out_val: Any, **kwargs: Any) -> int:
-    """Either gradient takes as many multiply-adds as the forward pass, groups or not.
+    """Each of the two gradients takes as many multiply-adds as the forward pass, with groups or without.
 
-    PyTorch's own formula counts a grouped convolution's weight gradient once per group too often.
+    PyTorch's formula counts the weight gradient of a grouped convolution too often: once for each group.
     """
     transposed, output_mask = args[4], args[7]
     forward = conv_flop_count(list(inputs.shape), list(weight.shape), list(grad.shape), transposed=transposed)
@@ -122,7 +125,7 @@ def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: A
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, out_val: Any, **kwargs: Any) -> int:
-    """The scores and their product with the values; a causal mask saves nothing."""
+    """The scores and their product with the values; a causal mask is not taken into account."""
     batch, heads, length, width = query.shape
     return 2 * batch * heads * length * key.shape[2] * (width + value.shape[3])
 
@@ -130,7 +133,7 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, out_val: A
 def _attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: Any, out_val: Any, **kwargs: Any
 ) -> int:
-    """The scores again, and the gradients of scores, values, queries and keys."""
+    """The scores, computed again, and the gradients of scores, values, queries and keys."""
     batch, heads, length, width = query.shape
     return 2 * batch * heads * length * key.shape[2] * (3 * width + 2 * value.shape[3])
 
@@ -151,7 +154,7 @@ def _encoder_layer(sequence: Tensor, *args: Any, out_val: Any, **kwargs: Any) ->
 
 
 def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, out_val: Any, **kwargs: Any) -> int:
-    """One layer in one direction: all gates of each time step from the input and from the state before."""
+    """One layer in one direction: at each time step all gates, from the input and from the previous state."""
     steps, batch = sequence.shape[:2]
     return 2 * steps * batch * (weight.numel() + recurrent.numel())
 
@@ -167,7 +170,7 @@ def _lstm_backward(
     out_val: Any,
     **kwargs: Any,
 ) -> int:
-    """The gradients that are asked for: oneDNN computes those of the first layer's input and first state as well."""
+    """The gradients that are required; those of the first layer's input and first state are not counted."""
     steps, batch = sequence.shape[:2]
     of_weights = _lstm(sequence, weight, recurrent, out_val=None)
     of_sequence = 2 * steps * batch * weight.numel() if sequence.requires_grad else 0

@@ -19,17 +19,17 @@ from accelbench.schema.cell import Options
 
 
 def prepared(network: nn.Module, options: Options, shape: Shape) -> nn.Module:
-    """The network with what is done to it before it is compiled.
+    """The network with the options applied that do not compile.
 
     Args:
-        network: as it was built; it may be changed.
-        options: the cell's.
+        network: as it was built; it may be changed in place.
+        options: of the cell.
         shape: of an image, as `zoo.build` takes it.
 
     Raises:
-        UnsupportedError: an option does not go with the network or its images.
+        UnsupportedError: an option does not work with the network or its images.
     """
-    if options.freeze and not options.compile:  # inductor folds more, when it compiles
+    if options.freeze and not options.compile:  # when inductor compiles, it folds more
         network = _folded(network)
     if options.channels_last:
         if len(shape) != 3:
@@ -42,14 +42,14 @@ def prepared(network: nn.Module, options: Options, shape: Shape) -> nn.Module:
 
 
 def _folded(network: nn.Module) -> nn.Module:
-    """A network in evaluation mode whose batch normalisations became part of the layers before them.
+    """The network in evaluation mode, its batch normalisations folded into the layers before them.
 
     Raises:
-        UnsupportedError: it has none that can, or its code can't be traced.
+        UnsupportedError: it has no batch normalisation to fold, or its code can't be traced.
     """
     try:
         folded = fuse(copy.deepcopy(network).eval(), inplace=True)
-    except Exception as error:  # whatever the network's code raises where it is given symbols for tensors
+    except Exception as error:  # tracing runs the network's code on symbols, which may raise anything
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UnsupportedError(f"freeze=true: torch.fx can't trace the network ({reason}); add compile=true") from error
     if len(list(_norms(folded))) == len(list(_norms(network))):
@@ -64,7 +64,7 @@ def _norms(network: nn.Module) -> Iterator[nn.Module]:
 
 
 def empty_cache(options: Options) -> AbstractContextManager[None]:
-    """Where inductor finds nothing that it compiled before, so that its time is that of a first use."""
+    """A context in which inductor's cache is empty, so that compilation takes as long as on first use."""
     if not options.compile:
         return nullcontext()
     return _fresh_cache()
@@ -80,7 +80,7 @@ def _fresh_cache() -> Iterator[None]:
 
 @torch.no_grad()
 def run_plain(network: nn.Module, step: InferStep, images: Tensor) -> None:
-    """Runs the uncompiled network once, as `step` would, and leaves no trace in it."""
+    """Runs the uncompiled network once, as `step` would, without changing it."""
     (inputs,) = step.copy_in((images,))
     training = network.training
     network.eval()
@@ -90,15 +90,15 @@ def run_plain(network: nn.Module, step: InferStep, images: Tensor) -> None:
 
 
 def compiler_for(options: Options) -> "Compiler | None":
-    """What compiles the network, if anything does."""
+    """The compiler of the network; None if it is not compiled."""
     return Compiler(options) if options.compile or options.cuda_graphs else None
 
 
 class Compiler:
-    """torch.compile, and what it did.
+    """torch.compile, and a count of what it compiled.
 
-    With `compile` it is inductor, with its own CUDA graphs and freezing where those are asked for; `cuda_graphs` alone
-    records the network's own kernels. Calls of several compilations inside of one another count once.
+    With `compile` the backend is inductor, which has its own CUDA graphs and freezing. `cuda_graphs` without `compile`
+    records the network's plain kernels. A compilation inside another one is not counted.
     """
 
     def __init__(self, options: Options) -> None:
@@ -108,30 +108,30 @@ class Compiler:
         self._options = options
         self._dynamo = torch._dynamo
         self._num, self._seconds, self._started = 0, 0.0, 0.0
-        torch._dynamo.reset()  # else what was compiled with other options would be used again
+        torch._dynamo.reset()  # else code compiled with other options would be reused
         torch._dynamo.utils.counters.clear()
-        # What can't be compiled any more would run plain, with a note in the log.
+        # By default, code beyond the recompilation limit would run uncompiled, with only a log line.
         torch._dynamo.config.fail_on_recompile_limit_hit = True
-        # Among the options of torch.compile it does nothing, in silence: the tracer reads it too, and from here.
+        # As an option of torch.compile it has no effect: the tracer reads it from here.
         torch._inductor.config.freezing = options.freeze
         torch._dynamo.callback.on_compile_start(self._start)
         torch._dynamo.callback.on_compile_end(self._end)
 
     def compiled(self, network: nn.Module) -> nn.Module:
-        """The network as compiled code, around the same weights; it is compiled when it is first called."""
+        """The network as compiled code with the same weights; it is compiled when it is first called."""
         if self._options.compile:
             compiled: Any = torch.compile(network, mode="reduce-overhead" if self._options.cuda_graphs else None)
         else:
             compiled = torch.compile(network, backend="cudagraphs")
-        assert isinstance(compiled, nn.Module)  # its type says less
+        assert isinstance(compiled, nn.Module)  # it is annotated as a mere callable
         return compiled
 
     def compiles(self) -> Compiles:
-        """How many compilations so far, and their seconds: what is lowered later, as for backward, included."""
+        """The number of compilations so far, and their seconds, including those of the backward pass."""
         return self._num, self._seconds
 
     def warnings(self) -> Iterator[str]:
-        """What a reader of the numbers should know.
+        """Warnings about parts of the network that were not compiled.
 
         Raises:
             UnsupportedError: nothing was compiled.

@@ -1,7 +1,7 @@
-"""Measures what a device can do at most: arithmetic, memory, copies and launches.
+"""Measures a device's ceilings: the highest rates of arithmetic, memory, copies and launches.
 
-A ceiling is the best of several ways, each at its best: matrix products, linear layers and convolutions over shapes,
-layouts and libraries. One alone is none: on one CPU fp32 reached 193 GFLOP/s with matmul and 487 with a convolution.
+The ceiling of arithmetic is the best of matrix products, linear layers and convolutions over shapes, layouts and
+libraries. A single kernel is not enough: on one CPU fp32 reached 193 GFLOP/s with matmul and 487 with a convolution.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ from accelbench.schema.vocab import Device, Precision
 PRECISIONS = (Precision.fp32, Precision.tf32, Precision.bf16, Precision.fp16, Precision.fp64)
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
 
-MAX_CALL_S = 0.1  # a kernel that would take longer is not tried
-MIN_REPEAT_S = 0.001  # calls that are timed together take this long at least, so that waiting for them costs little
+MAX_CALL_S = 0.1  # kernels that would take longer are skipped
+MIN_REPEAT_S = 0.001  # calls are timed in groups of at least this length, so that waiting is a small part of it
 MIN_REPEATS = 3
-REST_S = 0.001  # before each repeat: the kernel's scheduler favours whoever just slept over what else is running
-NUM_PASSES = 2  # over all kernels, some seconds apart: what else runs on the machine may slow one of them down
-# Together the buffers are larger than any last-level cache that CPUs or GPUs have had so far.
+REST_S = 0.001  # sleep before each repeat: the operating system then prefers this process to others
+NUM_ROUNDS = 2  # over all kernels, seconds apart: another program may disturb one round
+# The buffers together exceed the last-level cache of every CPU and GPU known.
 MEMORY_BYTES = 512 << 20
 COPY_BYTES = 256 << 20
 NOTHING = (0.0, "")
@@ -36,7 +36,7 @@ NUM_LAUNCHES = 500  # fewer than the launches that a CUDA device queues before i
 
 
 def run(device: Device) -> Ceilings:
-    """The ceilings of `device`, which must be there, with every core."""
+    """The ceilings of `device`, which must be present; on a CPU with all cores."""
     backend = backend_for(device)
     if backend.torch_type != "xla":
         torch.set_num_threads(usable_cores())
@@ -48,9 +48,9 @@ def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, sec
     """The ceilings of the backend's device, measured in this process, which should do nothing else.
 
     Args:
-        backend: of the device, which must be there. CPU threads are those that torch has been set to.
-        precisions: true ones; those that the device has no units for are left out of the result.
-        seconds_each: how long each way is repeated once it is warm, in each of two passes. With the default a CPU of 2
+        backend: of the device, which must be present. On a CPU, torch's current number of threads is used.
+        precisions: not mixed; those that the device has no units for are left out of the result.
+        seconds_each: how long each kernel is repeated after its warm-up, in each round. With the default a CPU of 2
             cores takes about 20 s.
     """
     start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -62,7 +62,7 @@ def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, sec
     backend.prepare(allow_tf32=False)
     try:
         with torch.no_grad():
-            for num_threads in _passes(backend):
+            for num_threads in _rounds(backend):
                 torch.set_num_threads(num_threads)
                 for precision in supported:
                     found = _best_rate(backend, precision, stopwatch)
@@ -90,10 +90,10 @@ def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, sec
 
 
 class Stopwatch:
-    """The least seconds that a call takes.
+    """Finds the shortest time that a call takes.
 
     Args:
-        backend: how to wait for the device.
+        backend: the device.
         seconds: how long a call is repeated.
     """
 
@@ -102,7 +102,7 @@ class Stopwatch:
         self.seconds = seconds
 
     def best(self, call: Call) -> float:
-        """Seconds per call in the fastest of several repeats, each waited for, once it is warm."""
+        """Seconds per call in the fastest of several repeats, each waited for, after a warm-up."""
         self._time(call, 1)
         num = max(1, round(MIN_REPEAT_S / max(self._time(call, 1), 1e-6)))
         least, repeats, end = float("inf"), 0, time.perf_counter() + self.seconds
@@ -115,7 +115,7 @@ class Stopwatch:
     def _time(self, call: Call, num: int) -> float:
         start = time.perf_counter()
         for _ in range(num):
-            kept = call()  # XLA computes only what is still held when the step ends
+            kept = call()  # XLA computes only results that are still referenced
             self.backend.end_step()
         self.backend.wait()
         taken = time.perf_counter() - start
@@ -123,19 +123,19 @@ class Stopwatch:
         return taken
 
 
-def _passes(backend: Backend) -> list[int]:
-    """CPU threads of each pass over all kernels.
+def _rounds(backend: Backend) -> list[int]:
+    """The number of CPU threads in each round over all kernels.
 
-    On a CPU the last has one thread: where other processes hold a core, threads that wait for each other at every
-    kernel's end are slower than one alone.
+    On a CPU, the last round uses one thread: if another process occupies a core, several threads, which wait for each
+    other at the end of every kernel, are slower than one.
     """
     threads = torch.get_num_threads()
     alone = [1] if backend.torch_type == "cpu" and threads > 1 else []
-    return [threads] * NUM_PASSES + alone
+    return [threads] * NUM_ROUNDS + alone
 
 
 def _has_units(backend: Backend, precision: Precision) -> bool:
-    if backend.torch_type == "xla" and precision == Precision.fp16:  # no cell runs in it there (`support`)
+    if backend.torch_type == "xla" and precision == Precision.fp16:  # `grid.support` skips such cells
         return False
     if backend.torch_type != "cuda":
         return precision != Precision.tf32
@@ -156,24 +156,24 @@ def _best_rate(backend: Backend, precision: Precision, stopwatch: Stopwatch) -> 
 
 
 def _rates(family: Iterable[Kernel], stopwatch: Stopwatch) -> Iterator[tuple[float, str]]:
-    """The rates of a family's kernels, in the order of their sizes, until one would take too long or doesn't run."""
+    """The rates of a family's kernels by rising size, until one would take too long or does not run."""
     rate = None
     for kernel in family:
         if rate is not None and kernel.flops / rate > MAX_CALL_S:
             return
         try:
             rate = kernel.flops / stopwatch.best(kernel.make())
-        except (RuntimeError, NotImplementedError):  # how the library says that it has none for this dtype, or no room
+        except (RuntimeError, NotImplementedError):  # no such kernel for this dtype, or not enough memory
             return
         yield rate, kernel.name
 
 
 def _memory_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> float:
-    """Bytes read and written by the best of a copy, a sum and an addition in place."""
+    """Bytes per second, read and written, of the fastest of a copy, a sum and an addition in place."""
     num = MEMORY_BYTES // 4
     source, target = (torch.ones(num, device=backend.device()) for _ in range(2))
     moved: list[tuple[int, Call]] = [(1, source.sum)]
-    if backend.torch_type == "xla":  # it copies nothing where two tensors can share memory
+    if backend.torch_type == "xla":  # copying there may be free: tensors share memory
         moved += [(3, lambda: source + target)]
     else:
         moved += [(2, lambda: target.copy_(source)), (3, lambda: target.add_(source))]
@@ -181,7 +181,7 @@ def _memory_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> float:
 
 
 def _copy_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> tuple[float | None, float | None]:
-    """Bytes per second from pinned host memory to the device, and back; measured on CUDA alone."""
+    """Bytes per second from pinned host memory to the device, and back; None except on CUDA."""
     if backend.torch_type != "cuda":
         return None, None
     host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
@@ -192,9 +192,9 @@ def _copy_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> tuple[float | N
 
 
 def _launch_s(backend: Backend) -> float:
-    """Seconds per operator of a chain on one number, launched without waiting for it.
+    """Seconds per operator in a chain of operators on one number, launched without waiting.
 
-    On the CPU that is the dispatch and the computing of one number; on XLA the recording of the operator, and its
+    On the CPU this is the dispatch and the computation of one number; on XLA the recording of the operator and its
     share of the launch.
     """
     number = torch.zeros(1, device=backend.device())

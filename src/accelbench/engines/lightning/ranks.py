@@ -119,8 +119,8 @@ class Ranks(RankGroup):
         started, self.num_here = (int(given.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
         self.rank, self.local_rank = (int(given.get(name, 0)) for name in ("RANK", "LOCAL_RANK"))
         if started != num:
-            told = f"devices={num} takes {num} processes, not the {started} there are"
-            raise UnsupportedError(f"{told}: use `torchrun --nproc-per-node {num}`, on several hosts with --nnodes")
+            reason = f"devices={num} takes {num} processes, not the {started} there are"
+            raise UnsupportedError(f"{reason}: use `torchrun --nproc-per-node {num}`, on several hosts with --nnodes")
         if num % self.num_here:
             raise UnsupportedError(
                 f"devices={num}: {self.num_here} of the processes are on this host, and each has to have as many"

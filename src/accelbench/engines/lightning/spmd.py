@@ -1,7 +1,7 @@
-"""Several XLA devices from one process, by SPMD: batches are divided among them, weights are on each.
+"""Several XLA devices driven by one process (SPMD): batches are divided among them, each has all weights.
 
-XLA sums the gradients over the devices where it partitions the step (docs of torch_xla: "PyTorch/XLA SPMD user
-guide"). `xla_ranks` has the other way, a process for each. torch_xla is imported inside the functions, as in `xla`.
+XLA partitions the step and sums the gradients over the devices (torch_xla's "PyTorch/XLA SPMD user guide"). `xla_ranks`
+has one process per device instead. torch_xla is imported inside the functions, as in `xla`.
 """
 
 import re
@@ -15,21 +15,21 @@ AXIS = "data"
 
 
 def start(num_devices: int) -> None:
-    """Has all devices act as one. To be called before anything is on a device.
+    """Makes all devices act as one. To be called before anything is on a device.
 
     Raises:
-        UnsupportedError: there are more or fewer than `num_devices`: all take part, or one.
+        UnsupportedError: the machine has more or fewer devices; SPMD uses all of them.
     """
     import torch_xla.runtime as xr
 
-    there = xr.global_runtime_device_count()
-    if there != num_devices:
-        raise UnsupportedError(f"devices={num_devices}: SPMD divides a batch among all {there}: use devices={there}")
+    found = xr.global_runtime_device_count()
+    if found != num_devices:
+        raise UnsupportedError(f"devices={num_devices}: SPMD divides a batch among all {found}: use devices={found}")
     xr.use_spmd()
 
 
 def put(batch: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
-    """The batch, each device with its part of the samples; a batch that is on them already stays as it is."""
+    """The batch, each device with its part of the samples; unchanged if it is on the devices already."""
     import torch_xla.core.xla_model as xm
     import torch_xla.distributed.spmd as xs
 
@@ -46,9 +46,9 @@ def put(batch: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
 
 
 def gather(output: Tensor) -> Tensor:
-    """`output`, whole on each device once the step has run.
+    """`output`, complete on each device once the step has run.
 
-    Divided, it would be put together where it is read, by a computation that torch_xla compiles anew each time.
+    A divided output would be joined when it is read, by a computation that torch_xla compiles again each time.
     """
     import torch_xla.distributed.spmd as xs
 
@@ -57,7 +57,7 @@ def gather(output: Tensor) -> Tensor:
 
 
 def num_parts(tensor: Tensor) -> int:
-    """Among how many devices the first dimension of `tensor` is divided, as XLA has it: 1 where each holds all."""
+    """The number of devices that XLA divides the first dimension of `tensor` among; 1 if each device has all of it."""
     import torch_xla
 
     found = re.match(r"\{devices=\[(\d+)", torch_xla._XLAC._get_xla_sharding_spec(tensor))

@@ -1,4 +1,4 @@
-"""Lightning's Trainer for a cell, and what is set in the process before it runs."""
+"""Lightning's Trainer for a cell, and the settings of the process that it runs in."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ from accelbench.schema.vocab import Device, Protocol
 
 
 def hush_lightning() -> None:
-    """Lightning's notes on what accelbench does on purpose: predicting for the clock, a window without validation."""
+    """Silences Lightning's warnings about what is intended here: predictions of None, training without validation."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     for note in ("predict returned None", "You defined a `validation_step`"):
@@ -25,7 +25,7 @@ def hush_lightning() -> None:
 
 
 def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
-    """As many CPU threads as were asked for; else every core, shared among the ranks.
+    """Sets the number of CPU threads: as asked for, else one per core, divided among the ranks.
 
     Raises:
         UnsupportedError: the device's library takes no limit.
@@ -34,16 +34,16 @@ def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
         if cell.threads is not None:
             raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
         if cell.device == Device.xla_cpu:
-            torch.set_num_threads(1)  # torch gathers the batches alone: its threads would take the cores from XLA's
+            torch.set_num_threads(1)  # torch only gathers batches: more threads would take cores from XLA
         return
     num = max(1, usable_cores() // num_ranks) if cell.threads is None else cell.threads
     if num_ranks > 1:
-        os.environ["OMP_NUM_THREADS"] = str(num)  # else Lightning sets a number of its own
+        os.environ["OMP_NUM_THREADS"] = str(num)  # else Lightning sets another number
     torch.set_num_threads(num)
 
 
 def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
-    """The Trainer that runs the cell; one for each rank."""
+    """The Trainer that runs the cell in this rank."""
     return pl.Trainer(
         accelerator=backend.accelerator,
         devices=ranks.num_here,

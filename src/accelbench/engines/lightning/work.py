@@ -1,8 +1,8 @@
 """Counts what one step has to do: floating-point operations, bytes and operators.
 
-The step runs once on a copy of the network whose tensors have shapes and no contents (PyTorch's fake tensors), so that
-it costs neither the computation nor the memory. They pretend to be on the CPU, whatever the cell's device: autocast,
-attention and recurrent layers then take the operators that the CPU has for them.
+The step runs once on a copy of the network whose tensors have shapes but no contents (PyTorch's fake tensors), which
+costs neither the computation nor the memory. The tensors pretend to be on the CPU, whatever the cell's device, so that
+autocast, attention and recurrent layers use the operators of the CPU.
 """
 
 import copy
@@ -30,20 +30,20 @@ MAX_REASON = 300  # characters
 def count(module: BenchModule, batch: Batch, precision: Precision, *, train: bool) -> Work:
     """The work of one step on `batch`.
 
-    To be called when the engine's own hooks are off the module again: the copy would have them too.
+    To be called after the engine's hooks were removed from the module: the copy would have them too.
 
-    In training: the forward pass, the loss, the backward pass and the optimiser's step in its steady state, as a loop
-    over the parameters. On a GPU the optimiser handles many parameters per operator, and cuDNN's recurrent layers are
-    one operator each: there `num_operators` and `bytes` are more than what is done. A gradient scaler is left out.
+    In training: the forward pass, the loss, the backward pass and a later step of the optimiser, as a loop over the
+    parameters. On a GPU the optimiser handles many parameters per operator, and a recurrent layer of cuDNN is one
+    operator: `num_operators` and `bytes` are too high there. The gradient scaler is left out.
 
     Args:
-        module: the network with its task and optimiser; any device and dtype; left as it is.
-        batch: images, and labels in training; only shapes and dtypes are looked at.
+        module: the network with its task and optimiser; any device and dtype; not changed.
+        batch: images, and labels in training; only shapes and dtypes matter.
         precision: what the cell computes in.
         train: whether it trains or infers.
 
     Returns:
-        The counts; of a network that can't run without its tensors' contents, or fails, all None with the reason.
+        The counts; all None, with the reason, if the network fails or needs the contents of its tensors.
     """
     counter = Counter()
     try:
@@ -58,7 +58,7 @@ def count(module: BenchModule, batch: Batch, precision: Precision, *, train: boo
             else:
                 with counter, torch.no_grad(), context:
                     network(module.task.inputs(tensors[0]))
-    except Exception as error:  # a network of the user's own may raise anything
+    except Exception as error:  # a user's network may raise anything
         why = " ".join(str(error).split())[:MAX_REASON]
         return Work(uncounted=[f"{type(error).__name__}: {why}" if why else type(error).__name__])
     uncounted = sorted(counter.uncounted)
@@ -78,7 +78,7 @@ def _train(
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = torch.empty_like(parameter)
-    optimizer.step()  # its first step makes its state, which the others don't
+    optimizer.step()  # the first step creates the optimiser's state
     optimizer.zero_grad()
     with counter:
         with context:
@@ -89,7 +89,7 @@ def _train(
 
 
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A copy of `network` in `dtype` whose tensors have no contents; to be called in a FakeTensorMode."""
+    """A copy of `network` in `dtype` without contents; to be called in a FakeTensorMode."""
     memo: dict[int, Any] = {}
     for parameter in network.parameters():
         fake = _empty(parameter, dtype if parameter.is_floating_point() else parameter.dtype)
@@ -104,7 +104,7 @@ def _empty(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Counter(TorchDispatchMode):
-    """Adds up the work of all operators that run within it."""
+    """Adds up the work of all operators that run while it is entered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Counter(TorchDispatchMode):
         kwargs = dict(kwargs or {})
         formula = operators.formula(func)
         if formula is None and func.namespace != "prim":
-            with self:  # a composite one is its parts
+            with self:  # a composite operator: count its parts
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result

@@ -1,8 +1,8 @@
-"""torch_xla under Lightning, where Lightning's own parts do not do what they say.
+"""torch_xla under Lightning, and replacements for the parts of Lightning that fall short on XLA.
 
-Lightning's XLAPrecision ignores `16-true`, sets a process-wide environment variable for `bf16-true` and
-refuses fp64 and mixed precision; its accelerator does not know PJRT's CPU. torch_xla is imported inside the
-functions, since its import replaces parts of torch.nn: only a cell on XLA may do that.
+Lightning's XLAPrecision ignores `16-true`, sets a process-wide environment variable for `bf16-true` and refuses fp64
+and mixed precision; its accelerator does not support PJRT's CPU. torch_xla is imported inside the functions: its import
+replaces parts of torch.nn, which only a cell on XLA may do.
 """
 
 from contextlib import AbstractContextManager
@@ -19,12 +19,12 @@ from torch.nn import Module
 from accelbench.measuring.clock import Compiles
 from accelbench.schema.vocab import Device
 
-# `.item()`: a number is read back, nothing is computed elsewhere.
+# The operator of `.item()`: it reads a number back and computes nothing on the CPU.
 READ_BACK = "aten::_local_scalar_dense"
 
 
 class TrueXLAPrecision(XLAPrecision):
-    """One dtype for weights, inputs and compute, without XLA's process-wide switches.
+    """One dtype for weights, inputs and computation, without XLA's process-wide settings.
 
     Args:
         dtype: the number format.
@@ -45,7 +45,7 @@ class TrueXLAPrecision(XLAPrecision):
         return apply_to_collection(data, Tensor, _convert_fp_tensor, dst_type=self._desired_dtype)
 
     def tensor_init_context(self) -> AbstractContextManager[Any]:
-        """Where new float tensors get the dtype."""
+        """A context in which new float tensors get the dtype."""
         context: AbstractContextManager[Any] = _DtypeContextManager(self._desired_dtype)
         return context
 
@@ -53,7 +53,7 @@ class TrueXLAPrecision(XLAPrecision):
 
 
 def register_accelerator(device: Device) -> None:
-    """Lets `Trainer(accelerator="tpu")` run on PJRT's CPU for `xla_cpu`; a TPU is left as it is."""
+    """Lets `Trainer(accelerator="tpu")` run on PJRT's CPU for `xla_cpu`; does nothing for a TPU."""
     from lightning_fabric.accelerators import XLAAccelerator as FabricXLA
 
     if device == Device.tpu:
@@ -81,14 +81,14 @@ def register_accelerator(device: Device) -> None:
 
 
 def launch() -> None:
-    """Compiles, where it is new, and launches what was recorded; returns before it is done."""
+    """Compiles what was recorded, if it is new, and launches it; returns before it is done."""
     import torch_xla
 
     torch_xla.sync()
 
 
 def seed(number: int) -> None:
-    """Has random numbers on the device, such as dropout's, follow from `number`."""
+    """Seeds the random numbers on the device, such as those of dropout."""
     import torch_xla.core.xla_model as xm
 
     xm.set_rng_state(number)
@@ -110,7 +110,7 @@ def compiles() -> Compiles:
 
 
 def fallbacks() -> list[str]:
-    """The operators that XLA has not and that ran on the CPU instead, such as `aten::nonzero`."""
+    """The operators that XLA does not have and that ran on the CPU instead, such as `aten::nonzero`."""
     import torch_xla.debug.metrics as met
 
     names: list[str] = met.executed_fallback_ops()
@@ -118,7 +118,7 @@ def fallbacks() -> list[str]:
 
 
 def peak_memory_bytes() -> int | None:
-    """The device's peak; None where PJRT keeps none."""
+    """The device's peak memory; None if PJRT keeps no statistics."""
     import torch_xla.core.xla_model as xm
 
     try:

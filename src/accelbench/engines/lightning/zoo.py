@@ -1,4 +1,4 @@
-"""A model's spec -> its network: accelbench's own, timm's, torchvision's or the user's."""
+"""Builds the network of a model's spec: accelbench's, timm's, torchvision's or the user's."""
 
 import difflib
 import importlib
@@ -23,17 +23,17 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 
     Args:
         model: what to build.
-        shape: of an image, (height, width) or (channels, height, width); a class of the user's own is not told.
-        num_classes: of the labels; as `shape`.
+        shape: of an image, (height, width) or (channels, height, width); not passed to a user's class.
+        num_classes: of the labels; not passed to a user's class either.
 
     Raises:
-        UserError: there is no such network, it takes no such argument, or its weights can't be had.
-        UnsupportedError: it takes no images of this shape.
+        UserError: there is no such network or argument, or its weights can't be loaded.
+        UnsupportedError: it does not take images of this shape.
     """
     try:
         return BUILDERS[model.library](model, shape, num_classes)
     except TypeError as error:
-        if model.library == Library.custom:  # its arguments were checked: it is the class's own mistake
+        if model.library == Library.custom:  # its arguments were checked: the class itself fails
             raise
         raise UserError(f"model.args: {error}") from error
 
@@ -55,14 +55,14 @@ def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     _check_name(model, timm.list_models())
     args = {"in_chans": _colours(shape), "num_classes": num_classes, **model.args}
     network = _weighted(model, lambda pretrained: timm.create_model(model.definition, pretrained=pretrained, **args))
-    # Grey images come without an axis for their one colour.
+    # Grey images have no channel axis.
     return network if len(shape) == 3 else nn.Sequential(nn.Unflatten(1, (1, shape[0])), network)
 
 
 def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     from torchvision import models
 
-    _check_name(model, models.list_models(module=models))  # those that classify images
+    _check_name(model, models.list_models(module=models))  # networks that classify images
     if _colours(shape) != 3:
         raise UserError(f"model={model.definition}: torchvision's networks take images in colour")
     return _weighted(
@@ -70,7 +70,7 @@ def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
         lambda pretrained: models.get_model(
             model.definition,
             weights="DEFAULT" if pretrained else None,
-            # What a pretrained network classifies is fixed, and a count is refused.
+            # The classes of a pretrained network are fixed: torchvision refuses another number.
             **({} if pretrained else {"num_classes": num_classes}),
             **model.args,
         ),
@@ -83,7 +83,7 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
         kind = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise UserError(f"model.target={model.definition}: can't be imported ({error})") from error
-    with suppress(ValueError):  # what is no Python function has no signature
+    with suppress(ValueError):  # not every callable has a signature
         try:
             inspect.signature(kind).bind(**model.args)
         except TypeError as error:
@@ -100,7 +100,7 @@ def _weighted(model: ModelSpec, make: Callable[[bool], nn.Module]) -> nn.Module:
     """The network with its weights.
 
     Raises:
-        UserError: the library has none for it, or they can't be downloaded.
+        UserError: the library has no weights for it, or they can't be downloaded.
     """
     if model.weights == Weights.none:
         return make(False)
@@ -108,7 +108,7 @@ def _weighted(model: ModelSpec, make: Callable[[bool], nn.Module]) -> nn.Module:
         return make(True)
     except TypeError:
         raise
-    except Exception as error:  # whatever a hub's client raises without a network, or the library without weights
+    except Exception as error:  # clients of model hubs raise many kinds
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(
             f"model.weights=pretrained: the weights of {model.definition} can't be had ({why}); "
@@ -137,15 +137,15 @@ BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
 
 
 def check_output(output: object, model: ModelSpec, num_classes: int | None) -> None:
-    """Whether a network gives what it can be trained or judged by.
+    """Checks that a network returns logits, as many as training needs.
 
     Args:
         output: of one step.
         model: the network's spec.
-        num_classes: how many logits training needs; None in inference, where any number will do.
+        num_classes: how many logits training needs; None in inference, which takes any number.
 
     Raises:
-        UserError: it gives no logits (batch, classes), or not as many as there are classes.
+        UserError: the output is not (batch, classes), or has another number of classes.
     """
     if not isinstance(output, Tensor) or output.dim() != 2:
         kind = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__

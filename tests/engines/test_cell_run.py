@@ -1,0 +1,186 @@
+"""The template with an engine that computes nothing, and notes what it is asked for."""
+
+import dataclasses
+from itertools import repeat
+
+import numpy as np
+import pytest
+
+from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
+from accelbench.judging.asked import judge
+from accelbench.measuring.epochs import NUM_INFER_EPOCHS
+from accelbench.schema.cell import DataSpec, Options
+from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol
+from fakes import assert_epochs_in_turn, make_cell
+
+FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 2}
+
+
+class Feed:
+    def __init__(self, num_samples):
+        self.num_samples = num_samples
+
+
+class Step:
+    def __init__(self, batches):
+        self.batches = iter(batches)
+
+    def fetch(self):
+        return next(self.batches)
+
+    def copy_in(self, batch):
+        return batch
+
+    def compute(self, batch):
+        return batch
+
+    def copy_out(self, result):
+        pass
+
+    def num_samples(self, batch):
+        return 32
+
+
+class Accelerator(BaseBackend):
+    on_host = False
+
+    def __init__(self, log):
+        self.log = log
+
+    def peak_memory_bytes(self):
+        self.log.append("memory")
+        return 7
+
+    def fallbacks(self):
+        return ["aten::nonzero"]
+
+
+class Run(CellRun):
+    build_s, num_params = 0.5, 10
+    loss = 1.0
+    output_value = 1.0
+
+    def __init__(self, folder, backend=None, **changes):
+        self.log = []
+        super().__init__(make_cell(**changes), folder, backend or BaseBackend())
+        self.feed, self.test_feed = Feed(96), Feed(64)
+
+    def new_step(self):
+        return Step(range(3) if self.fits else repeat(0))
+
+    def new_test_step(self):
+        self.log.append("test")
+        return Step(range(2))
+
+    def outcome(self, step, num_samples):
+        return self.loss, num_samples / 100
+
+    def observe(self):
+        if not self.trains:
+            self.keep_output(self.compute_output)
+        return Observed(device="cpu", device_name="none", precision=self.cell.precision, num_devices=1, threads=1)
+
+    def compute_output(self):
+        self.log.append("output")
+        return np.full((2, 10), self.output_value)
+
+    def reference_output(self):
+        self.log.append("reference")
+        return np.ones((2, 10))
+
+    def warnings(self):
+        yield "the engine's"
+
+
+def test_whole_epochs_are_trained_and_tested(digits):
+    run = Run(digits, **FIT)
+    measured = run.measure()
+    assert [(epoch.num_samples, epoch.loss, epoch.accuracy) for epoch in measured.epochs] == [(96, 1.0, 0.96)] * 2
+    assert [epoch.evaluation.num_samples for epoch in measured.epochs] == [64] * 2
+    assert measured.evaluation == measured.epochs[-1].evaluation
+    assert run.log == ["test"] * 2
+    assert_epochs_in_turn(measured)
+
+
+def test_epochs_of_inference_have_no_loss_and_are_not_tested(digits):
+    measured = Run(digits, **FIT | {"mode": Mode.infer}).measure()
+    assert [(epoch.loss, epoch.accuracy, epoch.evaluation) for epoch in measured.epochs] == [
+        (None, None, None)
+    ] * NUM_INFER_EPOCHS
+
+
+@pytest.mark.parametrize(
+    ("on_host", "mode", "pipeline", "kept"),
+    [
+        (True, Mode.infer, Pipeline.array, {"data_s"}),
+        (True, Mode.train, Pipeline.array, {"data_s"}),
+        (False, Mode.infer, Pipeline.array, {"data_s", "copy_in_s", "copy_out_s"}),
+        (False, Mode.train, Pipeline.array, {"data_s", "copy_in_s"}),
+        (False, Mode.infer, Pipeline.device, {"data_s", "copy_out_s"}),
+    ],
+)
+def test_only_copies_that_are_made_have_times(digits, on_host, mode, pipeline, kept):
+    run = Run(digits, mode=mode, data=DataSpec(name="mnist", pipeline=pipeline))
+    run.backend = BaseBackend() if on_host else Accelerator([])
+    run.measure_window(run.new_step())
+    assert {name for name in ("data_s", "copy_in_s", "copy_out_s") if getattr(run.timing, name)} == kept
+
+
+def test_a_step_that_fetches_inside_has_no_time_for_its_data(digits, monkeypatch):
+    monkeypatch.setattr(Run, "fetches_inside", True)
+    run = Run(digits, Accelerator([]))
+    run.measure_window(run.new_step())
+    assert (run.timing.data_s, run.timing.copy_in_s) == ([], [])
+    assert run.timing.copy_out_s
+
+
+def test_memory_is_noted_before_the_output_is_computed(digits):
+    backend = Accelerator([])
+    run = Run(digits, backend, precision=Precision.bf16)
+    backend.log = run.log
+    measured = run.measure()
+    assert run.log == ["memory", "output", "reference"]
+    assert measured.peak_device_bytes == 7
+    assert measured.output_error == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "compared"),
+    [({}, False), ({"precision": Precision.fp64}, True), ({"options": Options(channels_last=True)}, True)],
+)
+def test_plain_fp32_on_the_cpu_is_what_others_are_compared_with(digits, changes, compared):
+    assert (Run(digits, **changes).measure().output_error is not None) == compared
+
+
+def test_warnings_are_the_engines_and_then_the_templates(digits, monkeypatch):
+    monkeypatch.setattr(Run, "output_value", 1.5)
+    run = Run(digits, Accelerator([]), precision=Precision.bf16)
+    run.run_steps()
+    run.timing.compiled_in_steady_state = 3
+    run.run_steps = lambda: None
+    assert run.measure().warnings == [
+        "the engine's",
+        "compiled 3 times in the steady state",
+        "ran on the CPU instead: aten::nonzero",
+        "the output differs from fp32's on the CPU by 50.0%",
+    ]
+
+
+def test_an_output_that_is_not_finite_makes_the_cell_invalid(digits, monkeypatch):
+    monkeypatch.setattr(Run, "output_value", np.inf)
+    run = Run(digits, precision=Precision.bf16)
+    measured = run.measure()
+    assert judge(run.cell, measured) == "the output is not finite"
+    assert measured.output_error is None
+
+
+def test_a_rank_that_is_not_the_first_has_no_measurement(digits, monkeypatch):
+    monkeypatch.setattr(Run, "observe", lambda run: None)
+    assert Run(digits, protocol=Protocol.steps, warmup=1, steps=2).measure() is None
+
+
+def test_a_fixed_number_of_steps_is_measured(digits):
+    measured = Run(digits, protocol=Protocol.steps, warmup=3, steps=12).measure()
+    assert (measured.num_warmup_steps, len(measured.latency_s)) == (3, 12)
+    assert sum(block.num_steps for block in measured.blocks) == 12
+    assert dataclasses.asdict(measured)["num_params"] == 10

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from accelbench.engines.sources import channels_last, first_images, input_of, is_random, order_of
+from accelbench.errors import UnsupportedError
+from accelbench.schema.cell import DataSpec, ModelSpec
+from accelbench.schema.vocab import Pipeline, Protocol
+from fakes import make_cell
+
+RANDOM = {
+    "data": DataSpec(name="random", pipeline=Pipeline.host),
+    "model": ModelSpec(name="mlp", input_shape=(3, 8, 6), num_classes=5),
+}
+
+
+def test_random_images_are_as_the_model_says(tmp_path):
+    cell = make_cell(**RANDOM)
+    assert is_random(cell)
+    assert input_of(cell, tmp_path) == ((3, 8, 6), 5)
+    assert first_images(cell, tmp_path, 2, lambda: [1, 2, 3]) == [1, 2]
+
+
+def test_random_images_have_no_epochs():
+    with pytest.raises(UnsupportedError, match="protocol=fit: random images have no epochs"):
+        is_random(make_cell(**RANDOM, protocol=Protocol.fit))
+
+
+def test_a_data_sets_images_are_as_its_arrays(digits):
+    assert not is_random(make_cell())
+    assert input_of(make_cell(), digits) == ((28, 28), 10)
+    images = first_images(make_cell(), digits, 2, list)
+    np.testing.assert_array_equal(images, np.load(digits / "test_images.npy")[:2])
+
+
+def test_channels_go_last():
+    assert channels_last((3, 8, 6)) == (8, 6, 3)
+    assert channels_last((8, 6)) == (8, 6)
+
+
+def test_training_is_shuffled_by_the_seed_and_only_a_fit_ends():
+    def first(split, **changes):
+        return next(iter(order_of(make_cell(**changes), split, 96, last="keep"))).tolist()
+
+    assert first("test") == list(range(32))
+    assert first("train", seed=1) == first("train", seed=1) != first("train", seed=2)
+    assert order_of(make_cell(), "train", 96, last="keep").endless
+    assert len(order_of(make_cell(protocol=Protocol.fit), "train", 100, last="keep")) == 4
