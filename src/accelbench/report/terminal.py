@@ -1,4 +1,4 @@
-"""A table of the report, for a terminal."""
+"""Renders a table of the report for a terminal."""
 
 from rich import box
 from rich.markup import escape
@@ -8,7 +8,7 @@ from accelbench.report.tables.table import Table
 
 
 def rendered(table: Table) -> Rendered:
-    """`table` as rich prints it; cells fold where the terminal is too narrow."""
+    """`table` for rich; long cells fold if the terminal is narrow."""
     made = Rendered(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading, numeric in zip(table.headings, table.numeric, strict=True):
         made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
