@@ -1,4 +1,4 @@
-"""How numbers, durations and phases are shown to people."""
+"""Texts of numbers and durations, and the colours of phases."""
 
 import math
 
@@ -6,13 +6,13 @@ from accelbench.schema.vocab import Phase
 
 
 def duration(seconds: float) -> str:
-    """Such as `45 s`, `12 min` or `3.5 h`."""
+    """A duration as text, such as `45 s`, `12 min` or `3.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-# From a palette for colour-blind readers (Okabe and Ito), the computing in blues and greens.
+# Mostly Okabe and Ito's palette for colour-blind readers; computation is blue and green.
 PHASE_COLOURS = {
     Phase.data_wait: "#D55E00",
     Phase.copy_in: "#E69F00",
@@ -30,7 +30,7 @@ UNKNOWN = "–"
 
 
 def significant(value: float | None, digits: int = 3) -> str:
-    """`value` with so many significant digits and thousands separators; a dash where it is unknown."""
+    """`value` with `digits` significant digits and thousands separators; a dash if unknown."""
     if value is None:
         return UNKNOWN
     rounded = float(f"{value:.{digits - 1}e}")
@@ -43,10 +43,10 @@ def significant(value: float | None, digits: int = 3) -> str:
 
 
 def exact(value: float | None) -> str:
-    """`value` with every digit that it was given with and thousands separators; a dash where it is unknown."""
+    """`value` with all of its digits and thousands separators; a dash if unknown."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def seconds(value: float | None, *, estimated: bool) -> str:
-    """A time in seconds; `~` marks it as estimated, on the number itself."""
+    """A time in seconds, with `~` before an estimated one."""
     return ("~" if estimated and value is not None else "") + significant(value)

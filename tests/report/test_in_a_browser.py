@@ -201,7 +201,9 @@ def test_with_the_keyboard_arrows_go_from_cell_to_cell_and_enter_chooses_one(sho
     browser.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
     label = browser.switch_to.active_element.get_attribute("aria-label")
     assert label.startswith(first)
-    assert re.search(rf"[\d.]+ x the chosen {second}; the intervals are apart; one process each is no proof", label)
+    assert re.search(
+        rf"[\d.]+ x the chosen {second}; the intervals do not overlap; one process each is no proof", label
+    )
 
 
 def test_the_card_names_the_run_and_leads_to_the_row(show) -> None:
@@ -241,7 +243,7 @@ def test_engines_stand_side_by_side_with_their_ratio(show, tmp_path: Path, maker
         *("cpu fp32 lightning\n1,000", "cpu fp32 keras\n800 (0.800x)", "cpu fp32 keras jit_compile\n500 (0.500x)"),
         "cpu bf16 lightning\n900",
     ]
-    note = "In brackets: samples/s over those of the first engine, all else equal"
+    note = "In brackets: samples/s over the first engine's, with equal settings"
     assert note in browser.find_element(By.CSS_SELECTOR, ".charts .note").text
     assert "0.800 x lightning's samples/s" in browser.find_elements(By.CSS_SELECTOR, ".mark")[1].get_attribute(
         "aria-label"

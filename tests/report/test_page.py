@@ -42,7 +42,7 @@ def test_each_machine_is_named_with_its_cells(tmp_path: Path, maker) -> None:
     other = {"machine": {"cpu_name": "Other", "gpus": [{"name": "Example GPU", "memory_gb": 8}]}, "code": "abc123"}
     records[0] = maker.record(records[0].cell, Status.skipped, reason="no", environment=other)
     maker.suite(tmp_path, records)
-    places = compose(tmp_path).places
+    places = compose(tmp_path).environments
     assert places[0] == ("machine (1 cells)", "cpu name Other, gpus name Example GPU, memory gb 8")
     assert places[1][0] == "machine (2 cells)"
     assert "num cores 2" in places[1][1]

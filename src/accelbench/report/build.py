@@ -24,13 +24,13 @@ from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
 def build(results: Path, out: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Path:
     """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
 
-    All of it is made beside `out` first: a failure leaves the earlier report as it was. What else lies in `out`
-    stays there.
+    Everything is written to a temporary folder first, so a failure leaves the earlier report as it was. Other files in
+    `out` stay.
 
     Args:
         results: the records' folder.
         out: where the report goes.
-        costs: what the devices cost, as their user states it.
+        costs: of devices, as the user states them.
 
     Raises:
         UserError: there are no results, or they are not readable.
@@ -45,20 +45,20 @@ def build(results: Path, out: Path, costs: Mapping[Device, Cost] = MappingProxyT
 
 def _write(sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "plots").mkdir()
-    with matplotlib.rc_context({"text.parse_math": False}):  # names come from users: a $ in them is a $
+    with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
         page = compose(sweeps)
         for picture in page.pictures:
             _save(picture, folder / picture.path)
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
-    # As objects, so that whole numbers stay whole beside unknown ones.
+    # dtype=object keeps whole numbers whole in columns with unknown values.
     rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
     pd.DataFrame(rows, dtype=object).to_csv(folder / "cells.csv", index=False)
     write_json(folder / "metrics.json", headline(sweeps))
 
 
 def _save(picture: Picture, path: Path) -> None:
-    """As a PNG of 256 colours: drawings need no more, and take a third of the room, in the page too."""
+    """Saves a PNG of 256 colours: enough for drawings, at a third of the size."""
     drawn = io.BytesIO()
     picture.figure.savefig(drawn, dpi=style.DPI)
     with Image.open(drawn) as image:
@@ -67,7 +67,7 @@ def _save(picture: Picture, path: Path) -> None:
 
 
 def headline(sweeps: Sequence[Sweep]) -> dict[str, float]:
-    """The headline figures, under names that any grid shares; a throughput is left out where none is known."""
+    """The figures of metrics.json; a mode's best throughput is left out if unknown."""
     cells = [reported for sweep in sweeps for reported in sweep.cells]
     statuses = [reported.record.status if reported.record else None for reported in cells]
     figures: dict[str, float] = {
@@ -85,10 +85,10 @@ def headline(sweeps: Sequence[Sweep]) -> dict[str, float]:
 
 
 def _replace(made: Path, out: Path) -> None:
-    """Moves what was made to where it belongs, each file or folder in one step."""
+    """Moves each new file or folder into `out` in one step."""
     paths = list(made.iterdir())
     out.mkdir(exist_ok=True)
     if (out / "plots").exists():
-        os.replace(out / "plots", made / "earlier_plots")  # a folder replaces none that holds something
+        os.replace(out / "plots", made / "earlier_plots")  # os.replace can't overwrite a folder with contents
     for path in paths:
         os.replace(path, out / path.name)

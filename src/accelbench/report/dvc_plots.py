@@ -1,9 +1,9 @@
-"""The page that `dvc plots show` puts its plots into: DVC's own loads Vega from a network, this one holds it."""
+"""The HTML template of `dvc plots show` with Vega embedded: DVC's own template loads it from the internet."""
 
 import vl_convert
 
-# DVC fills in the plots, each with a script that calls `vegaEmbed`, and a line that refreshes the page. A module is run
-# after those scripts: their calls wait for it.
+# DVC fills in the plots and a line that refreshes the page. Each plot has a script that calls `vegaEmbed`. A module
+# runs after these scripts, so their calls are queued until it has loaded Vega.
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -19,7 +19,7 @@ PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
-VEGA_LITE = "5.20"  # of the major release that DVC's templates are for
+VEGA_LITE = "5.20"  # DVC's templates need major release 5
 EMBED = "window.vegaEmbed = vegaEmbed; waiting.forEach(call => vegaEmbed(...call));"
 
 

@@ -1,4 +1,4 @@
-"""What the report's page holds, whatever it is written in."""
+"""The contents of the report's page, whatever the format."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ class Picture:
 
     Attributes:
         path: relative to the report's folder.
-        alt: what it shows, for those who cannot see it.
+        alt: a text that describes it.
     """
 
     path: str
@@ -48,18 +48,18 @@ class Picture:
 
     @property
     def width_inch(self) -> float:
-        """How wide it was drawn, in inches."""
+        """The drawn width in inches."""
         return float(self.figure.get_figwidth())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One suite's part.
+    """One suite's part of the page.
 
     Attributes:
-        caveats: what must be known before comparing with the study that it repeats.
-        conclusions: what the numbers say.
-        left_out: why a picture is not there, a sentence for each.
+        caveats: sentences to read before comparing with the suite's study.
+        conclusions: sentences that follow from the numbers.
+        left_out: a sentence per picture that is left out, with the reason.
     """
 
     sweep: Sweep
@@ -75,23 +75,23 @@ class Page:
     """The whole report.
 
     Attributes:
-        notices: what must be read before any number.
-        counts: number of cells by outcome, those of none left out.
-        machine: each device that was asked for: what it is, or why it was not measured.
-        when: the first and the last start, UTC; None where nothing has run.
-        first: what to use, which devices were there, and what is missing: as far as there is any.
-        places: (what, description) of the machine, the versions and the code.
-        details: the best cells by each criterion, and each failure: as far as there are any.
-        cells: all of them, as the page's table and charts show them.
-        lies: what was wrong with the studies, and what becomes of it here.
+        notices: warnings about the data, before any number.
+        counts: number of cells by outcome, without zeros.
+        devices: each device that was asked for, with its name or the reason why it was not measured.
+        when: the first and the last start, UTC; None if nothing has run.
+        first: the tables of the first screen: what to use, which devices were there, what is missing.
+        environments: (what, description) of the machine, the versions and the code.
+        details: the tables of the best cells by each criterion and of the failures.
+        cells: every cell, for the page's table and charts.
+        lies: what was wrong with the five studies, and what accelbench does about it.
     """
 
     notices: list[str]
     counts: dict[str, int]
-    machine: list[str]
+    devices: list[str]
     when: tuple[str, str] | None
     first: list[Table]
-    places: list[tuple[str, str]]
+    environments: list[tuple[str, str]]
     sections: list[Section]
     details: list[Table]
     cells: Cells
@@ -99,7 +99,7 @@ class Page:
 
     @property
     def pictures(self) -> list[Picture]:
-        """Those of all sections."""
+        """The pictures of all sections."""
         return [picture for section in self.sections for picture in section.pictures]
 
 
@@ -109,11 +109,11 @@ def compose(sweeps: Sequence[Sweep]) -> Page:
     starts = [record.started_at for sweep in sweeps for record in sweep.records]
     return Page(
         notices=list(stand_ins(sweeps)),
-        machine=first_screen.device_texts(sweeps),
+        devices=first_screen.device_texts(sweeps),
         counts={outcome: outcomes[outcome] for outcome in [*Status, NOT_RUN] if outcomes[outcome]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=_known(first_screen.table(sweeps), first_screen.devices(sweeps), not_ok.reasons(sweeps)),
-        places=list(_places(sweeps)),
+        environments=list(_environments(sweeps)),
         sections=[_section(sweep) for sweep in sweeps],
         details=_known(best.table(sweeps), not_ok.failures(sweeps)),
         cells=all_cells.cells(sweeps),
@@ -126,9 +126,9 @@ def _known(*tables: Table | None) -> list[Table]:
 
 
 def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
-    """A notice for each data set that only stands in for the one it is named after."""
+    """A notice per data set that is only a stand-in for the one that it is named after."""
     data = [record.data for sweep in sweeps for record in sweep.records if record.data and record.data.stand_in]
-    for (name, source), num in Counter((each.name, each.source) for each in data).items():
+    for (name, source), num in Counter((found.name, found.source) for found in data).items():
         yield (
             f"NOT {name.upper()}: a stand-in ({source}) was measured in {num:,} {'cell' if num == 1 else 'cells'}. "
             f"Their times, accuracies and losses are not {name.upper()}'s and cannot be compared with published ones."
@@ -160,7 +160,7 @@ def _section(sweep: Sweep) -> Section:
 
 
 def _pictures(sweep: Sweep) -> tuple[list[Picture], list[str]]:
-    drawn = {**_common(sweep), **SPECIAL.get(sweep.study or "", _by_batch)(sweep)}
+    drawn = {**_common(sweep), **STUDY_PICTURES.get(sweep.study or "", _by_batch)(sweep)}
     left_out = [f"No picture of {what.lower()}: no ok cell has any." for what, figure in drawn.values() if not figure]
     pictures = [
         Picture(
@@ -174,7 +174,7 @@ def _pictures(sweep: Sweep) -> tuple[list[Picture], list[str]]:
     return pictures, left_out
 
 
-# A picture's file name -> what it shows, and the picture, or None where there is nothing to draw.
+# File name of a picture -> what it shows, and the picture (None if there is nothing to draw).
 Drawn = dict[str, tuple[str, Figure | None]]
 
 
@@ -250,8 +250,8 @@ def _nothing(sweep: Sweep) -> Drawn:
     return {}
 
 
-# What a study's suite is drawn with instead of throughput and latency against batch.
-SPECIAL: Mapping[str, Callable[[Sweep], Drawn]] = {
+# The pictures of a study's suite that replace throughput and latency against batch.
+STUDY_PICTURES: Mapping[str, Callable[[Sweep], Drawn]] = {
     "000": _by_family,
     "002": _nothing,  # one batch size
     "003": _dashboards,
@@ -259,8 +259,8 @@ SPECIAL: Mapping[str, Callable[[Sweep], Drawn]] = {
 }
 
 
-def _places(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
-    """Each distinct machine, set of versions, code and git state, with the number of its cells if there are several."""
+def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
+    """Each distinct machine, set of versions, code and git state; with its number of cells if there are several."""
     environments = [
         {what: value for what, value in record.environment.items() if what not in DEVICE_MEASUREMENTS}
         for sweep in sweeps

@@ -1,4 +1,4 @@
-"""The numbers that the studies published: data to compare with, never ours."""
+"""The numbers that the studies published, to compare ours with."""
 
 import csv
 from dataclasses import dataclass
@@ -7,40 +7,40 @@ from importlib import resources
 
 from accelbench.schema.vocab import Precision
 
-# What a reader must know before comparing with a study's numbers.
+# Sentences to read before comparing with a study's numbers.
 CAVEATS = {
     "000": [
-        "The study's split into inference and communication is not to be believed: nothing was waited for in between. "
-        "Its totals per image are shown here, and what it takes for the share of copying.",
-        "Its TPU totals hold XLA's compilation, over 10 steps, and what it calls float32 there multiplies in bf16, as "
-        "XLA does by default; ours multiplies in fp32.",
-        "Its CPU and GPU numbers are those of 512 steps; of the EPYC's vgg19 and xception there are 10 alone, and they "
-        "are left out.",
-        "Its EPYC 7763 worked with one core of 128: a laptop's CPU ties with it.",
-        "What it calls float32 on the A100 is TF32, and stands beside our tf32.",
-        "It drew new random images for each step; here 8 batches are drawn ahead and taken in turn, since drawing is "
-        "not what is measured; data.pipeline=fresh draws as it did, and the wait for data tells what that takes.",
+        "The study did not wait for the device between its two timers, so its split into inference and communication "
+        "is wrong. Its totals per image are shown here, and its share of copying as published.",
+        "The study's TPU totals include XLA's compilation, spread over 10 steps. Its float32 on the TPU multiplies in "
+        "bf16, XLA's default; ours multiplies in fp32.",
+        "The study's CPU and GPU numbers are from runs of 512 steps. Of vgg19 and xception on the EPYC it has only 10 "
+        "steps; they are left out.",
+        "The study's EPYC 7763 used one of its 128 cores: a laptop's CPU is as fast.",
+        "The study's float32 on the A100 is TF32; it is compared with our tf32.",
+        "The study drew new random images for each step. Here 8 batches are drawn in advance and used in turn, so that "
+        "drawing is not measured; data.pipeline=fresh draws for each step, and the wait for data shows its cost.",
     ],
     "001": [
-        "The study's code selects no TPU strategy: its TPU column is almost certainly a CPU's time.",
-        "The study's autoencoder times on the GPU and the TPU are second runs, without the cold start that its "
+        "The study's code selects no TPU strategy: its TPU times are almost certainly CPU times.",
+        "The study's autoencoder times on the GPU and the TPU are from second runs, without the cold start that its "
         "other times include.",
-        "The study ran on Google Colab in 2021; its text names no CPU, GPU or TPU model.",
+        "The study ran on Google Colab in 2021 and does not name the CPU, GPU or TPU models.",
     ],
     "002": [
-        "The study's TPU trained with batches of 256, its GPU with 32: its speed-up is of both at once. The TPU "
-        "multiplies float32 in bf16 by default; ours, in fp32.",
-        "Its times hold compilation, and at 17 % of the T4's peak it likely waited for its data.",
+        "The study trained with batches of 256 on the TPU and of 32 on the GPU: its speed-up mixes device and batch "
+        "size. Its TPU multiplies float32 in bf16, the default; ours multiplies in fp32.",
+        "The study's times include compilation. At 17 % of the T4's peak, it probably waited for its data.",
     ],
     "003": [
-        "What the study calls frames per second are batches per second: only its times are shown here.",
-        "Its batch sweep ran 5 + 20 iterations, not the 10 + 50 of its text.",
-        "It gives no code for the medium and the large network: here they are the small one, widened.",
+        "The study's frames per second are batches per second: only its times are shown here.",
+        "The study's batch sweep ran 5 + 20 iterations; its text says 10 + 50.",
+        "The study gives no code for its medium and large networks: here they are wider versions of the small one.",
     ],
     "004": [
-        "The study gives no times that can be used; the published ones are of the same networks elsewhere "
+        "The study gives no usable times. The published times here are of the same networks from another source "
         "(codebasics, 10_gpu_benchmarking).",
-        "They hold building and compiling, in one run.",
+        "These times are of one run, with building and compiling.",
     ],
 }
 
@@ -50,11 +50,11 @@ class Published:
     """One published number.
 
     Attributes:
-        device: None where the source does not say.
-        batch_size: None where the source does not say.
+        device: None if the source does not say.
+        batch_size: None if the source does not say.
         metric: `train_time`, `test_time` (s), `accuracy` (%), `loss`, `validation_loss`, `epochs`,
             `time_per_image`, `latency` (ms), `communication_share` (%) or `peak_memory` (MB).
-        source: where it was published.
+        source: where the number was published.
     """
 
     study: str
@@ -70,13 +70,13 @@ class Published:
 
 @cache
 def load(study: str | None) -> tuple[Published, ...]:
-    """What `study` published, in the order of its tables; nothing for a study that has no numbers here."""
+    """The numbers of `study`, in the order of its tables; empty for a study without numbers here."""
     with resources.files("accelbench.report").joinpath("published.csv").open(encoding="utf-8") as file:
         return tuple(_parse(row) for row in csv.DictReader(file) if row["study"] == study)
 
 
 def find(study: str | None, model: str, metric: str, device: str | None) -> Published | None:
-    """The published number, or None where there is none."""
+    """The published number; None if there is none."""
     wanted = (model, metric, device)
     return next((entry for entry in load(study) if (entry.model, entry.metric, entry.device) == wanted), None)
 

@@ -18,7 +18,7 @@ from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Device, Status
 
 NOT_RUN = "not run yet"
-FACTS = ("device_name", "warnings")  # of what a measurement holds, what is no number
+NOT_NUMBERS = ("device_name", "warnings")  # columns of a measurement that an invalid cell keeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +26,10 @@ class ReportedCell:
     """A cell of the plan, with its record once there is one.
 
     Attributes:
-        name: the record's, `<cell_id>-<identity8>`.
-        label: the cell's short name for people.
-        costs: what its user states of devices.
+        name: of the record, `<cell_id>-<identity8>`.
+        label: the cell's short name.
+        record: None if the cell has not run yet.
+        costs: of devices, as the user states them.
     """
 
     cell: Cell
@@ -39,42 +40,42 @@ class ReportedCell:
 
     @property
     def outcome(self) -> str:
-        """The record's status word, or that there is none yet."""
+        """The record's status word, or `not run yet`."""
         return self.record.status.value if self.record else NOT_RUN
 
     @property
     def is_ok(self) -> bool:
-        """Whether its numbers may be published."""
+        """Whether the cell's numbers may be published."""
         return self.record is not None and self.record.status == Status.ok
 
     def number(self, column: str) -> float | None:
-        """The row's number in `column` of `cells.csv`; None where it is unknown."""
+        """The number in `column` of `cells.csv`; None if unknown."""
         value = self.row[column]
         return None if value is None else float(value)
 
     @cached_property
     def all_but_device(self) -> dict[str, object]:
-        """What two cells must share for their numbers to be compared between devices."""
+        """The settings and the data of the cell without the device: equal in cells that compare devices."""
         return self.all_but("device")
 
     def all_but(self, *settings: str) -> dict[str, object]:
-        """What two cells must share for their numbers to be compared between values of `settings`."""
+        """The settings and the data of the cell without `settings`: equal in cells that compare values of these."""
         digest = self.record.data.digest if self.record and self.record.data else None
         return self.cell.settings() | dict.fromkeys(settings) | {"data_digest": digest}
 
     @cached_property
     def measured_key(self) -> str:
-        """What the processes share that measured the same: repeats and seeds, in one place."""
-        return canonical_json([self.all_but("repeat", "seed"), _place(self.record) if self.record else None])
+        """Equal for all repeats and seeds of a cell on one machine, with one software and code."""
+        return canonical_json([self.all_but("repeat", "seed"), _environment(self.record) if self.record else None])
 
     @cached_property
     def row(self) -> Row:
-        """The row of `cells.csv`: of a cell that has not run, its settings alone; of an invalid one, no numbers."""
+        """The row of `cells.csv`: only settings if the cell has not run, no numbers if it is invalid."""
         if self.record is not None:
             row = with_costs(summarise(self.record), self.costs)
             invalid = self.record.status == Status.invalid
-            return row | {column: None for column in MEASURED if column not in FACTS} if invalid else row
-        # Summarising an empty record keeps the columns in one place; what only a run can tell is then emptied.
+            return row | {column: None for column in MEASURED if column not in NOT_NUMBERS} if invalid else row
+        # The row of an empty record has all columns; those that come from a run are then emptied.
         identity = self.name.rpartition("-")[2]
         empty = Record(
             cell=self.cell, identity=identity, status=Status.skipped, started_at="", wall_s=0.0, environment={}
@@ -88,7 +89,7 @@ class Sweep:
 
     Attributes:
         folder: the folder's name, unique among the sweeps of a report.
-        study: the published study that it repeats, such as `001`; None where it repeats none.
+        study: the published study that the suite repeats, such as `001`; None for no study.
         profile: which of params.yaml's profiles it was planned with.
         cells: in the plan's order.
     """
@@ -102,20 +103,20 @@ class Sweep:
 
     @property
     def ok_rows(self) -> list[Row]:
-        """The rows whose numbers may be published."""
+        """The rows of the ok cells."""
         return [reported.row for reported in self.cells if reported.is_ok]
 
     @property
     def records(self) -> list[Record]:
-        """The records that there are."""
+        """The records of the cells that have run."""
         return [reported.record for reported in self.cells if reported.record is not None]
 
 
 def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> list[Sweep]:
-    """The sweeps under `results` (`<suite>/plan.json`), by study and name; or the one that `results` itself holds.
+    """The sweeps under `results` (`<suite>/plan.json`), by study and name; or the sweep in `results` itself.
 
     Raises:
-        UserError: there is none, or a plan or record is not readable.
+        UserError: there is no sweep, or a plan or record is not readable.
     """
     folders = [results] if (results / PLAN).exists() else sorted(path.parent for path in results.glob(f"*/{PLAN}"))
     if not folders:
@@ -125,40 +126,40 @@ def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({}))
 
 
 def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """The same, each record with the best ceilings that any record has of its device: one roof for all."""
+    """The same sweeps; each record has the highest ceilings that any record has of its device."""
     best: dict[str, Ceilings] = {}
-    for found in (each for sweep in sweeps for each in sweep.records):
-        if ceilings := ceilings_in(found.environment):
-            known = best.get(_device(found))
-            best[_device(found)] = known.joined(ceilings) if known else ceilings
+    for record in (record for sweep in sweeps for record in sweep.records):
+        if ceilings := ceilings_in(record.environment):
+            known = best.get(_device(record))
+            best[_device(record)] = known.joined(ceilings) if known else ceilings
 
-    def raised(reported: ReportedCell) -> ReportedCell:
+    def with_best(reported: ReportedCell) -> ReportedCell:
         if reported.record is None or _device(reported.record) not in best:
             return reported
         environment = {**reported.record.environment, "ceilings": best[_device(reported.record)].to_json()}
         return replace(reported, record=replace(reported.record, environment=environment))
 
-    return [replace(sweep, cells=[raised(reported) for reported in sweep.cells]) for sweep in sweeps]
+    return [replace(sweep, cells=[with_best(reported) for reported in sweep.cells]) for sweep in sweeps]
 
 
-def _device(found: Record) -> str:
-    """The device of one machine, as its cells saw it."""
-    return canonical_json([found.cell.device, _place(found)])
+def _device(record: Record) -> str:
+    """Equal for records of the same device of one machine, with one software and code."""
+    return canonical_json([record.cell.device, _environment(record)])
 
 
-def _place(found: Record) -> dict[str, object]:
-    """Where a cell was measured: the machine, its software and the measuring code."""
-    return {name: found.environment.get(name) for name in ("machine", "versions", "variables", "code")}
+def _environment(record: Record) -> dict[str, object]:
+    """The machine, software and measuring code of a record."""
+    return {name: record.environment.get(name) for name in ("machine", "versions", "variables", "code")}
 
 
 def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Sweep:
     """The sweep in `folder`.
 
     Raises:
-        UserError: its plan or one of the records that it names is not readable.
+        UserError: the plan or one of its records is not readable.
     """
     plan = plan_file.read_plan(folder)
-    records = {found.name: found for found in plan_file.read_planned(folder)}
+    records = {record.name: record for record in plan_file.read_planned(folder)}
     return Sweep(
         folder=folder.resolve().name,
         suite=plan.suite,

@@ -1,4 +1,4 @@
-"""A page as HTML and as markdown."""
+"""Renders a page as HTML and as markdown."""
 
 import base64
 import re
@@ -19,7 +19,7 @@ _BASE = Environment(
 
 
 def html(page: Page, folder: Path) -> str:
-    """One HTML file that needs no other: the pictures, already saved in `folder`, are embedded."""
+    """One HTML file that embeds the pictures, which are already saved in `folder`."""
     pictures = {
         picture.path: "data:image/png;base64," + base64.b64encode((folder / picture.path).read_bytes()).decode()
         for picture in page.pictures
@@ -28,13 +28,13 @@ def html(page: Page, folder: Path) -> str:
 
 
 def markdown(page: Page) -> str:
-    """The same in markdown, the pictures as relative links."""
-    environment = _BASE.overlay(autoescape=False, finalize=_escape)  # escapes whatever a template prints
+    """The page in markdown, with relative links to the pictures."""
+    environment = _BASE.overlay(autoescape=False, finalize=_escape)  # escapes all text that a template prints
     links = {picture.path: quote(picture.path) for picture in page.pictures}
     return environment.get_template("report.md").render(page=page, links=links)
 
 
 def _escape(value: object) -> str:
-    """Text that markdown shows as it is, in a table's cell too."""
+    """Text that markdown shows unchanged, in table cells too."""
     text = str(value).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([\\`*\[\]|])", r"\\\1", " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""What every sink is: a listener that records are delivered to, and that may fail without hurting a sweep."""
+"""The interface of a sink: records are delivered to it, and its failures do not stop a sweep."""
 
 import time
 from abc import ABC, abstractmethod
@@ -8,19 +8,19 @@ from typing import Self
 
 from accelbench.schema.record import Record
 
-PATIENCE_S = 3.0
+PATIENCE_S = 3.0  # failed attempts may take this long in total
 
 
 class Sink(ABC):
-    """A context manager that delivers records; its failures are counted, never raised.
+    """A context manager that delivers records; failures are counted, never raised.
 
-    A sink that could not be opened, or whose failures have cost `PATIENCE_S` seconds, is left alone for the
-    rest of the sweep: the records are on disk already, and `accelbench sync` delivers them later.
+    A sink that can't be opened, or whose failures took `PATIENCE_S` seconds, gets no more records of the sweep. The
+    records are on disk already, and `accelbench sync` delivers them later.
 
     Attributes:
-        name: what people call it.
-        undelivered: records that did not reach it.
-        problem: why the first of them did not, in one line; None where nothing failed.
+        name: shown to users.
+        undelivered: number of records that did not reach the sink.
+        problem: the first failure in one line; None without failures.
     """
 
     name: str
@@ -47,17 +47,17 @@ class Sink(ABC):
             self.undelivered += 1
 
     def link(self, record: Record) -> str | None:
-        """Where people find what it was delivered, and what to do first; None where it is not there."""
-        found: list[str | None] = []
-        if self._given_up or not self._attempt(lambda: found.append(self._find(record))):
+        """Where the user finds a delivered record, and the command that shows it; None if it is not there."""
+        links: list[str | None] = []
+        if self._given_up or not self._attempt(lambda: links.append(self._find(record))):
             return None
-        return found[0]
+        return links[0]
 
     def _attempt(self, action: Callable[[], None]) -> bool:
         start = time.monotonic()
         try:
             action()
-        except Exception as error:  # whatever a tracker raises, the sweep goes on
+        except Exception as error:  # a tracker may raise anything, and the sweep goes on
             self.problem = self.problem or one_line(error)
             self._lost_s += time.monotonic() - start
             self._given_up = self._lost_s > PATIENCE_S
@@ -66,22 +66,22 @@ class Sink(ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Connects; raises whatever it likes."""
+        """Connects; may raise any exception."""
 
     @abstractmethod
     def _send(self, record: Record) -> None:
-        """Delivers one record; raises whatever it likes."""
+        """Delivers one record; may raise any exception."""
 
     @abstractmethod
     def _find(self, record: Record) -> str | None:
-        """Where a delivered record is, for people; None where it is not there; raises whatever it likes."""
+        """Where the user finds a delivered record; None if it is not there; may raise any exception."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Lets go of the connection; raises whatever it likes."""
+        """Closes the connection; may raise any exception."""
 
 
 def one_line(error: Exception) -> str:
-    """The first line of what `error` says, for people."""
+    """The first line of the error's message, or the error's type if there is no message."""
     lines = str(error).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__

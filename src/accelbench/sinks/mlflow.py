@@ -1,4 +1,4 @@
-"""Records as MLflow runs. Nothing else imports mlflow."""
+"""Records as MLflow runs. No other module imports mlflow."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from accelbench.sinks.location import LOCAL_SERVER, artifacts, database, is_own,
 from accelbench.sinks.translation import Point, data_name, translate
 from accelbench.sinks.view import run_url, view_tags
 
-# MLflow's defaults let one call on a dead server take four minutes, and report its use to its makers.
+# By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
 for _name, _value in {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
@@ -42,12 +42,12 @@ from mlflow.entities import (  # noqa: E402
 from mlflow.entities import Run as MLflowRun  # noqa: E402
 
 PREFIX = "accelbench/"
-MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics of a batch, characters of a tag
-DIGEST_LENGTH = 12  # MLflow shows it whole beside the name, and takes 36 characters at most
+MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
+DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
 
 class Key(NamedTuple):
-    """What tells one record's run from every other: tags of the run."""
+    """The tags that identify the run of a record."""
 
     record: str
     started_at: str
@@ -56,14 +56,14 @@ class Key(NamedTuple):
 class Store:
     """The MLflow store of a project: an experiment per suite, a flat run per record.
 
-    Skipped cells are no runs: they measured nothing, and would crowd the table and the charts; the report names
-    them. A run of what failed is there, with its reason.
+    A skipped cell has no run: it measured nothing and would fill the table and the charts; the report names it. A
+    failed cell has a run, with its reason.
 
     Args:
         root: the project's folder.
 
     Raises:
-        Exception: the store can't be reached or created; whatever MLflow raises.
+        Exception: any that MLflow raises if the store can't be reached or created.
     """
 
     def __init__(self, root: Path) -> None:
@@ -71,19 +71,21 @@ class Store:
         self._experiments: dict[str, str] = {}
         with locked(root):
             self._client = MlflowClient(tracking_uri(root))  # creates or migrates the database
-            self._client.search_experiments(max_results=1)  # asks a server whether it is there
+            self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
                 with closing(sqlite3.connect(database(root))) as connection:
-                    connection.execute("PRAGMA journal_mode=WAL")  # readers and a writer at once; it stays
+                    connection.execute(
+                        "PRAGMA journal_mode=WAL"
+                    )  # allows readers beside a writer; stored in the database
 
     def deliver(self, record: Record) -> bool:
-        """Makes `record`'s run, unless it is there; one that was begun and not finished is made anew.
+        """Makes the run of `record` unless it is there; replaces an unfinished one.
 
         Args:
-            record: not a skipped one.
+            record: of a cell that was not skipped.
 
         Returns:
-            Whether it was missing.
+            Whether the run was missing.
         """
         with locked(self._root):
             experiment_id = self._experiment(record.cell.suite)
@@ -95,7 +97,7 @@ class Store:
         return True
 
     def link(self, record: Record) -> str | None:
-        """The page of `record`'s run, with the command that serves it; None where there is no such run."""
+        """The page of the record's run, with the command that serves it; None if there is no such run."""
         experiment = self._client.get_experiment_by_name(PREFIX + record.cell.suite)
         if experiment is None:
             return None
@@ -107,7 +109,7 @@ class Store:
         return None
 
     def delivered(self, suite: str) -> set[Key]:
-        """The records of `suite` that have a whole run."""
+        """The records of `suite` that have a finished run."""
         return {
             _key(run)
             for run in self._runs(self._experiment(suite), "tags.record != ''")
@@ -115,14 +117,14 @@ class Store:
         }
 
     def newest_experiment(self) -> str | None:
-        """The id of the experiment with the newest run; None where there is no run yet."""
+        """The id of the experiment with the newest run; None if there is no run yet."""
         experiments = self._client.search_experiments(filter_string=f"name LIKE '{PREFIX}%'")
         ids = [experiment.experiment_id for experiment in experiments]
         runs = self._client.search_runs(ids, order_by=["attributes.start_time DESC"], max_results=1) if ids else []
         return str(runs[0].info.experiment_id) if runs else None
 
     def _experiment(self, suite: str) -> str:
-        """The id of the suite's experiment, which is made, brought back or given its saved view where needed."""
+        """The id of the suite's experiment; makes or restores it, and saves its views, if needed."""
         if suite not in self._experiments:
             name = PREFIX + suite
             experiment = self._client.get_experiment_by_name(name)
@@ -140,7 +142,7 @@ class Store:
             self._client.set_experiment_tag(experiment.experiment_id, key, value)
 
     def _runs_of(self, experiment_id: str, record: Record) -> Iterator[MLflowRun]:
-        """The runs of `record`: one, unless a delivery of it was broken off."""
+        """The runs of `record`: more than one if a delivery was interrupted."""
         runs = self._runs(experiment_id, f"tags.record = '{record.name}'")
         return (run for run in runs if _key(run) == (record.name, record.started_at))
 
@@ -169,13 +171,13 @@ class Store:
             self._client.log_inputs(run_id, [_dataset(record.data, record.cell.mode)])
         self._client.log_text(run_id, json.dumps(record.to_json(), indent=1), "record.json")
         self._client.set_terminated(run_id, run.status, run.end_ms)
-        # Last: the run is whole without it, should drawing fail.
+        # Last, so that the run is finished even if drawing fails.
         if (picture := run_picture.draw(record)) is not None:
             self._client.log_text(run_id, picture, "samples.svg")
 
 
 class MLflowSink(Sink):
-    """Delivers each record of a sweep to the MLflow store, but for skipped cells (see `Store`)."""
+    """Delivers the records of a sweep to the MLflow store, except skipped cells (see `Store`)."""
 
     name = "MLflow"
 
@@ -187,7 +189,7 @@ class MLflowSink(Sink):
         self._store = Store(self._root)
 
     def deliver(self, record: Record) -> None:
-        """Delivers `record` unless it is a skipped cell's, or counts it as undelivered."""
+        """Delivers `record`, or counts it as undelivered; ignores skipped cells."""
         if record.status != Status.skipped:
             super().deliver(record)
 

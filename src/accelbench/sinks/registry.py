@@ -9,14 +9,14 @@ TRACKING = ("mlflow", "none")
 
 
 def make_sinks(tracking: str, root: Path) -> list[Sink]:
-    """The sinks of one sweep, not opened yet.
+    """The sinks of a sweep, not opened yet.
 
     Args:
         tracking: one of `TRACKING`.
         root: the project's folder.
 
     Raises:
-        UnknownChoiceError: `tracking` is none of them.
+        UnknownChoiceError: `tracking` is not one of `TRACKING`.
     """
     if tracking not in TRACKING:
         raise UnknownChoiceError("tracking", tracking, TRACKING)

@@ -1,6 +1,6 @@
-"""One cell's samples in a picture, which goes with its run wherever that is tracked.
+"""A picture of one cell's samples, which is delivered with its run.
 
-It is an SVG from a template: a plot library would take as long for it as all else that a cell costs beside its windows.
+It is an SVG from a template: a plot library would take as long as the rest of a cell's overhead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,20 +17,21 @@ from accelbench.stats import robust
 
 WIDTH, LEFT, RIGHT = 640, 60, 20  # pixels
 PLOT_HEIGHT, BAR_HEIGHT, GAP = 130, 26, 62
-MAX_POINTS = 500  # of a panel: more would only cover each other
-MIN_SHARE = 0.005  # of a step: a phase below it has no bar
+MAX_POINTS = 500  # of a panel: more points would hide one another
+MIN_SHARE = 0.005  # of a step: shorter phases are not drawn
 MS = 1e3
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Samples in their order, from left to right, above a line that is 0.
+    """A panel with samples in their order from left to right, on an axis that starts at 0.
 
     Attributes:
-        points: pixels from the panel's left and top.
-        band, median: pixels from the top; None where there is no interval.
-        top_word: what the upper end of its axis is.
-        ends: what the first and the last sample are, such as `block 1`.
+        points: x and y of each sample, in pixels from the panel's left and top.
+        band: top and bottom of the interval, in pixels from the top; None without an interval.
+        median: pixels from the top.
+        top_word: the value at the upper end of the axis.
+        ends: the names of the first and the last sample, such as `block 1`.
     """
 
     title: str
@@ -43,7 +44,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Part:
-    """One phase of the bar: pixels from the left, and its words below."""
+    """One phase of the bar: its position in pixels from the left, and its text in the legend."""
 
     x: float
     width: float
@@ -52,13 +53,13 @@ class Part:
 
 
 def draw(record: Record) -> str | None:
-    """Speed over the blocks or epochs, how long steps took, and where a step's time goes; None where none is known.
+    """Draws the speed of blocks or epochs, the times of steps, and the phases of a step.
 
     Args:
-        record: of any status; a cell that is not ok has no picture, since its samples are not to be trusted.
+        record: of any status.
 
     Returns:
-        An SVG document.
+        An SVG document; None if the cell is not ok or has no samples.
     """
     measured = record.measurement
     if record.status != Status.ok or measured is None:
@@ -102,8 +103,10 @@ def _speed(rates: Sequence[float], of: str, first: int) -> Panel:
 
 def _latency(milliseconds: Sequence[float]) -> Panel:
     known = {percent: robust.supported_percentile(milliseconds, percent) for percent in (50, 90, 99)}
-    told = ", ".join(f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None)
-    return _panel(f"ms of each step that was waited for{': ' if told else ''}{told}", milliseconds, "step", 1, None)
+    percentiles = ", ".join(f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None)
+    return _panel(
+        f"ms of each step that was waited for{': ' if percentiles else ''}{percentiles}", milliseconds, "step", 1, None
+    )
 
 
 def _panel(title: str, values: Sequence[float], of: str, first: int, interval: tuple[float, float] | None) -> Panel:

@@ -1,4 +1,4 @@
-"""A record in a tracker's words: parameters, metrics, tags and a description, as plain values."""
+"""Translates a record into a tracker's parameters, metrics, tags and description, as plain values."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import Phase, Status
 
-# Metric -> column of the row that the report shows as well. The charts' sections are the words before the slash.
+# Metric -> column of cells.csv. MLflow groups its charts by the word before the slash.
 SETTINGS = {"setting/batch_size": "batch_size"}
 OUTCOME = {
     "time/wall_s": "wall_s",
@@ -65,11 +65,11 @@ PARAMS = (
     *("channels_last", "compile", "freeze", "cuda_graphs"),
     *("backend", "jit_compile", "steps_per_execution", "devices", "scaling", "xla_processes"),
 )
-MAX_POINTS = 240  # of one series: a chart shows no more, and the record keeps them all
+MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
 
 
 class Point(NamedTuple):
-    """One value of one metric; `step` counts within its series."""
+    """One value of a metric; `step` counts within its series."""
 
     key: str
     value: float
@@ -79,13 +79,13 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a tracker shows of one record.
+    """The run of one record.
 
     Attributes:
         start_ms, end_ms: milliseconds since 1970, UTC.
         status: `FINISHED`, `FAILED` or `KILLED`.
-        points: every metric's values; none for a value that is unknown.
-        note: markdown for people.
+        points: the known values of all metrics.
+        note: the run's description, markdown.
     """
 
     name: str
@@ -99,11 +99,11 @@ class Run:
 
 
 def translate(record: Record) -> Run:
-    """What a tracker shows of `record`.
+    """The run of `record`.
 
-    What an engine measured is a metric only where the cell is `ok`: no chart should show a number of an
-    `invalid` cell. Its raw samples stay in the record. Wall time, peak memory and the system series are true of
-    every cell, and tell most about those that ended badly.
+    An engine's measurements become metrics only if the cell is `ok`, so that no chart shows numbers of an `invalid`
+    cell; its raw samples stay in the record. Wall time, peak memory and the system series are delivered for every
+    cell: they help to explain failures.
     """
     row = summarise(record)
     start_ms = round(datetime.fromisoformat(record.started_at).timestamp() * 1000)
@@ -127,7 +127,7 @@ def translate(record: Record) -> Run:
 
 
 def data_name(data: Data) -> str:
-    """The data set's name for people: a stand-in never goes by the bare name of what it stands in for."""
+    """The data set's name; a stand-in is marked as one."""
     return f"{data.name} (stand-in)" if data.stand_in else data.name
 
 
@@ -144,7 +144,7 @@ def _values(row: Row, columns: dict[str, str], timestamp_ms: int) -> list[Point]
 
 
 def _steps(measured: Measurement, timestamp_ms: int) -> list[Point]:
-    """Series over blocks and epochs. Their moments are not known, so all bear the run's end; steps order them."""
+    """Series over blocks and epochs, ordered by step; their times are unknown, so all have the run's end time."""
     rates = [block.num_samples / block.seconds for block in measured.blocks]
     times = [epoch.seconds for epoch in measured.epochs]
     losses = [epoch.loss for epoch in measured.epochs]
@@ -161,7 +161,7 @@ def _system(system: SystemSeries, start_ms: int) -> list[Point]:
 
 
 def _series(key: str, values: Sequence[float | None], timestamps_ms: Sequence[int]) -> Iterator[Point]:
-    """The known ones of every k-th value, with the smallest k that leaves at most `MAX_POINTS`."""
+    """The known values among every k-th value, with the smallest k that leaves at most `MAX_POINTS`."""
     for step in range(0, len(values), math.ceil(len(values) / MAX_POINTS) or 1):
         value = values[step]
         if value is not None:
@@ -210,7 +210,7 @@ def _note(record: Record, row: Row) -> str:
 
 
 def _figures(row: Row) -> list[str]:
-    """The figures in words, as far as they are known."""
+    """The known figures as text."""
     parts = []
     if row["samples_per_s"] is not None:
         low, high = row["samples_per_s_low"], row["samples_per_s_high"]

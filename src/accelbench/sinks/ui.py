@@ -1,4 +1,4 @@
-"""MLflow's UI on the project's store, opened where the numbers are."""
+"""MLflow's UI on the project's store, opened on the saved view."""
 
 import os
 import signal
@@ -19,14 +19,14 @@ from accelbench.errors import UserError
 from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, tracking_uri, unreachable
 from accelbench.sinks.view import view_url
 
-DIRECT = build_opener(ProxyHandler({}))  # no proxy that the shell names stands before this machine
-START_TIMEOUT_S = 120.0  # it imports for 5 s on a free machine, 20 s on a busy one
+DIRECT = build_opener(ProxyHandler({}))  # ignores the shell's proxy: the server is on this machine
+START_TIMEOUT_S = 120.0  # its imports take 5 s on a free machine, 20 s on a busy one
 
 
 def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
-    """Runs MLflow's server on the project's store until Ctrl-C, and says and opens the newest sweep's page.
+    """Runs MLflow's server on the project's store until Ctrl-C, and prints and opens the newest sweep's page.
 
-    Where MLFLOW_TRACKING_URI names a server, its page is opened and no server is started.
+    If MLFLOW_TRACKING_URI names a server, opens that server's page and starts none.
 
     Args:
         root: the project's folder.
@@ -72,7 +72,9 @@ def _check_free(port: int) -> None:
     if not 0 < port < 2**16:
         raise UserError(f"--port={port}: should be a number from 1 to {2**16 - 1}")
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: what just ended is free
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as the server does: a port that was just closed is free
         try:
             probe.bind((HOST, port))
         except OSError as error:
@@ -82,12 +84,12 @@ def _check_free(port: int) -> None:
 def _show(url: str, open_browser: bool) -> None:
     print(f"MLflow: {url}", flush=True)
     if open_browser and not webbrowser.open(url):
-        print("(no browser found here: open that address in yours)")
+        print("(no browser found on this machine: open the address in yours)")
 
 
 @contextmanager
 def _until_interrupted() -> Iterator[None]:
-    """Ends its block quietly on Ctrl-C and on SIGTERM, which else would leave the server behind."""
+    """Ends the block silently on Ctrl-C and on SIGTERM, which otherwise would leave the server running."""
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with suppress(KeyboardInterrupt):
@@ -98,10 +100,10 @@ def _until_interrupted() -> Iterator[None]:
 
 @contextmanager
 def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """MLflow's server, answering; it and its workers are ended at the block's end."""
+    """A running MLflow server; the server and its workers are ended with the block."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", tracking_uri(root), "--artifacts-destination", str(artifacts(root))]
-    # Its job runner serves language models' evaluations: two more processes for nothing.
+    # The job runner is for evaluating language models and would start two more processes.
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(
@@ -110,7 +112,7 @@ def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
             cwd=artifacts(root).parent,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is ours to pass on, once
+            start_new_session=True,  # else the terminal would send Ctrl-C to it, too
         )
         try:
             _wait_until_it_answers(server, port, log)

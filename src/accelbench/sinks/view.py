@@ -1,6 +1,6 @@
 """The saved views of an experiment: the charts and columns that MLflow's UI opens with.
 
-The format is that of MLflow's own "share view" (3.17); it is documented nowhere but in the UI's source.
+The format is the one of MLflow's "share view" (3.17), which is documented only by the UI's source.
 """
 
 import base64
@@ -23,7 +23,7 @@ params.`data` tags.`reason`
 
 
 def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
-    """The experiment tags that are to be set, so that the saved views are there: none where they already are.
+    """The experiment tags to set for the saved views; empty if they are up to date.
 
     Args:
         now_ms: milliseconds since 1970, UTC.
@@ -39,7 +39,7 @@ def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
             view = {"name": name, "createdAt": created, "updatedAt": now_ms, "state": packed}
             tags[PREFIX + key] = json.dumps(view)
     if tags:
-        # Else the UI guesses what the experiment is for, and asks.
+        # Without it, the UI guesses the kind of experiment, and asks.
         tags["mlflow.experimentKind"] = "custom_model_development"
     return tags
 
@@ -56,8 +56,8 @@ def run_url(base: str, experiment_id: str, run_id: str) -> str:
 
 
 def _views() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Each view by its key: its name, and its state in the UI."""
-    # In the table alone: an average over unlike cells is no figure to draw.
+    """By key, the name of each view and its state in the UI."""
+    # Groups the table only: averages over different cells are not drawn.
     by_sweep = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "sweep_id"}]}
     return {
         KEY: ("accelbench", _state(_charts(), SPEED)),

@@ -1,4 +1,4 @@
-"""Pure functions on floats: what the published numbers are made of."""
+"""Order statistics, robust estimates and intervals: pure functions on floats."""
 
 import math
 from collections.abc import Sequence
@@ -11,15 +11,16 @@ from statistics import median as median
 # `inference_policies`): 64 for the 90th percentile and 662 for the 99th, at 99 % confidence.
 NUM_SAMPLES_FOR = {50: 6, 90: 64, 99: 662}
 
-# A normal distribution's standard deviation over its median absolute deviation from the median.
+# Ratio of a normal distribution's standard deviation to its median absolute deviation from the median.
 MAD_TO_SIGMA = 1.4826
-# The standard error of a median, of n normal values, is this much of sigma / sqrt(n).
+# The standard error of the median of n normal values, in units of sigma / sqrt(n).
 MEDIAN_ERROR = 1.2533
-# What counts as an outlier, in such deviations (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993).
+# Outliers are farther from the median, in robust standard deviations (Iglewicz and Hoaglin, How to Detect and Handle
+# Outliers, 1993).
 OUTLIER_SCORE = 3.5
-# Values weigh at most this many deviations when their correlation is estimated, so that one outlier is not all of it.
+# Scores are bounded to this before their correlation is estimated, so that one outlier does not dominate it.
 WINSORISED_AT = 3.0
-# The strongest correlation of neighbours that is corrected for: beyond, so few values say next to nothing.
+# The strongest correlation of neighbours that intervals are corrected for: beyond it, there is too little information.
 MAX_CORRELATION = 0.9
 
 
@@ -35,19 +36,19 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def supported_percentile(values: Sequence[float], percent: int) -> float | None:
-    """The percentile, or None where there are too few samples to support it (`NUM_SAMPLES_FOR`)."""
+    """The percentile; None if there are too few samples to support it (`NUM_SAMPLES_FOR`)."""
     return percentile(values, percent) if len(values) >= NUM_SAMPLES_FOR[percent] else None
 
 
 def scores(values: Sequence[float]) -> list[float]:
-    """How far each value is from the median, in robust standard deviations; zeros where most values are equal."""
+    """Each value's distance from the median in robust standard deviations; zeros if most values are equal."""
     middle = median(values)
     sigma = MAD_TO_SIGMA * median([abs(value - middle) for value in values])
     return [(value - middle) / sigma for value in values] if sigma > 0 else [0.0] * len(values)
 
 
 def num_outliers(values: Sequence[float]) -> int:
-    """Values beyond 3.5 robust standard deviations from the median."""
+    """The number of values more than 3.5 robust standard deviations from the median."""
     return sum(abs(score) > OUTLIER_SCORE for score in scores(values))
 
 
@@ -55,11 +56,10 @@ def correlation(values: Sequence[float]) -> float:
     """The correlation of each value with the next, 0 to 0.9, estimated on winsorised scores.
 
     Its bias in a short series, -(1 + 3r) / n for a first-order autoregression (Kendall and Stuart, The Advanced
-    Theory of Statistics, volume 3, section 48.4), is added back: neighbours pass for independent only where many
-    values say so.
+    Theory of Statistics, volume 3, section 48.4), is added back, so that a short series does not appear independent.
 
     Args:
-        values: in the order of time, at least two.
+        values: at least two, in the order of time.
     """
     bounded = [max(-WINSORISED_AT, min(WINSORISED_AT, score)) for score in scores(values)]
     mean, num = fmean(bounded), len(bounded)
@@ -71,20 +71,21 @@ def correlation(values: Sequence[float]) -> float:
     return max(0.0, min(MAX_CORRELATION, raw + (1 + 3 * raw) / num))
 
 
-# Several percentiles are taken of the same steps.
+# Cached: several percentiles of the same steps need it.
 _correlation = lru_cache(maxsize=2)(correlation)
 
 
 def percentile_interval(
     values: Sequence[float], percent: float, confidence: float = 0.95
 ) -> tuple[float, float] | None:
-    """Bounds that hold the true percentile with about `confidence`, whatever the distribution.
+    """Bounds that contain the true percentile with about `confidence`, for any distribution.
 
     Order statistics at the ranks n p -+ z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics, 3rd edition,
-    section 7.1), where f = (1 + r) / (1 - r) is what the correlation r of neighbours adds to the variance of a mean.
-    Simulated with a log-normal first-order autoregression and 10 % of outliers (tests/test_stats.py): at least 93 %
-    at a nominal 95 % for r up to .4 and 10 values or more, the stopping rule of `clock` included; a block bootstrap of
-    the median held 80 to 91 % there.
+    section 7.1), where f = (1 + r) / (1 - r) is the factor by which the correlation r of neighbours raises the variance
+    of a mean.
+    Simulated with a log-normal first-order autoregression and 10 % of outliers (tests/stats/test_robust.py), the
+    coverage at a nominal 95 % is at least 93 % for r up to 0.4 and 10 values or more, with the clock's stopping rule; a
+    block bootstrap of the median covers 80 to 91 %.
 
     Args:
         values: in the order of time.
@@ -92,7 +93,7 @@ def percentile_interval(
         confidence: above 0, below 1.
 
     Returns:
-        (low, high), or None for fewer values than any such bounds need (6 for the median at 95 %).
+        (low, high); None for too few values (the median needs 6 at 95 %).
     """
     num, share = len(values), percent / 100
     if 1 - share**num - (1 - share) ** num < confidence:
@@ -112,15 +113,15 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Half of the median's 95 % interval over the median: how exactly it is known; None for too few values."""
+    """Half of the median's 95 % interval as a share of the median; None for too few values."""
     bounds = median_interval(values)
     return (bounds[1] - bounds[0]) / 2 / median(values) if bounds else None
 
 
 def change(values: Sequence[float]) -> float:
-    """How much the last third's median differs from the first third's, as a share of it; 0 where noise explains it.
+    """How much the last third's median differs from the first third's, as a share of the latter.
 
-    Noise explains three standard errors of the difference.
+    0 if noise explains it: up to three standard errors of the difference.
 
     Args:
         values: above 0, in the order of time.
@@ -134,26 +135,25 @@ def change(values: Sequence[float]) -> float:
 
 
 def alike(before: Sequence[float], after: Sequence[float], tolerance: float = 0.05) -> bool:
-    """Whether two stretches of a series have one level, as far as can be told.
+    """Whether two stretches of a series have the same level.
 
-    Their medians differ by no more than `tolerance` of the first, or by no more than twice the standard error of the
-    difference.
+    Their medians differ by at most `tolerance` of the first, or by at most twice the standard error of the difference.
 
     Args:
         before: at least one value.
         after: at least one value.
-        tolerance: a share.
+        tolerance: a share of the first median.
     """
     error = MEDIAN_ERROR * math.hypot(*(noise(part) / math.sqrt(len(part)) for part in (before, after)))
     return abs(median(after) - median(before)) <= max(tolerance * abs(median(before)), 2 * error)
 
 
 def noise(values: Sequence[float]) -> float:
-    """The standard deviation of a series about whatever trend it has; 0 for a single value.
+    """The standard deviation of a series around its trend; 0 for a single value.
 
-    From the differences of neighbours (von Neumann, The Annals of Mathematical Statistics 12, 1941), robustly.
+    Estimated robustly from the differences of neighbours (von Neumann, The Annals of Mathematical Statistics 12, 1941).
     """
-    steps = [other - one for one, other in zip(values, values[1:], strict=False)]
+    steps = [later - earlier for earlier, later in zip(values, values[1:], strict=False)]
     if not steps:
         return 0.0
     middle = median(steps)
@@ -161,7 +161,7 @@ def noise(values: Sequence[float]) -> float:
 
 
 def noise_is_stable(values: Sequence[float]) -> bool:
-    """Whether the scatter of the first half and of the second are within a factor of 2 of each other."""
+    """Whether the scatter of the first and the second half differ by at most a factor of 2."""
     half = len(values) // 2
     first, second = (
         median([abs(v - median(part)) for v in part]) for part in (values[:half], values[len(values) - half :])

@@ -84,7 +84,7 @@ def device_pairs(sweep: Sweep) -> list[DevicePair]:
 def table(sweep: Sweep) -> Table | None:
     """Each pair of devices that trained the same settings with several seeds; None if there is no such pair."""
     notes = [
-        f"Low and high bound the difference of the means over seeds with 95 % confidence (Welch). Equal is what surely "
-        f"differs by less than {100 * MARGIN:g} points."
+        f"Low and high bound the difference of the means over seeds with 95 % confidence (Welch). Equal: the whole "
+        f"interval is within {100 * MARGIN:g} points of zero."
     ]
     return tabulate_known("Accuracy across devices", COLUMNS, device_pairs(sweep), notes)

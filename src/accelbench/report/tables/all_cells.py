@@ -121,11 +121,11 @@ class Cells:
             headings=[column.heading for column in self.columns],
             rows=[[ENTRY[column.kind](row, column.name) for column in self.columns] for row in self.rows],
             notes=[
-                "~ marks an estimated time. Latency is waited for; launch is when the call returned, which some "
-                "benchmarks publish. The first step stands apart from the steady state. A dash is an unknown value. "
-                "All columns are in cells.csv; those that no cell has a value for are left out here. A cell's name is "
-                "its run's in MLflow, in the experiment accelbench/<suite>, where it was tracked; what was skipped has "
-                "none."
+                "~ marks an estimated time. Latency is the time until the device is done; launch is the time until the "
+                "call returns, which some benchmarks publish. The first step is not part of the steady state. A dash "
+                "is an unknown value. All columns are in cells.csv; columns without any value are left out here. In "
+                "MLflow, a tracked cell is the run of the same name in the experiment accelbench/<suite>; skipped "
+                "cells have no run."
             ],
         )
 

@@ -101,8 +101,8 @@ BEST_BATCH_COLUMNS: list[Column[BatchGroup]] = [
 def best_batch(sweep: Sweep) -> Table | None:
     """The batch of the highest throughput, free and below limits of latency; None where no batches are compared."""
     notes = [
-        "Best is the highest throughput of the batches that were measured. A limit holds for the median of single "
-        "batches, waited for; a dash: no batch keeps to it. Memory is the most over the batches."
+        "Best: the measured batch of the highest throughput. A latency limit applies to the median over batches that "
+        "were each waited for; a dash: no batch is within the limit. Memory: the maximum over the batches."
     ]
     return tabulate_known("The best batch", BEST_BATCH_COLUMNS, batch_groups(sweep), notes)
 
@@ -157,8 +157,8 @@ def devices(sweep: Sweep) -> Table | None:
     """What the devices that ran are made of; None where nothing ran."""
     found = dict.fromkeys(facts for reported in sweep.cells if (facts := _device_facts(reported)) is not None)
     notes = [
-        "What a device does at most was measured on it: the best of matrix products, linear layers and convolutions "
-        "over shapes, layouts and libraries, with all cores."
+        "At most: measured on the device, as the best of matrix products, linear layers and convolutions over shapes, "
+        "layouts and libraries, with all cores."
     ]
     return tabulate_known("The devices that ran", DEVICE_COLUMNS, found, notes)
 

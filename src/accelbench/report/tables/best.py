@@ -124,10 +124,10 @@ COLUMNS: list[Column[Choice]] = [
 def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | None:
     """What to use, for each model and what is done with it; None if no ok cell is within the limit."""
     notes = [
-        "The best ok cell by each criterion that is known. Unbeaten: no other cell is at least as good in all that is "
-        "known of every cell. Of several repeats and seeds, the one of the middle throughput (the slower of two) "
-        "stands for all. ± is half of the 95 % interval within one process: where cells are that near, `accelbench "
-        "compare` decides. Warnings: how many the cell has; the table of every cell has their text."
+        "The best ok cell by each known criterion. Unbeaten: no other cell is at least as good by all criteria that "
+        "are known of every cell. Of several repeats and seeds, the one with the middle throughput (the slower of two) "
+        "is shown. ± is half of the 95 % interval within one process: use `accelbench compare` for cells that are "
+        "closer than that. Warnings: how many the cell has; the table of every cell has their text."
     ]
     if latency_ms is not None:
         notes.append(f"Of cells whose median latency is at most {latency_ms:g} ms.")

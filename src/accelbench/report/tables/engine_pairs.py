@@ -16,11 +16,11 @@ from accelbench.schema.vocab import Engine
 
 ENGINE_SETTINGS = ("engine", "keras", "xla_processes")  # settings that only one engine has, and the engine
 NOTES = [
-    "Each row: two cells that are equal in all settings, data and machine, and differ in nothing but the engine and "
-    "its own settings. The ratio is the second's samples/s over the first's: above 1, the second is faster. Of several "
-    "repeats the first is shown.",
-    "Lightning is measured as a plain loop runs; training on Keras as `fit(verbose=0)` does, with its "
-    "callbacks and tf.data (on TensorFlow): some per cent of a step of a few milliseconds.",
+    "Each row: two cells with the same settings, data and machine that differ only in the engine and its settings. The "
+    "ratio is the second's samples/s over the first's: above 1, the second is faster. Of several repeats, the first is "
+    "shown.",
+    "Lightning is measured like a plain training loop. Training on Keras is measured like `fit(verbose=0)`, with "
+    "callbacks and (on TensorFlow) tf.data: a few percent of a step of a few milliseconds.",
     confidence.NOTE,
 ]
 

@@ -135,10 +135,10 @@ COLUMNS: list[Column[Recommendation]] = [
 def table(sweeps: Sequence[Sweep]) -> Table | None:
     """A line for each model and what is done with it: the best cell by each criterion; None if no cell is ok."""
     notes = [
-        "The best ok cell by each criterion that is known; of several repeats and seeds, the one of the middle "
-        "throughput (the slower of two) stands for all. ± is half of the 95 % interval within one process. Next best: "
-        "the fastest cell of another device, precision, engine or options, or several of them. Best of each precision: "
-        "samples/s, for each engine that was measured. Warnings: how many the fastest has; the table of every "
+        "The best ok cell by each known criterion; of several repeats and seeds, the one with the middle throughput "
+        "(the slower of two) is shown. ± is half of the 95 % interval within one process. Next best: the fastest cell "
+        "that differs in device, precision, engine or options. Best of each precision: samples/s, for each measured "
+        "engine. Warnings: how many the fastest has; the table of every "
         "cell has their text.",
         confidence.NOTE,
     ]

@@ -15,12 +15,13 @@ from accelbench.schema.vocab import Engine, KerasBackend, Precision
 NAMES = [field.name for field in fields(Options)]
 PLAIN, PLAIN_TEXT = Options(), "plain"
 NOTES = [
-    "Over plain: samples/s over those of the cell without options that is equal in all else; over plain fp32: of that "
-    "cell in fp32. Each is one process: a gain of some percent may be noise.",
-    "Compile: seconds from an empty cache, the first use of inductor in its process included. Pays after: compile "
-    "seconds over what a step saves against the cell that is named, which is equal but not compiled, else plain.",
-    "Output error: how far the output is from that of the same weights in plain fp32 on the CPU, as a share of its "
-    "norm; a dash where nothing is compared: in training, and for plain fp32 on the CPU itself.",
+    "Over plain: samples/s over the samples/s of the same cell without options; over plain fp32: of the same cell "
+    "without options in fp32. Each cell is one process: a gain of a few percent may be noise.",
+    "Compile: seconds from an empty cache, with the first use of inductor in the process. Pays after: the number of "
+    "steps after which the saved time equals the compile time; the column against names the cell that a step is "
+    "compared with, the same one uncompiled, else plain.",
+    "Output error: the norm of the difference from the output of the same weights in plain fp32 on the CPU, as a share "
+    "of that output's norm; a dash in training, and for plain fp32 on the CPU.",
 ]
 
 

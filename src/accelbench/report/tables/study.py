@@ -54,7 +54,7 @@ def quality(sweep: Sweep) -> Table | None:
     models = dict.fromkeys([entry.model for entry in published_for_sweep(sweep)])
     models |= dict.fromkeys(reported.cell.model.name for reported in sweep.cells)
     found = [each for model in models for each in (*_our_quality(sweep, model), *_published_quality(sweep, model))]
-    notes = ["Ours are measured after whole epochs (protocol fit) only: a bounded window of steps has none."]
+    notes = ["Ours are measured after whole epochs (protocol fit); a bounded window of steps has no accuracy."]
     return tabulate("Accuracy and loss", QUALITY_COLUMNS, found, notes) if found else None
 
 
@@ -81,7 +81,7 @@ def preparation(sweep: Sweep) -> Table | None:
     """What a run costs besides its epochs: building, compiling and the first step; None where no whole run is ok."""
     rows = [row for row in sweep.ok_rows if row["protocol"] == Protocol.fit and row["mode"] == Mode.train]
     notes = [
-        "Build: from nothing to model and optimiser on the device. Fit holds what is compiled in its first steps; "
-        "a dash: nothing is. Training accuracy is of the last epoch, as the weights were at each step."
+        "Build: until model and optimiser are on the device. Fit includes compilation in the first steps; a dash: "
+        "nothing is compiled. Training accuracy is of the last epoch, with the weights of each step."
     ]
     return tabulate_known("Build, compile and fit", PREPARATION_COLUMNS, rows, notes)

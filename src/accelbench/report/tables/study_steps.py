@@ -25,7 +25,7 @@ class StepMetric:
 
     title: str
     ours: Callable[[ReportedCell], float | None]
-    note: str = "Ours is the median of steps waited for one by one."
+    note: str = "Ours is the median over steps that were each waited for."
 
 
 def _time_per_image(reported: ReportedCell) -> float | None:
@@ -93,7 +93,7 @@ def table(sweep: Sweep, name: str) -> Table | None:
     if not entries:
         return None
     notes = [
-        f"{metric.note} Published numbers are the study's own, on its machines: they stand beside ours and enter no "
+        f"{metric.note} Published numbers were measured by the study, on its machines; they enter none of our "
         "statistics."
     ]
     return tabulate_known(metric.title, COLUMNS, _comparisons(sweep, metric, entries), notes)

@@ -25,8 +25,8 @@ def table(sweep: Sweep, mode: Mode) -> Table | None:
     order = "precision first, then batch, then epochs" if mode == Mode.train else "precision first, then batch"
     notes = [
         f"Ours: the ok cell nearest to {near} ({order}; the first seed and repeat), never a mean over cells. "
-        "~ marks a time estimated from a bounded window's throughput; without it, the time is measured.",
-        "Our speed-up is CPU time / device time (x), of two cells that are equal in all but the device.",
+        "~ marks a time that is estimated from a bounded window's throughput; other times are measured.",
+        "Our speed-up is CPU time / device time (x), of two cells that differ only in the device.",
     ]
     if any(comparison.published for comparison in comparisons):
         columns += PUBLISHED_COLUMNS
@@ -34,7 +34,7 @@ def table(sweep: Sweep, mode: Mode) -> Table | None:
         notes.append(f"Published times were not measured by accelbench ({settings}).")
         if sweep.study in PERCENT_STUDIES:
             columns.append(PERCENT_COLUMN)
-            notes.append("The study prints speed-ups as (CPU time / device time - 1) x 100 %; x is as ours.")
+            notes.append("The study prints speed-ups as (CPU time / device time - 1) x 100 %; x is defined like ours.")
     return tabulate(TITLES[mode], columns, comparisons, notes)
 
 

@@ -8,7 +8,7 @@ const SHAPES = {  // as in the pictures
   fp16_mixed: "M-4.5-1.5H-1.5V-4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5Z",
   bf16_mixed: "M0-5.5L1.4-1.8 5.2-1.7 2.2.7 3.2 4.4 0 2.3-3.2 4.4-2.2.7-5.2-1.7-1.4-1.8Z",
 };
-// The first engine without options is drawn solid and full.
+// The first engine without options has solid lines and the strongest fill.
 const STYLES = distinct(CELLS.map(cell => ({style: styleName(cell)})), "style")
   .sort((a, b) => DATA.order.indexOf(a.split(" ")[0]) - DATA.order.indexOf(b.split(" ")[0]) || a.length - b.length);
 const FILLS = [0.6, 0.3, 0.15, 0.45, 0.05];
@@ -26,7 +26,7 @@ function bounds(cell) {
   return low !== null && high !== null ? [low, high] : null;
 }
 
-// What tells a cell of a panel from its others: device and precision, and all else in which they differ.
+// Names the cells of a panel: device, precision, and every setting in which they differ.
 const SHORT = {batch_size: value => `b${value}`, seed: value => `seed ${value}`, repeat: value => `repeat ${value}`,
   steps: value => `${value} steps`, threads: value => `${value} threads`,
   epochs: (value, cell) => cell.protocol === "fit" ? `${value} epochs` : ""};
@@ -56,20 +56,20 @@ function describe(cell) {
   add(`${text(cell.samples_per_s)} samples/s`, metric.name !== "samples_per_s" && cell.samples_per_s !== null);
   add(`latency p50 ${text(cell.latency_p50_ms)} ms, p99 ${text(cell.latency_p99_ms)} ms`, cell.latency_p50_ms !== null);
   add(cell.ratio, cell.ratio);
-  add(against(cell), state.cell && state.cell !== cell);
+  add(comparedWithChosen(cell), state.cell && state.cell !== cell);
   add(`${String(cell.warnings).split("; ").length} warnings: ${cell.warnings}`, cell.warnings);
   return lines;
 }
 
-// The cell beside the chosen one.
-function against(cell) {
+// The cell compared with the chosen one.
+function comparedWithChosen(cell) {
   const [mine, other] = [cell, state.cell].map(each => each && number(each, state.metric.name));
   if (!mine || !other) return "";
   const [a, b] = [bounds(cell), bounds(state.cell)];
-  const told = !a || !b ? "no interval: can't tell"
+  const verdict = !a || !b ? "no interval: can't tell"
     : a[0] <= b[1] && b[0] <= a[1] ? "the intervals overlap: can't tell"
-      : "the intervals are apart; one process each is no proof";
-  return `${text(mine / other)} x the chosen ${state.cell.label}; ${told}`;
+      : "the intervals do not overlap; one process each is no proof";
+  return `${text(mine / other)} x the chosen ${state.cell.label}; ${verdict}`;
 }
 
 function ticks(low, high) {
@@ -82,7 +82,7 @@ function ticks(low, high) {
   return inside.length > 7 && tens.length > 1 ? tens : inside;
 }
 
-// A mark that can be pointed at and chosen; of each panel one is in the order of the Tab key, arrows go to the others.
+// A mark that can be pointed at and chosen. The Tab key reaches one mark per panel, arrow keys the others.
 function mark(cell, shapes) {
   const link = make("a", {svg: true, class: `mark ${cell.device}`, href: `#cell=${encodeURIComponent(cell.name)}`,
     "aria-label": describe(cell).join("; "), tabindex: "-1"}, ...shapes);
@@ -99,7 +99,7 @@ function linePanel(cells) {
   const batches = cells.map(cell => cell.batch_size);
   const values = cells.flatMap(cell => [number(cell, state.metric.name), ...bounds(cell) ?? []]).filter(value => value > 0);
   let [low, high] = [Math.min(...values) / 1.15, Math.max(...values) * 1.15];
-  if (high / low < 4) [low, high] = [Math.sqrt(low * high) / 2, Math.sqrt(low * high) * 2];  // two labelled ticks at least
+  if (high / low < 4) [low, high] = [Math.sqrt(low * high) / 2, Math.sqrt(low * high) * 2];  // at least two labelled ticks
   const [least, most] = [Math.log2(Math.min(...batches)), Math.log2(Math.max(...batches))];
   const series = [...grouped(cells, cell => DATA.series.map(name => cell[name]).join("|")).values()];
   const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : 0.5);
@@ -115,7 +115,7 @@ function linePanel(cells) {
   axes.append(make("text", {x: (LEFT + WIDTH) / 2, y: HEIGHT - 4, "text-anchor": "middle"}, "batch size"));
   const [lines, marks] = [make("g"), make("g")];
   series.forEach((points, index) => {
-    const shift = (index - (series.length - 1) / 2) * Math.min(5, 30 / series.length);  // so that intervals are seen
+    const shift = (index - (series.length - 1) / 2) * Math.min(5, 30 / series.length);  // so that intervals do not hide each other
     const ordered = points.filter(cell => number(cell, state.metric.name) > 0).sort((a, b) => a.batch_size - b.batch_size);
     const spots = ordered.map(cell => [x(cell.batch_size) + shift, y(number(cell, state.metric.name))]);
     if (!spots.length) return;
@@ -133,7 +133,7 @@ function linePanel(cells) {
   return make("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`}, axes, lines, marks);
 }
 
-// Best first; cells that are equal in all but the engine stay together.
+// Best first; cells that differ only in the engine stay together.
 function ranked(cells) {
   const sign = state.metric.better === "more" ? -1 : 1;
   const value = cell => sign * number(cell, state.metric.name);
@@ -211,10 +211,10 @@ function drawCharts(shown) {
       .map(([title, inside]) => panel(title, inside, isByBatch)).filter(Boolean);
     const drawn = cells.filter(cell => number(cell, state.metric.name) !== null);
     const ratios = !isByBatch && state.metric.name === "samples_per_s" && drawn.some(cell => cell.ratio)
-      ? "In brackets: samples/s over those of the first engine, all else equal; one process each is no proof of a difference. "
+      ? "In brackets: samples/s over the first engine's, with equal settings; one process each is no proof of a difference. "
       : "";
     const note = ratios + (drawn.some(bounds)
-      ? "Whiskers: the 95 % interval within one process; another process may differ by more. " : "");
+      ? "Whiskers: the 95 % interval within one process; processes may differ by more. " : "");
     box.replaceChildren(make("h3", {}, `${unit()[0].toUpperCase()}${unit().slice(1)}`),
       ...(isByBatch && drawn.length ? [legend(drawn)] : []), make("div", {class: "panels"}, ...panels),
       make("p", {class: "note"}, !cells.length ? "No cell of this suite passes the filters."
@@ -238,7 +238,7 @@ for (const [kind, act] of Object.entries({
   pointerout: event => { if (marked(event)) tip.hidden = true; },
   focusout: event => { if (marked(event)) tip.hidden = true; },
   click: event => {
-    if (!marked(event) || event.ctrlKey || event.metaKey) return;  // with these, the link opens elsewhere
+    if (!marked(event) || event.ctrlKey || event.metaKey) return;  // with these keys, the link opens in a new tab
     event.preventDefault();
     choose(marked(event).cell);
   },

@@ -1,12 +1,12 @@
 "use strict";
-// The cells, which of them are shown, and the URL's fragment that keeps this, so that a view can be shared.
+// The cells, the filters, and the URL's fragment that stores them, so that a view can be shared.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const CELLS = DATA.rows.map(values => Object.fromEntries(DATA.names.map((name, index) => [name, values[index]])));
 const BY_NAME = new Map(CELLS.map(cell => [cell.name, cell]));
 const COLUMNS = DATA.columns.map(([heading, name, kind]) => ({heading, name, kind}));
 const SEARCHED = COLUMNS.filter(column => column.kind === "word").map(column => column.name);
 const METRICS = DATA.metrics.length ? DATA.metrics : [{name: "samples_per_s", heading: "throughput (samples/s)"}];
-const NONE = "none";  // what a filter calls an empty value
+const NONE = "none";  // a filter's word for an empty value
 const state = {filters: {}, words: "", metric: METRICS[0], view: "auto", sort: null, cell: null};
 const listeners = [];  // each is called with the shown cells
 
@@ -15,7 +15,7 @@ const valueOf = (cell, name) => cell[name] === null ? NONE : String(cell[name]);
 const FILTERS = DATA.filters.map(([heading, name]) => ({heading, name, values: distinct(CELLS, name)}))
   .filter(filter => filter.values.length > 1);
 
-// The vocabulary's words in its order, numbers by value, other words by alphabet.
+// Sorted: the vocabulary's words in its order, numbers by value, other words by alphabet.
 function distinct(cells, name) {
   const rank = text => (DATA.order.indexOf(text) + 1) || 99;
   return [...new Set(cells.map(cell => valueOf(cell, name)))]
@@ -32,10 +32,10 @@ function text(value, kind) {
   const number = kind === "percent" ? 100 * value : value;
   if (number === 0) return "0";
   if (Math.abs(number) < 1e-4) return number.toExponential(2);
-  return DIGITS.format(number.toPrecision(30));  // with all its digits, so that it is rounded as Python does
+  return DIGITS.format(number.toPrecision(30));  // all digits, so that it is rounded like in Python
 }
 
-// An element with attributes and children; text is always text.
+// An element with attributes and children; strings become text, never markup.
 function make(tag, attributes = {}, ...children) {
   const isSvg = ["svg", "path", "line", "rect", "circle", "text", "g"].includes(tag) || attributes.svg;
   const made = isSvg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
@@ -75,7 +75,7 @@ function writeHash() {
   if (hash || location.hash.includes("=")) history.replaceState(null, "", hash ? `#${hash}` : "#");
 }
 
-// Reads the fragment; one without a "=" is a place on the page, and changes nothing.
+// Reads the fragment; one without a "=" is an anchor on the page and changes nothing.
 function readHash() {
   const params = new URLSearchParams(location.hash.slice(1));
   if (location.hash.length > 1 && !location.hash.includes("=")) return;

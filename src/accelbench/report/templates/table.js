@@ -3,7 +3,7 @@
 const every = place("every"), body = every.tBodies[0], PAGE = 100;
 let listed = [], limit = PAGE;
 
-// What is unknown stays last either way.
+// Unknown values are last in both orders.
 function compareBy(key, descending) {
   return (a, b) => {
     const [x, y] = [key(a), key(b)];
@@ -60,7 +60,7 @@ body.addEventListener("click", event => {
   if (row) choose(BY_NAME.get(row.dataset.cell));
 });
 
-// As cells.csv: the same columns, empty where unknown.
+// The columns of cells.csv, empty where unknown.
 function csv(cells) {
   const field = value => {
     const words = value === null ? "" : value === true ? "True" : value === false ? "False" : String(value);
@@ -74,7 +74,7 @@ place("download").addEventListener("click", () => {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 });
 
-// The chosen cell: kept in the fragment, marked in charts and table, told on a card; others are compared with it.
+// The chosen cell is kept in the fragment, marked in charts and table, and shown on a card; others are compared with it.
 const card = place("card");
 const rowNamed = name => [...body.rows].find(row => row.dataset.cell === name);
 function choose(cell) {
@@ -83,7 +83,7 @@ function choose(cell) {
   state.cell = cell === state.cell ? null : cell;
   update();
   if (name === null) return;
-  // Charts and table were drawn anew: the focus goes to where it was, or from the card to its cell.
+  // Charts and table were drawn again: the focus returns to the same cell.
   const mark = [...document.querySelectorAll(".mark")].find(each => each.cell.name === name);
   const again = row || !mark ? rowNamed(name)?.querySelector("button") : mark;
   again?.focus({preventScroll: true});
@@ -115,7 +115,7 @@ function drawCard() {
 }
 listeners.push(drawTable, drawCard);
 
-// The other tables: their rows are on the page already.
+// Sorts the other tables, whose rows are on the page already.
 for (const table of document.querySelectorAll("table:not(#every)")) {
   table.tHead.addEventListener("click", event => {
     const head = event.target.closest("button") && event.target.closest("th");
