@@ -9,8 +9,9 @@ from accelbench.compare.answer import STYLES, Terms, answer, terms
 from accelbench.compare.record_sets import Process, RecordSet, Selection
 from accelbench.compare.verdict import Verdict
 from accelbench.errors import UserError
+from accelbench.schema.cell import KerasSettings
 from accelbench.schema.conditions import Data
-from accelbench.schema.vocab import Device, Mode, Status
+from accelbench.schema.vocab import Device, Engine, Mode, Status
 from fakes import make_cell
 
 MACHINE = {"cpu_name": "AMD EPYC", "num_threads": 2}
@@ -92,7 +93,7 @@ def test_what_is_compared_is_named():
     ("changes", "name"),
     [
         ({"versions": {"torch": "2.10.0"}}, "versions.torch: 2.9.0 | 2.10.0"),
-        ({"code": "d" * 64}, f"code: {'c' * 12} | {'d' * 12}"),
+        ({"code": "d" * 64}, f"code.lightning: {'c' * 12} | {'d' * 12}"),
         ({"variables": {"OMP_PROC_BIND": "1"}}, "variables.OMP_PROC_BIND: none | 1"),
         ({"machine": {**MACHINE, "cpu_name": "Intel"}}, "machine.cpu_name: AMD EPYC | Intel"),
     ],
@@ -103,13 +104,20 @@ def test_a_different_environment_is_named(changes, name):
     assert "environment" not in answered(records(environment=there), records(environment=there))[1]
 
 
+def test_engines_have_each_a_code_of_their_own_which_is_no_difference():
+    lightning = records()
+    keras = records(environment={**HERE, "code": "d" * 64}, engine=Engine.keras, keras=KerasSettings())
+    assert "environment" not in answered(lightning, keras)[1]
+    assert "environment" not in answered(both(lightning, keras), both(lightning, keras))[1]
+
+
 def test_a_machine_or_a_revision_that_was_asked_for_is_what_is_compared():
     there = {**HERE, "machine": {**MACHINE, "cpu_name": "Intel"}, "code": "d" * 64}
     text = answered(records(selection=Selection.machine), records(environment=there, selection=Selection.machine))[1]
     assert "Compared: machine.cpu_name: AMD EPYC | Intel" in text
-    assert "The environment differs: code" in text
+    assert "The environment differs: code.lightning" in text
     text = answered(records(), records(environment=there, selection=Selection.revision))[1]
-    assert "Compared: code: " in text
+    assert "Compared: code.lightning: " in text
     assert "The environment differs: machine.cpu_name" in text
 
 

@@ -6,6 +6,7 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.report import read
 from accelbench.schema.vocab import Status
+from report import many
 
 
 def test_reads_what_the_plan_names_in_its_order(tmp_path: Path, maker) -> None:
@@ -70,3 +71,14 @@ def test_a_plan_that_cannot_be_read_is_named(tmp_path: Path, maker, change: dict
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(UserError, match=r"plan.json: not a readable plan"):
         read.read(path.parent)
+
+
+def test_cells_of_two_engines_have_the_same_ceilings_of_their_device(tmp_path: Path, maker) -> None:
+    ceilings = [{**many.CEILINGS.to_json(), "flops_per_s": {"fp32": rate}} for rate in (1e11, 2e11)]
+    records = [
+        maker.record(maker.cell(model), Status.ok, environment={"code": code, "ceilings": values})
+        for model, code, values in zip(("mlp", "cnn"), ("lightning's", "keras'"), ceilings, strict=True)
+    ]
+    maker.suite(tmp_path, records)
+    (found,) = read.read_all(tmp_path)
+    assert [record.environment["ceilings"]["flops_per_s"] for record in found.records] == [{"fp32": 2e11}] * 2

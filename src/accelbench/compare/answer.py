@@ -172,7 +172,8 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
     lines = []
     for name in dict.fromkeys([*found[0], *found[1]]):
         a, b = (values.get(name, {"none"}) for values in found)
-        if name.startswith("git") or (a == b and len(a) == 1):
+        other_engines = name.startswith("code.") and {"none"} in (a, b)
+        if name.startswith("git") or other_engines or (a == b and len(a) == 1):
             continue
         head = "Compared" if name.partition(".")[0] in selected else "The environment differs"
         lines.append(f"{head}: {name}: {_listed(a)} | {_listed(b)}")
@@ -195,7 +196,7 @@ def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, 
                 continue
             named = {f"{part}.{name}": inner for name, inner in value.items()} if isinstance(value, Mapping) else None
             for name, inner in (named or {part: value}).items():
-                found.setdefault(name, set()).add(inner[:12] if name == "code" else str(inner))
+                found.setdefault(name, set()).add(inner[:12] if part == "code" else str(inner))
     return found
 
 

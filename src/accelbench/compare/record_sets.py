@@ -76,8 +76,11 @@ class RecordSet:
     left_out: str = ""
 
     def environments(self) -> list[Mapping[str, Any]]:
-        """The different environments of the processes."""
-        return list({canonical_json(process.environment): process.environment for process in self.processes}.values())
+        """The different environments of the processes; `code` by the engine whose measuring code it is."""
+        found = [process.environment for process in self.processes]
+        codes = [{"code": {process.cell.engine.value: process.environment.get("code")}} for process in self.processes]
+        by_engine = [{**environment, **code} for environment, code in zip(found, codes, strict=True)]
+        return list({canonical_json(environment): environment for environment in by_engine}.values())
 
 
 def find(name: str, root: Path) -> RecordSet:

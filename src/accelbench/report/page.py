@@ -262,7 +262,11 @@ STUDY_PICTURES: Mapping[str, Callable[[Sweep], Drawn]] = {
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
     """Each distinct machine, set of versions, code and git state; with its number of cells if there are several."""
     environments = [
-        {what: value for what, value in record.environment.items() if what not in DEVICE_MEASUREMENTS}
+        {
+            f"code of {record.cell.engine}" if what == "code" else what: value
+            for what, value in record.environment.items()
+            if what not in DEVICE_MEASUREMENTS
+        }
         for sweep in sweeps
         for record in sweep.records
     ]

@@ -143,8 +143,8 @@ def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
 
 
 def _device(record: Record) -> str:
-    """Equal for records of the same device of one machine, with one software and code."""
-    return canonical_json([record.cell.device, _environment(record)])
+    """Equal for records of the same device of one machine, with one software. Each engine has a code of its own."""
+    return canonical_json([record.cell.device, _environment(record) | {"code": None}])
 
 
 def _environment(record: Record) -> dict[str, object]:

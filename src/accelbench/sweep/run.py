@@ -45,10 +45,6 @@ class SweepResult:
         return sum(record.status in UNEXPECTED for record in self.records)
 
 
-class UnexpectedOutcomeError(Exception):
-    """The sweep ended and every cell has its record, but some cells failed unexpectedly."""
-
-
 def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Path | None = None) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, whatever happens.
 
