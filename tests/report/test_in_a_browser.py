@@ -201,7 +201,9 @@ def test_with_the_keyboard_arrows_go_from_cell_to_cell_and_enter_chooses_one(sho
     browser.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
     label = browser.switch_to.active_element.get_attribute("aria-label")
     assert label.startswith(first)
-    assert re.search(rf"[\d.]+ x the chosen {second}; the intervals do not overlap; one process each is no proof", label)
+    assert re.search(
+        rf"[\d.]+ x the chosen {second}; the intervals do not overlap; one process each is no proof", label
+    )
 
 
 def test_the_card_names_the_run_and_leads_to_the_row(show) -> None:
