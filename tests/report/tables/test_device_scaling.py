@@ -29,7 +29,7 @@ def weak(devices, batch_size):
     return {"device": "gpu", "devices": devices, "batch_size": batch_size, "scaling": Scaling.weak}
 
 
-def test_strong_and_weak_scaling_are_held_against_the_cell_that_each_has_on_one_device(maker, tmp_path, records):
+def test_strong_and_weak_scaling_are_compared_with_the_same_cell_on_one_device(maker, tmp_path, records):
     made = records(
         (1000, {"device": "gpu", "batch_size": 64}, 8),
         (800, {"device": "gpu", "batch_size": 32}, 8),
@@ -44,7 +44,7 @@ def test_strong_and_weak_scaling_are_held_against_the_cell_that_each_has_on_one_
     }
 
 
-def test_parts_of_a_cpu_are_held_against_as_many_threads_each(maker, tmp_path, records):
+def test_parts_of_a_cpu_are_compared_with_one_process_of_as_many_threads(maker, tmp_path, records):
     made = records((1000, {}, 2), (600, {"threads": 1}, 1), (900, {"devices": 2}, 1))
     assert found(maker, tmp_path, made) == {(2, "strong"): (pytest.approx(1.5), pytest.approx(0.75))}
 
@@ -56,7 +56,7 @@ def test_devices_that_share_all_cores_have_no_efficiency(maker, tmp_path, record
     assert found(maker, tmp_path, made) == {}
 
 
-def test_xla_devices_with_a_process_each_are_held_against_one(maker, tmp_path, records):
+def test_xla_devices_with_a_process_each_are_compared_with_one(maker, tmp_path, records):
     apart = {"device": "tpu", "devices": 4, "xla_processes": True}
     made = records((1000, {"device": "tpu"}, None), (3600, apart, None))
     assert found(maker, tmp_path, made) == {(4, "strong"): (pytest.approx(3.6), pytest.approx(0.9))}
@@ -65,7 +65,7 @@ def test_xla_devices_with_a_process_each_are_held_against_one(maker, tmp_path, r
 
 
 @pytest.mark.parametrize("other", [{"batch_size": 32}, {"seed": 1}, {"precision": "bf16"}, {"mode": Mode.train}])
-def test_nothing_is_held_against_a_cell_that_differs_in_more(maker, tmp_path, records, other):
+def test_cells_that_differ_in_more_are_not_compared(maker, tmp_path, records, other):
     made = records((1000, {"device": "gpu", **other}, 8), (1800, {"device": "gpu", "devices": 2}, 4))
     assert found(maker, tmp_path, made) == {}
     assert device_scaling.table(read.read(tmp_path / "nets")) is None

@@ -57,7 +57,7 @@ def test_the_next_best_is_of_another_device_precision_or_options(read, maker) ->
     assert row["next best"] == "cpu fp32 b1, channels_last"
 
 
-def test_of_several_repeats_the_middle_one_is_told_and_all_decide_how_sure_it_is(read, maker) -> None:
+def test_of_several_repeats_the_middle_one_is_shown_and_all_decide_the_confidence(read, maker) -> None:
     records = []
     for repeat, luck in enumerate([1.0, 1.02, 1.3, 1.01, 1.03]):
         for side, (precision, rate) in enumerate((("fp32", 1000), ("bf16", 2000))):

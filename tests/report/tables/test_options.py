@@ -35,7 +35,7 @@ def shown(table):
     ("plain", "compiled", "seconds", "num"),
     [(0.2, 0.1, 10, 100), (0.2, 0.1, 10.01, 101), (0.2, 0.1, 0, 0), (0.1, 0.1, 10, None), (0.1, 0.2, 10, None)],
 )
-def test_compiling_pays_when_the_saved_time_is_its_own(plain, compiled, seconds, num):
+def test_compiling_pays_once_the_saved_time_equals_the_compile_time(plain, compiled, seconds, num):
     assert steps_to_pay(plain, compiled, seconds) == num
     if num is not None:
         assert seconds + num * compiled == pytest.approx(num * plain, abs=plain)  # there the two have caught up
@@ -84,7 +84,7 @@ def test_without_options_there_is_no_table(read, tmp_path, maker):
     assert options.table(read_sweep(maker.suite(tmp_path, [maker.ok(maker.cell(), 1), failed]))) is None
 
 
-def test_no_device_gains_by_an_option_that_the_cpu_had_not(read):
+def test_no_device_gains_by_an_option_that_the_cpu_cell_does_not_have(read):
     found = read((1000, {}, {}), (9000, {"device": "gpu", "options": COMPILED}, {}))
     assert study_comparison.gain_over_cpu(found.cells[1], found.cells, "samples_per_s") is None
     compared = {each.device: each.speedup for each in study_comparison.compare_with_published(found, Mode.infer)}
@@ -128,7 +128,7 @@ def test_pictures_join_no_cells_with_other_options_and_name_them(read):
     drawn = [container[0] for container in lines.axes[0].containers]
     assert [list(line.get_xdata()) for line in drawn] == [[1], [1, 2], [1, 2]]
     assert len({str(line._unscaled_dash_pattern) for line in drawn}) == 3
-    bars = studies.families(found.cells, lambda planned: planned.number("samples_per_s"), "images/s", "title", "")
+    bars = studies.families(found.cells, lambda reported: reported.number("samples_per_s"), "images/s", "title", "")
     assert sorted(bar.get_x() for bar in bars.axes[0].patches) == [bar.get_x() for bar in bars.axes[0].patches]
     assert len({bar.get_hatch() for bar in bars.axes[0].patches}) == 3
     panels = studies.dashboard(found.cells, "title", "")

@@ -23,7 +23,7 @@ class DevicePair:
     """Two devices that trained the same settings with several seeds.
 
     Attributes:
-        example: one of the cells; its settings but device and seed are those of all.
+        example: one of the cells; the others differ only in device and seed.
         devices: the two device words.
         accuracies: of each device, one per seed, shares of 1.
         difference: the first device's mean accuracy minus the second's.
