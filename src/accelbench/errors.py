@@ -1,19 +1,19 @@
-"""Errors that a user can mend. `cli.main` catches them once: one message, exit code 2, no traceback."""
+"""Errors of the user. `cli.main` catches them: one message, exit status 2, no traceback."""
 
 from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake in what the user asked for; the message names the flag or file and what mends it."""
+    """A mistake in the user's request. The message names the flag or file, and how to correct it."""
 
 
 class UnknownChoiceError(UserError):
-    """A word that is none of the choices.
+    """An unknown word for a setting; the message lists the known ones.
 
     Args:
         flag: the setting as the user writes it, such as `model`.
-        value: what the user wrote.
-        choices: the words that would have been right.
+        value: the unknown word.
+        choices: the known words.
     """
 
     def __init__(self, flag: str, value: object, choices: Iterable[str]) -> None:
@@ -25,12 +25,12 @@ class DataError(UserError):
 
 
 class DownloadError(DataError):
-    """A data set that could not be fetched."""
+    """A data set that could not be downloaded."""
 
 
 class BusyError(UserError):
-    """Another run holds what this one needs."""
+    """Another process holds a lock that this one needs."""
 
 
 class UnsupportedError(Exception):
-    """What a cell asks for does not run here; the cell is skipped with this reason."""
+    """A cell is not supported on this machine or by its engine; it is skipped with this message as its reason."""

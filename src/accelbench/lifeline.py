@@ -1,4 +1,4 @@
-"""Processes that end when their parent does, however that ends."""
+"""Makes a process end when the process that started it ends, even if that was killed."""
 
 import ctypes
 import multiprocessing as mp
@@ -11,9 +11,9 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def end_with_parent() -> None:
-    """Has the kernel send this process SIGTERM when its parent ends; where it is not Linux, does nothing.
+    """Lets the kernel send this process SIGTERM when its parent ends. Does nothing on other systems than Linux.
 
-    A killed `make repro` would leave its sweep running, unseen, in the way of the next one.
+    Otherwise the sweep of a killed `make repro` would run on unseen and block the next one.
     """
     try:
         prctl = ctypes.CDLL(None).prctl
@@ -23,12 +23,12 @@ def end_with_parent() -> None:
 
 
 def end_with_starter(end: Callable[[], None]) -> None:
-    """Has a thread, asleep, call `end` when the process ends that started this one through multiprocessing.
+    """Starts a waiting thread that calls `end` when the process ends that started this one through multiprocessing.
 
-    The kernel's signal would come when the server that forks ends, not when who asked it to does.
+    The kernel's signal does not help here: the parent of this process is the forkserver, not the starter.
     """
     starter = mp.parent_process()
-    assert starter is not None, "this is the process that the user started"
+    assert starter is not None, "not started through multiprocessing"
 
     def watch() -> None:
         connection.wait([starter.sentinel])

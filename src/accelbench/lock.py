@@ -1,4 +1,4 @@
-"""One measurement at a time on a machine: two would disturb each other."""
+"""File locks. On one machine only one measurement runs at a time, since two would disturb each other."""
 
 import contextlib
 import fcntl
@@ -12,13 +12,13 @@ from accelbench.errors import BusyError
 
 
 def measuring_lock() -> Path:
-    """The lock of all sweeps on this machine."""
+    """The lock file of all sweeps on this machine."""
     return Path(tempfile.gettempdir()) / "accelbench-measuring.lock"
 
 
 def _open(path: Path) -> IO[str]:
-    """The file, made if need be, that every user of the machine may lock."""
-    # Not O_CREAT alone: Linux refuses it on another user's file in a shared temporary folder.
+    """Opens the file, which every user of the machine may lock; creates it if it is missing."""
+    # With O_EXCL: Linux refuses O_CREAT alone on another user's file in a shared temporary folder.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
         path.chmod(0o666)  # whatever the umask
@@ -27,15 +27,15 @@ def _open(path: Path) -> IO[str]:
 
 @contextlib.contextmanager
 def hold(path: Path, what: str, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Holds the lock `path`; it is free again when the process ends, however that happens.
+    """Holds the lock `path` inside the context. The kernel frees it if the process ends.
 
     Args:
-        path: a file; holds the holder's process id.
-        what: what the holder does, for messages.
-        waiting: told once, in words, that this one has to wait; None not to wait.
+        path: the lock file; its text is the holder's process id.
+        what: what a holder of this lock does, for messages.
+        waiting: called once with a message before waiting for another holder; None: don't wait.
 
     Raises:
-        BusyError: another process holds it, and `waiting` is None.
+        BusyError: another process holds the lock, and `waiting` is None.
     """
     with _open(path) as file:
         try:

@@ -1,62 +1,10 @@
 import pytest
 
-from accelbench.devices import energy_counters
 from accelbench.judging import energy
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Epoch
 from accelbench.schema.vocab import Device
 from fakes import make_measurement
-from tests.devices.fakes import FakeNvml
-
-
-def rapl(root, name, joules, kind="package-0", most=10**9):
-    folder = root / "sys/class/powercap" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "name").write_text(f"{kind}\n")
-    (folder / "energy_uj").write_text(f"{round(joules * 1e6)}\n")
-    (folder / "max_energy_range_uj").write_text(f"{most}\n")
-
-
-def test_packages_are_added_up_their_parts_are_not_and_a_wrap_is_undone(tmp_path):
-    rapl(tmp_path, "intel-rapl:0", 100)
-    rapl(tmp_path, "intel-rapl:0:0", 50, "core")
-    rapl(tmp_path, "intel-rapl:1", 900, "package-1")
-    rapl(tmp_path, "intel-rapl:2", 10, "psys")
-    counter = energy_counters.find_rapl(tmp_path)
-    assert counter() == 0
-    rapl(tmp_path, "intel-rapl:0", 130)
-    rapl(tmp_path, "intel-rapl:1", 20, "package-1")  # 1000 joules and it starts again
-    assert counter() == pytest.approx(30 + 120)
-    assert counter() == pytest.approx(150)
-
-
-def test_a_counter_that_may_not_be_read_is_none(tmp_path):
-    assert energy_counters.find_rapl(tmp_path) is None
-    rapl(tmp_path, "intel-rapl:0", 100)
-    (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").unlink()
-    assert energy_counters.find_rapl(tmp_path) is None
-    assert energy_counters.counters(0, root=tmp_path) == {}
-
-
-def test_gpus_are_read_from_nvml_and_only_those_that_count(tmp_path):
-    found = energy_counters.counters(2, FakeNvml(("A", "B")), {}, tmp_path)
-    assert {name: read() for name, read in found.items()} == {"gpu_0_energy_j": 1234.567, "gpu_1_energy_j": 1235.567}
-    assert energy_counters.counters(1, FakeNvml(failing=["nvmlDeviceGetTotalEnergyConsumption"]), {}, tmp_path) == {}
-    assert energy_counters.counters(1, FakeNvml(driver=False), {}, tmp_path) == {}
-
-
-def test_idle_power_is_what_is_used_while_nothing_runs():
-    joules = [0.0]
-
-    def sleep(seconds):
-        import time
-
-        time.sleep(0.05)
-        joules[0] += 0.05 * 20
-
-    found = energy_counters.idle_w({"cpu_energy_j": lambda: joules[0]}, 0.05, sleep)
-    assert found["cpu_energy_j"] == pytest.approx(20, rel=0.2)
-    assert energy_counters.idle_w({}, 60) == {}
 
 
 def series(power_w, started=100.0, seconds=6):

@@ -1,4 +1,4 @@
-"""Archives, read without trusting them: no member can be written elsewhere, or fill the disk or the memory."""
+"""Untrusted archives: no member can be written outside its folder, or fill the disk or the memory."""
 
 import lzma
 import os
@@ -18,13 +18,13 @@ MAX_MEMBER_BYTES = 64 << 20
 MAX_TOTAL_BYTES = 32 << 30
 CHUNK_BYTES = 1 << 20
 ENCRYPTED = 0x1  # bit of a zip member's flags
-# What reading a damaged archive raises.
+# The errors of reading a damaged archive.
 DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError)
 
 
 @dataclass(frozen=True)
 class Zip:
-    """The files in a zip archive, read where they are: nothing is unpacked onto the disk.
+    """The files in a zip archive, read without unpacking them onto the disk.
 
     Attributes:
         path: the archive.
@@ -33,11 +33,11 @@ class Zip:
     path: Path
 
     def names(self) -> list[str]:
-        """The members' names, folders not counted.
+        """The names of the members, without folders.
 
         Raises:
-            DataError: it is no zip archive, or a member is unsafe: an absolute path, a way up (`..`), a link, a
-                name that is there twice, encrypted, or larger than any picture.
+            DataError: this is no zip archive, or a member is unsafe: an absolute path, `..` in the path, a link, a
+                repeated name, encrypted, or larger than `MAX_MEMBER_BYTES`.
         """
         try:
             members = _opened(self.path, os.getpid()).infolist()
@@ -54,14 +54,14 @@ class Zip:
         return [member.filename for member in members if not member.is_dir()]
 
     def room(self, name: str) -> int:
-        """How many bytes a member has, as the archive's list says."""
+        """The unpacked size of a member in bytes, according to the archive's list."""
         return _opened(self.path, os.getpid()).getinfo(name).file_size
 
     def read(self, name: str) -> bytes:
-        """One member's bytes; `names` has checked how many.
+        """One member's bytes. `names` has checked the size.
 
         Raises:
-            DataError: it is damaged, or not as long as the archive's list says.
+            DataError: the member is damaged, or its size differs from the archive's list.
         """
         num_bytes = self.room(name)
         try:
@@ -76,12 +76,12 @@ class Zip:
 
 @lru_cache(maxsize=2)
 def _opened(path: Path, process: int) -> zipfile.ZipFile:
-    """Kept open, since the list of members takes long to read; by process, since two can't share a file's place."""
+    """The open archive, cached since its list is slow to read; per process, since a file position can't be shared."""
     return zipfile.ZipFile(path)
 
 
 class MemberCheck:
-    """Checks the names and sizes of an archive's members as they come.
+    """Checks the names and sizes of an archive's members, one after another.
 
     Args:
         path: the archive.
@@ -93,16 +93,16 @@ class MemberCheck:
         self.total_bytes = 0
 
     def add(self, name: str, num_bytes: int, *, is_folder: bool = False, is_read: bool = True) -> None:
-        """Takes one member.
+        """Checks one member.
 
         Args:
             name: in the archive.
             num_bytes: its unpacked size.
-            is_folder: whether it is one; a folder's name must be safe and no more.
-            is_read: whether it is unpacked: the others' sizes do no harm.
+            is_folder: of a folder only the name is checked.
+            is_read: whether the member is unpacked; the size of any other does no harm.
 
         Raises:
-            DataError: it is unsafe; names it.
+            DataError: the member is unsafe; the message names it.
         """
         parts = PurePosixPath(name.replace("\\", "/"))
         if parts.is_absolute() or not parts.parts or ".." in parts.parts or ":" in parts.parts[0] or "\0" in name:
@@ -123,19 +123,19 @@ class MemberCheck:
 
 
 def extract_tar(path: Path, wanted: Mapping[str, int], folder: Path) -> list[str]:
-    """Unpacks the wanted files of a tar archive, packed or not, into `folder`; no other member is touched.
+    """Unpacks the wanted files of a tar archive, compressed or not, into `folder`, and nothing else.
 
     Args:
         path: the archive.
-        wanted: member name -> the most bytes that it may unpack to.
-        folder: gets the files under the last part of their names.
+        wanted: member name -> maximum unpacked size in bytes.
+        folder: gets the files, each under the last part of its name.
 
     Returns:
         The names of the other files.
 
     Raises:
-        DataError: it is no tar archive, a member is unsafe, or wanted ones are missing; names them.
-        OSError: the disk refuses.
+        DataError: this is no tar archive, a member is unsafe, or wanted ones are missing; the message names them.
+        OSError: a file can't be written.
     """
     missing = dict(wanted)
     surplus = []
@@ -163,7 +163,7 @@ def extract_tar(path: Path, wanted: Mapping[str, int], folder: Path) -> list[str
 
 
 class _FullDiskError(Exception):
-    """What a write raised: no fault of the archive, of which reading raises the same kind of error."""
+    """An OSError of writing, to be told from one of reading, which means a damaged archive."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(str(cause))

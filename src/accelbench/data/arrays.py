@@ -1,4 +1,4 @@
-"""A prepared data set's arrays, as every engine reads them."""
+"""The arrays of a prepared data set, which every engine reads."""
 
 import math
 from collections.abc import Iterable
@@ -30,11 +30,11 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Encoded:
-    """The pictures of one split as their files hold them.
+    """The encoded picture files of one split.
 
     Attributes:
-        content: uint8, the files' bytes one after another.
-        ends: int64, N: where each file ends in it.
+        content: uint8, the bytes of all files, concatenated.
+        ends: int64, N: where each file ends in `content`.
         labels: uint8, N: the class's index.
     """
 
@@ -48,11 +48,11 @@ class Encoded:
 
 
 class RowFile:
-    """A uint8 .npy file whose rows are written in any order and by any process, so that memory does not grow with it.
+    """A uint8 .npy file whose rows any process may write in any order, without holding the array in memory.
 
     Args:
         path: the file.
-        shape: of one row; () for plain numbers.
+        shape: of one row; () if a row is one number.
     """
 
     def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
@@ -61,19 +61,19 @@ class RowFile:
         self.row_bytes = math.prod(shape)
 
     def create(self, num_rows: int) -> None:
-        """Makes the file, all zeros: the disk is asked for the space when rows are written."""
+        """Creates the file, all zeros; its disk space is taken only when rows are written."""
         self.path.write_bytes(b"")
         self.end(num_rows)
 
     def write(self, first: int, rows: NDArray[np.uint8]) -> None:
-        """Writes rows (n, *shape) from index `first` on."""
+        """Writes `rows`, of shape (n, *shape), beginning at index `first`."""
         assert rows.dtype == np.uint8, "other types would need another header"
         with self.path.open("r+b") as file:
             file.seek(len(self._head(0)) + first * self.row_bytes)
             file.write(np.ascontiguousarray(rows).data)
 
     def keep(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Moves together the rows of the spans (first, behind the last), which are in order, and drops all others."""
+        """Keeps only the rows of the spans (first, last + 1), which are in ascending order, and closes the gaps."""
         rows = np.load(self.path, mmap_mode="r+")
         end = 0
         for first, last in spans:
@@ -83,31 +83,31 @@ class RowFile:
         self.end(end)
 
     def end(self, num_rows: int) -> None:
-        """Has the file say that it has `num_rows`, and cuts off what is behind them."""
+        """Sets the number of rows in the header, and truncates the file after them."""
         head = self._head(num_rows)
         with self.path.open("r+b") as file:
             file.write(head)
             file.truncate(len(head) + num_rows * self.row_bytes)
 
     def _head(self, num_rows: int) -> bytes:
-        """The file's head. numpy leaves room in it for the first axis to grow: its length does not depend on it."""
+        """The .npy header. numpy pads it for the first axis to grow: its length does not depend on `num_rows`."""
         head = BytesIO()
         npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (num_rows, *self.shape)})
         return head.getvalue()
 
 
 def array_path(folder: Path, split: str, kind: str) -> Path:
-    """The file of a split's `images` or `labels`, or of its pictures' files: `encoded`, and their `ends` in it."""
+    """The file of a split's array: `images`, `labels`, `encoded` (see `Encoded.content`) or `ends`."""
     return folder / f"{split}_{kind}.npy"
 
 
 def how_to_prepare(folder: Path) -> str:
-    """What a user types to have `folder`'s data set prepared."""
+    """The end of a message: the command that prepares the data set of `folder`."""
     return f"prepare it with: dvc repro data@{folder.name}"
 
 
 def load_split(folder: Path, split: str) -> Arrays:
-    """Maps a split into memory, copy-on-write: pages are read when used, and changing them changes no file.
+    """Maps a split into memory, copy-on-write: pages are read when used, and changes do not reach the file.
 
     Args:
         folder: a prepared data set, such as data/mnist.
@@ -120,14 +120,14 @@ def load_split(folder: Path, split: str) -> Arrays:
 
 
 def load_encoded(folder: Path, split: str) -> Encoded:
-    """Maps the pictures of a split as their files hold them.
+    """Maps the encoded picture files of a split into memory.
 
     Raises:
-        UnsupportedError: the data set keeps none.
+        UnsupportedError: the data set does not keep them.
         DataError: a file is incomplete.
     """
     if not array_path(folder, split, "encoded").exists():
-        raise UnsupportedError(f"data.pipeline=jpeg: {folder.name} keeps decoded arrays alone; use data.pipeline=array")
+        raise UnsupportedError(f"data.pipeline=jpeg: {folder.name} keeps decoded arrays only; use data.pipeline=array")
     content, ends, labels = (_map(array_path(folder, split, kind)) for kind in ("encoded", "ends", "labels"))
     return Encoded(content, ends.astype(np.int64), labels)
 

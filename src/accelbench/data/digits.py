@@ -1,4 +1,4 @@
-"""The embedded stand-in for MNIST: scikit-learn's digits, which are real handwriting, enlarged.
+"""The stand-in for MNIST: scikit-learn's digits, which are real handwriting, enlarged.
 
 The 1,797 pictures of 8 x 8 pixels are the test part of E. Alpaydin and C. Kaynak, "Optical Recognition of
 Handwritten Digits" (UCI Machine Learning Repository, 1998).
@@ -22,12 +22,12 @@ SIDE = 28
 SCALE = 20 / 8
 MAX_SHIFT_PIXELS = 1.5
 MAX_ROTATION_DEGREES = 12.0
-# The source's grey goes from 0 to 16. What is near an end becomes black or white: interpolating leaves rings there.
+# The source's grey goes from 0 to 16. Values near an end are clipped, since interpolation causes ringing there.
 BLACK, WHITE = 1.5, 13.5
 
 
 def enlarged() -> dict[str, Arrays]:
-    """The stand-in's splits, the same bytes each time: uint8, white on black, N x 28 x 28."""
+    """The stand-in's splits: uint8, white on black, N x 28 x 28. Every call gives the same bytes."""
     images, labels = load_digits(return_X_y=True)
     images = images.reshape(-1, 8, 8)
     rng = np.random.default_rng(SEED)
@@ -40,19 +40,19 @@ def enlarged() -> dict[str, Arrays]:
 
 
 def source_images(labels: NDArray[np.int_]) -> dict[str, NDArray[np.int_]]:
-    """Which source images each split is made of: disjoint, each with the same share of every class."""
+    """The indices of the source images of each split: disjoint, with the same share of every class."""
     train, test = train_test_split(np.arange(len(labels)), test_size=TEST_SHARE, stratify=labels, random_state=SEED)
     return {"train": train, "test": test}
 
 
 def _repeated(sources: NDArray[np.int_], num: int, rng: np.random.Generator) -> NDArray[np.int_]:
-    """`num` of the sources: all of them, in a new order each time, until there are enough."""
+    """`num` indices: all sources in a random order, again and again."""
     rounds = -(-num // len(sources))
     return np.concatenate([rng.permutation(sources) for _ in range(rounds)])[:num]
 
 
 def _vary(image: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Brings an 8 x 8 image to 28 x 28, its centre of mass near the middle, a little shifted and rotated."""
+    """Enlarges an 8 x 8 image to 28 x 28, centred by mass, with a small random shift and rotation."""
     angle = np.deg2rad(rng.uniform(-MAX_ROTATION_DEGREES, MAX_ROTATION_DEGREES))
     shift = rng.uniform(-MAX_SHIFT_PIXELS, MAX_SHIFT_PIXELS, size=2)
     cos, sin = np.cos(angle), np.sin(angle)

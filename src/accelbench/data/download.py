@@ -1,4 +1,4 @@
-"""Downloads that fail soon where there is no network, go on where they stopped, and keep only what is intact."""
+"""Downloads that fail quickly without a network, resume after an interruption, and are checked by checksum."""
 
 import errno
 import fcntl
@@ -21,23 +21,23 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from accelbench.errors import BusyError, DownloadError
 
-# Of silence, after which a mirror is given up: two mirrors, both blocked, are known to be so within 10 s.
+# After this long without data a mirror is given up, so that two blocked mirrors take less than 10 s.
 STALL_S = 4.5
 CHUNK_BYTES = 1 << 16
-MAX_CHUNKS_AHEAD = 256  # what is read and not yet written stays small, however slow the disk
-# From this size on a download is announced, and its progress shown.
+MAX_CHUNKS_AHEAD = 256  # bounds the memory if the disk is slow
+# Downloads from this size on show their progress.
 ANNOUNCED_BYTES = 20_000_000
 
-Head = tuple[int, int | None]  # where the body starts in the file, and how long the whole file is
+Head = tuple[int, int | None]  # where the received bytes begin in the file, and the size of the whole file
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that is known by its checksum.
+    """A file with a known checksum.
 
     Attributes:
-        name: its own, and what is added to a mirror's address.
-        algorithm: of the checksum, as hashlib names it.
+        name: the file name, which is also appended to a mirror's address.
+        algorithm: of the checksum, by its name in hashlib.
         checksum: in hexadecimal digits.
     """
 
@@ -46,23 +46,23 @@ class File:
     checksum: str
 
     def checksum_of(self, path: Path) -> str:
-        """The checksum of what is at `path`, by this file's algorithm."""
+        """The checksum of the file at `path`, with this file's algorithm."""
         with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.new(self.algorithm, usedforsecurity=False)).hexdigest()
 
 
 def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> None:
-    """Fetches the files that are not in `folder` yet, or not intact, from the first mirror that has them.
+    """Downloads the files that are missing in `folder` or not intact, from the first mirror that has them.
 
-    What a broken download left is kept, hidden, and gone on with the next time.
+    An incomplete download is kept as a hidden file and resumed the next time.
 
     Args:
-        files: what is fetched.
-        mirrors: addresses that a file's name is added to, tried in order.
-        folder: where they are kept; made where missing.
+        files: to download.
+        mirrors: addresses that a file's name is appended to, tried in order.
+        folder: for the files; created if missing.
 
     Raises:
-        DownloadError: no mirror gave all of them; says why each did not.
+        DownloadError: no mirror gave all files; the message has the reason of each mirror.
         BusyError: another process is downloading one of them.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> Non
 
 
 class _MirrorError(Exception):
-    """A mirror gave something else, or not all of it."""
+    """A mirror sent a wrong or incomplete file."""
 
 
 def _is_of_the_disk(error: Exception) -> bool:
@@ -98,7 +98,7 @@ def _fetch(url: str, file: File, folder: Path) -> None:
     part = folder / f".{file.name}.part"
     with part.open("ab") as target:
         try:
-            fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
+            fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel frees it if the process ends
         except BlockingIOError as error:
             raise BusyError(f"{file.name}: another process is downloading it; wait for it to end") from error
         if not _is_same(target, part):
@@ -120,7 +120,7 @@ def _fetch(url: str, file: File, folder: Path) -> None:
                 raise _MirrorError(
                     f"{file.name} came altered or incomplete ({num_bytes:,} bytes, {file.algorithm} {found})"
                 )
-            target.truncate(0)  # what was there from before may be to blame: all of it anew
+            target.truncate(0)  # the earlier part may be wrong: download everything again
             target.seek(0)
         part.replace(folder / file.name)
 
@@ -131,11 +131,11 @@ def _is_same(opened: IO[bytes], path: Path) -> bool:
 
 
 def _receive(url: str, name: str, target: IO[bytes]) -> int | None:
-    """Adds what is missing to `target`; returns how many bytes the whole file has, where the mirror says so."""
+    """Appends the missing bytes to `target`; returns the size of the whole file, or None if the mirror sends none."""
     events = _events(url, target.tell())
     head: Head = next(events)
     start, total = head
-    target.truncate(start)  # a mirror that can't go on sends all of it
+    target.truncate(start)  # a mirror that can't resume sends the whole file
     target.seek(start)
     with _progress(name, start, total) as advance:
         for chunk in events:
@@ -146,7 +146,7 @@ def _receive(url: str, name: str, target: IO[bytes]) -> int | None:
 
 @contextmanager
 def _progress(name: str, start: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar for a large download; on what is no terminal, a line that says that it has begun."""
+    """A progress bar for a large download; outside of a terminal, one line at its start."""
     console = Console(stderr=True)
     if total is None or total < ANNOUNCED_BYTES:
         yield lambda _: None
@@ -160,10 +160,10 @@ def _progress(name: str, start: int, total: int | None) -> Iterator[Callable[[in
 
 
 def _events(url: str, had: int) -> Iterator[Any]:
-    """The `Head` of the answer, then the chunks of its body; TimeoutError where nothing comes for `STALL_S` seconds.
+    """The `Head` of the response, then the chunks of its body; TimeoutError after `STALL_S` seconds without data.
 
-    Read in a thread that can be left behind: a socket's timeout covers neither the look-up of the name nor the tries
-    of one address after the other.
+    A thread reads, which can be abandoned: a socket's timeout covers neither the look-up of the name nor trying one
+    address after another.
     """
     events: queue.Queue[Head | bytes | Exception] = queue.Queue(MAX_CHUNKS_AHEAD)
     threading.Thread(target=_pump, args=(url, had, events), daemon=True).start()
@@ -180,7 +180,7 @@ def _events(url: str, had: int) -> Iterator[Any]:
 
 
 def _pump(url: str, had: int, events: "queue.Queue[Head | bytes | Exception]") -> None:
-    """Puts the head and the chunks of `url` from byte `had` on into `events`, and an empty chunk behind the last."""
+    """Puts the head and the chunks of `url`, from byte `had` on, into `events`; an empty chunk marks the end."""
     headers = {"User-Agent": "accelbench", **({"Range": f"bytes={had}-"} if had else {})}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=STALL_S) as response:
@@ -194,8 +194,8 @@ def _pump(url: str, had: int, events: "queue.Queue[Head | bytes | Exception]") -
         if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             events.put(error)
             return
-        events.put((had, None))  # it is all there already: its checksum decides
-    except Exception as error:  # whatever it is, the reader must hear of it
+        events.put((had, None))  # nothing is missing: the checksum decides
+    except Exception as error:  # every error goes to the reader
         events.put(error)
         return
     events.put(b"")

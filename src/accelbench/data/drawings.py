@@ -1,7 +1,7 @@
-"""Drawn pictures that stand in for photographs: each class is a silhouette, in many poses, colours and lights.
+"""Drawn pictures as a stand-in for photographs: each class is a silhouette in random poses, colours and lights.
 
-What tells the classes apart is shape alone: place, size, angle, colours and background are drawn from the same
-ranges for each, so that a linear model of the pixels does badly and a convolutional network well.
+Classes differ only in shape: position, size, angle, colours and background have the same random ranges for all of
+them, so that a linear model of the pixels does badly and a convolutional network well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 
 from accelbench.data.arrays import Arrays, save_split
 
-# Pictures are drawn this much larger and brought down, which makes their edges smooth.
+# Pictures are drawn this many times larger and scaled down, for smooth edges.
 OVERSAMPLING = 3
 
 Point = tuple[float, float]
@@ -25,8 +25,8 @@ class Part:
     """A polygon in the square from -1 to 1, x to the right and y down.
 
     Attributes:
-        points: its corners.
-        tone: how much of the second colour it has, 0 to 1.
+        points: the corners.
+        tone: share of the second colour, 0 to 1.
     """
 
     points: Sequence[Point]
@@ -35,13 +35,13 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """How much pictures differ; ranges are uniform.
+    """How much pictures vary. Random values are uniform.
 
     Attributes:
-        size: the shape's half width, as a share of the picture's.
-        turn: degrees to either side.
-        shift: of the centre, as a share of half the picture, to either side.
-        clutter: how many shapes of no class lie behind it, at most.
+        size: range of the shape's width, as a share of the picture's.
+        turn: maximum rotation to either side, in degrees.
+        shift: maximum shift of the centre to either side, as a share of half the picture.
+        clutter: maximum number of patches in the background.
         noise: standard deviation of each pixel, 0 to 255.
         grey: whether the picture is grey, light on black as in Fashion-MNIST.
     """
@@ -55,7 +55,7 @@ class Style:
 
 
 def oval(x: float, y: float, width: float, height: float, tone: float = 0.0) -> Part:
-    """An ellipse around (x, y), as a polygon, so that it can be turned."""
+    """An ellipse around (x, y), as a polygon, which can be rotated."""
     angles = np.linspace(0, 2 * np.pi, 28, endpoint=False)
     return Part([(x + width * np.cos(a), y + height * np.sin(a)) for a in angles], tone)
 
@@ -95,7 +95,7 @@ def draw(parts: Sequence[Part], side: int, style: Style, rng: np.random.Generato
 def draw_set(
     shapes: Mapping[str, Sequence[Part]], num: int, side: int, style: Style, seed: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """`num` pictures, each class in turn, and their labels; the same bytes each time."""
+    """`num` pictures, the classes in turn, and their labels. The same arguments give the same bytes."""
     rng = np.random.default_rng(seed)
     labels = (np.arange(num) % len(shapes)).astype(np.uint8)
     parts = list(shapes.values())
@@ -111,7 +111,7 @@ def _pose(style: Style, rng: np.random.Generator) -> tuple[NDArray[np.float64], 
 
 
 def _colours(style: Style, rng: np.random.Generator) -> NDArray[np.float64]:
-    """The shape's two colours and the background's, 0 to 255; far enough from each other to be seen."""
+    """Two colours of the shape and one of the background, 0 to 255, with enough contrast."""
     if style.grey:
         first, second = rng.uniform(110, 255), rng.uniform(60, 255)
         return np.array([[first] * 3, [second] * 3, [0.0] * 3])
@@ -146,14 +146,14 @@ def _word(colour: NDArray[np.float64]) -> tuple[int, int, int]:
 def save_drawn(
     folder: Path, shapes: Mapping[str, Sequence[Part]], nums: Mapping[str, int], side: int, style: Style
 ) -> str:
-    """Draws and writes a stand-in's splits; returns what it is made of.
+    """Draws and writes the splits of a stand-in; returns a description for the manifest.
 
     Args:
         folder: gets the arrays.
         shapes: class -> its parts, in the order of the labels.
-        nums: split -> how many pictures.
-        side: of a picture, in pixels.
-        style: how they differ.
+        nums: split -> number of pictures.
+        side: height and width in pixels.
+        style: how much the pictures vary.
     """
     for seed, (split, num) in enumerate(nums.items()):
         images, labels = draw_set(shapes, num, side, style, seed)

@@ -1,4 +1,4 @@
-"""Replaces a folder as a whole: whatever happens, a complete one is kept."""
+"""Replaces a folder as a whole: whatever happens, either the old one or the whole new one is kept."""
 
 import os
 import shutil
@@ -12,14 +12,14 @@ from accelbench.lock import hold
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives an empty folder to fill; it takes the place of `path` when the block ends without an error.
+    """Gives an empty folder to fill, which replaces `path` if the block ends without an error.
 
-    A folder can't be renamed over another in one step, so there is a moment when the earlier one is out of the way and
-    the new one not in place; the next start mends what a kill leaves in it.
+    One folder can't be renamed over another in one step, so for a moment `path` does not exist. If the process is
+    killed then, the next call restores the old folder.
 
     Raises:
         BusyError: another process is replacing the same folder.
-        DataError: the disk refuses.
+        DataError: the folder can't be written.
     """
     path = path.resolve()
     new, old = (path.with_name(f".{path.name}.{word}") for word in ("new", "old"))
@@ -40,7 +40,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _recover(path: Path, new: Path, old: Path) -> None:
-    """Puts the earlier folder back where it is out of the way and nothing has taken its place; clears the rest."""
+    """Restores the old folder if `path` is missing, and removes leftovers."""
     if old.exists() and not path.exists():
         old.rename(path)
     for leftover in (new, old):
@@ -58,7 +58,7 @@ def _swap(path: Path, new: Path, old: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Has the kernel put a file, or a folder's list of files, onto the disk."""
+    """Writes a file, or a folder's list of files, to the disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -19,11 +19,11 @@ from accelbench.errors import DataError
 
 @dataclass(frozen=True)
 class IdxFile:
-    """One original file, by the digests that tell it from any other.
+    """One original file and its digests.
 
     Attributes:
-        name: the unpacked file's; the packed one's ends in .gz.
-        shape: of the array in it.
+        name: of the unpacked file; the packed file's name ends in .gz.
+        shape: of its array.
         md5: of the packed file.
         sha256: of the unpacked file.
     """
@@ -44,9 +44,9 @@ class IdxSet:
     """A data set of four idx files.
 
     Attributes:
-        title: its name for people and, as torchvision has it, of the folder above `raw`.
+        title: the name in messages, and of torchvision's folder above `raw`.
         files: `train_images`, `train_labels`, `test_images`, `test_labels` -> file.
-        mirrors: addresses that a packed file's name is added to.
+        mirrors: addresses that a packed file's name is appended to.
     """
 
     title: str
@@ -57,7 +57,7 @@ class IdxSet:
 def file_set(
     idx_set: IdxSet, *, title: str, home: str, classes: Sequence[str], stand_in: Callable[[Target], str]
 ) -> FileSet:
-    """The data set of `idx_set`'s files: downloaded packed, read packed or not, in their folder or in one above it.
+    """The data set of `idx_set`'s files: downloaded packed; read packed or not, from their folder or one above it.
 
     See `obtain.FileSet` for the other arguments.
     """
@@ -79,9 +79,12 @@ def read(idx_set: IdxSet, folder: Path) -> dict[str, Arrays]:
     """Reads the set's splits from the folder of its files, or from one above it (`raw`, `<title>/raw`).
 
     Raises:
-        DataError: the folder can't be read, or files in it are missing or not the original ones; names each.
+        DataError: the folder can't be read, or files are missing or not the original ones; the message names each.
     """
-    from torchvision.datasets.mnist import read_image_file, read_label_file  # a second, for who only lists sources
+    from torchvision.datasets.mnist import (
+        read_image_file,
+        read_label_file,
+    )  # takes a second, which listing sources does not need
 
     folder = _nearest(idx_set, folder)
     with TemporaryDirectory() as temporary:
@@ -101,7 +104,7 @@ def read(idx_set: IdxSet, folder: Path) -> dict[str, Arrays]:
 
 
 def _nearest(idx_set: IdxSet, folder: Path) -> Path:
-    """Of `folder` and those where torchvision would keep the files below it, the one that holds most of them."""
+    """The folder with most of the files: `folder`, or one of those below it where torchvision keeps them."""
     try:
         os.listdir(folder)
     except (OSError, ValueError) as error:
@@ -115,7 +118,7 @@ def _nearest(idx_set: IdxSet, folder: Path) -> Path:
 
 
 def _unpack(file: IdxFile, folder: Path, target: Path) -> str | None:
-    """Puts the unpacked file into `target`; says what is wrong where it is not the original one."""
+    """Puts the unpacked file into `target`; returns what is wrong if it is not the original one."""
     packed, plain = folder / f"{file.name}.gz", folder / file.name
     path = packed if os.path.lexists(packed) else plain
     try:

@@ -1,4 +1,4 @@
-"""Where pictures lie, and what that says of them: their class, and the split that they belong to."""
+"""The class and the split of picture files, from their paths."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,12 +24,12 @@ SPLIT_WORDS = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that is there, not yet read.
+    """A picture file, not read yet.
 
     Attributes:
-        name: its path within the source.
-        label: the class's index.
-        split: one of `SPLITS`; None where its place doesn't say.
+        name: path within the source.
+        label: index of the class.
+        split: one of `SPLITS`; None if the path doesn't say.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Picture:
 
 @dataclass(frozen=True)
 class Layout:
-    """What was found.
+    """The files of a source.
 
     Attributes:
-        pictures: those of a known class, by name.
-        surplus: name -> why it is none of them.
+        pictures: the pictures of a known class, sorted by name.
+        surplus: name of any other file -> why it is left out.
     """
 
     pictures: Sequence[Picture]
@@ -51,12 +51,11 @@ class Layout:
 
 
 def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
-    """Tells the pictures of the classes from whatever else lies there, in any of the usual layouts.
+    """Finds the pictures of the classes among other files, in any of the usual layouts.
 
-    The class is the nearest folder's name of one (`Cat`, `cats`), or what the file's name begins with
-    (`cat.0.jpg`); where the two differ, the file is surplus.
-    The split is a folder's name above it (`train`, `validation`, ...), and counts only where pictures of both
-    splits are there; then those of neither are surplus.
+    The class is the name of the nearest folder that is named after one (`Cat`, `cats`), or the beginning of the file
+    name (`cat.0.jpg`); if the two differ, the file is surplus. The split is the name of a folder (`train`,
+    `validation`, ...). It counts only if there are pictures of both splits; then those of neither are surplus.
 
     Args:
         names: of files, as paths with slashes, relative to the source.
@@ -69,7 +68,7 @@ def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
         label = of_name if of_folder is None else of_folder
         if path.suffix.lower() not in ENDINGS:
             surplus[name] = "no picture by its name"
-        elif path.name.startswith("._"):  # what macOS adds to archives
+        elif path.name.startswith("._"):  # macOS adds these to archives
             surplus[name] = "no picture, but a note of macOS about one"
         elif None not in (of_folder, of_name) and of_folder != of_name:
             surplus[name] = "of one class by its name and of another by its folder"
@@ -86,14 +85,14 @@ def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
 
 
 def divide(pictures: Sequence[Picture], test_share: float, seed: int) -> dict[str, list[Picture]]:
-    """Divides pictures by file into training and test, each class in the same proportion, in a seeded order.
+    """Divides pictures into training and test, each class in the same proportion, in a seeded random order.
 
-    Pictures whose place says their split keep it. The outcome depends on the names alone, not on their order.
+    Pictures whose path names a split keep it. The result depends only on the names, not on the order of `pictures`.
 
     Args:
-        pictures: no name twice.
-        test_share: of each class, 0 to 1.
-        seed: of the choice and of the order.
+        pictures: with unique names.
+        test_share: share of each class, 0 to 1.
+        seed: of the division and of the order.
     """
     rng = np.random.default_rng(seed)
     splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}

@@ -1,33 +1,29 @@
-"""manifest.json: what a prepared data set is, and the digest that names its bytes."""
+"""manifest.json: the description of a prepared data set, and the digest of its data."""
 
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from accelbench.data.arrays import how_to_prepare
 from accelbench.errors import DataError
 from accelbench.project import MANIFEST
+from accelbench.schema.conditions import Data
 from accelbench.schema.serialize import digest
-
-if TYPE_CHECKING:
-    from accelbench.schema.conditions import Data
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
-    """The digest of a manifest: of all but itself and `source`, since equal data may come on several ways."""
+    """The digest of a manifest, without `digest` itself and `source`, since equal data may have several sources."""
     return digest({key: value for key, value in manifest.items() if key not in ("digest", "source")})
 
 
-def read_manifest(folder: Path) -> "Data":
-    """What a record says of the data set prepared in `folder`.
+def read_manifest(folder: Path) -> Data:
+    """The data set prepared in `folder`, as records describe it.
 
     Raises:
-        DataError: it is not prepared, or its manifest was altered.
+        DataError: the data set is not prepared, or its manifest was altered.
     """
-    from accelbench.schema.conditions import Data  # a machine that only measures writes no records
-
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text())
@@ -42,7 +38,7 @@ def read_manifest(folder: Path) -> "Data":
 
 
 def check_arrays(folder: Path) -> None:
-    """Checks the arrays in `folder` against its manifest's checksums: a record bears the manifest's digest.
+    """Checks the arrays in `folder` against the manifest's checksums: records name their data by its digest.
 
     Raises:
         DataError: an array is missing, cut short or altered.
@@ -59,7 +55,7 @@ def check_arrays(folder: Path) -> None:
 
 
 def read_counts(folder: Path) -> dict[str, int]:
-    """How many images each split has."""
+    """Number of images of each split."""
     counts = json.loads((folder / MANIFEST).read_text())["counts"]
     return {split: sum(of_class.values()) for split, of_class in counts.items()}
 

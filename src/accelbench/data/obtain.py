@@ -1,4 +1,4 @@
-"""One way for every data set: original files where they are, else a download, else a stand-in that says so."""
+"""How every data set is obtained: from original files, else by download, else as a stand-in marked as such."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +13,11 @@ OWN_DIVISION = "its own"
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """What was found in a source, its arrays being written.
+    """What was found in a source whose arrays have been written.
 
     Attributes:
-        refused: what was left out, and why, one line each.
-        division: how training and test were told apart.
+        refused: one line for each file that was left out, with the reason.
+        division: how the data was divided into training and test.
     """
 
     refused: Sequence[str] = ()
@@ -30,10 +30,10 @@ class Obtained:
 
     Attributes:
         classes: the classes' names, in the order of the labels.
-        source: where it came from, for people; no absolute path.
-        stand_in_reason: why this only stands in for the set it is named after; None where it is that set.
-        refused: what of the source was left out, and why, one line each.
-        division: how training and test were told apart, such as `its own`.
+        source: where the data came from, in words; no absolute path.
+        stand_in_reason: why this is a stand-in; None if it is the real data set.
+        refused: one line for each file that was left out, with the reason.
+        division: how the data was divided into training and test; `its own` if the source says so.
     """
 
     classes: Sequence[str]
@@ -49,7 +49,7 @@ class Target:
 
     Attributes:
         folder: gets {train,test}_{images,labels}.npy.
-        settings: the set's own settings, such as its `image_size`.
+        settings: of this data set, such as `image_size`.
     """
 
     folder: Path
@@ -57,11 +57,11 @@ class Target:
 
 
 class DataSet(Protocol):
-    """What a module of `accelbench.data.sets` has as its `DATA_SET`.
+    """The interface of `DATA_SET` in each module of `accelbench.data.sets`.
 
     Attributes:
-        home: where its original files are looked for first, relative to the project; None where it has none.
-        settings: its own settings in params.yaml -> their defaults.
+        home: where original files are looked for first, relative to the project; None if it has no files.
+        settings: name in params.yaml -> default.
     """
 
     @property
@@ -73,13 +73,13 @@ class DataSet(Protocol):
         """See the class."""
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
-        """Writes its arrays.
+        """Writes the arrays.
 
         Args:
-            name: its name in params.yaml.
+            name: of the data set in params.yaml.
             source: `auto`, `download`, or a path.
             root: the project's folder.
-            target: where they are written.
+            target: where the arrays are written.
 
         Raises:
             DataError: the data is missing, incomplete or altered.
@@ -88,16 +88,16 @@ class DataSet(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class FileSet:
-    """A data set of original files: where they are, else a download, else a stand-in that says so.
+    """A data set of original files: local ones, else a download, else a stand-in.
 
     Attributes:
-        title: its name for people.
+        title: the name in messages.
         home, settings: see `DataSet`.
         classes: the classes' names, in the order of the labels.
-        download: fetches the original files into a folder, those apart that are there, and returns what `read`
-            takes; raises DownloadError.
+        download: downloads the missing original files into a folder and returns the path for `read`; raises
+            DownloadError.
         read: verifies the original files at a path and writes their arrays; raises DataError.
-        stand_in: writes a stand-in's arrays; returns what it is made of.
+        stand_in: writes the arrays of a stand-in and returns its description.
     """
 
     title: str
@@ -109,12 +109,12 @@ class FileSet:
     settings: Mapping[str, int] = field(default_factory=dict)
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
-        """Writes the arrays; `auto` takes what is in `home`, else an earlier or a new download, else the stand-in."""
+        """Writes the arrays. `auto` uses the files in `home`, else a download, earlier or new, else the stand-in."""
         if source == "download":
             return self._downloaded(name, root, target)
         if source != "auto":
             return self._from_files(root / os.path.expanduser(source), _shown(source), target)
-        if _is_there(root / self.home):  # what a user put there is wanted: what is wrong with it is an error
+        if _is_there(root / self.home):  # the user put files there: if they are wrong, that is an error
             return self._from_files(root / self.home, self.home, target)
         try:
             return self._downloaded(name, root, target)
@@ -142,6 +142,6 @@ def _is_there(path: Path) -> bool:
 
 
 def _shown(source: str) -> str:
-    """How `source` is called in a manifest: as written, or its last part where it is absolute."""
+    """The name of `source` in a manifest: as written, or the last part of an absolute path."""
     path = Path(source)
     return path.name if path.is_absolute() or source.startswith("~") else path.as_posix()

@@ -1,4 +1,4 @@
-"""Which samples make up each batch: the same for every engine and device, and however batches are made."""
+"""The samples of each batch: the same for every engine, device and pipeline."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -11,35 +11,35 @@ from accelbench.errors import UnsupportedError
 Indices = NDArray[np.int64]
 Last = Literal["keep", "drop", "pad"]
 
-# Random batches that are drawn ahead and taken in turn, so that the caches don't hold the next one.
+# Random batches that are drawn ahead and used in turn, so that the next one is not in the caches.
 NUM_RANDOM_BATCHES = 8
 MAX_RANDOM_BYTES = 512 << 20
 
 
 def num_drawn_ahead(num_bytes: int) -> int:
-    """How many random batches of `num_bytes` each take turns."""
+    """How many random batches of `num_bytes` each are drawn ahead."""
     return max(2, min(NUM_RANDOM_BATCHES, MAX_RANDOM_BYTES // num_bytes))
 
 
 class Order:
     """Batches as indices of samples.
 
-    Iterating is one pass, or, if `endless`, as many as are taken. Every pass of a shuffled order is new, drawn from
-    a generator that depends on the seed alone.
+    An iterator makes one pass over the data, or, if `endless`, one after another. If shuffled, each pass has a new
+    order, from a generator that depends only on the seed.
 
     Args:
         num: samples in the data set.
         batch_size: samples per batch.
         shuffle: whether each pass has a new random order.
         seed: of that order.
-        endless: passes follow each other, each without its short last batch.
-        last: what a pass does with its short last batch: `keep`, `drop` or `pad` (with black images labelled
+        endless: passes follow each other, each without a short last batch.
+        last: what a pass does with a short last batch: `keep`, `drop` or `pad` (with black images labelled
             -1, for devices that compile each shape anew).
-        part: which share of every batch is given, and of how many: the shares of all are the whole batch. Where a
-            short last batch would be kept and can't be divided evenly, it is dropped.
+        part: (index, number): which of how many equal parts of every batch to give. A short last batch that can't be
+            divided evenly is dropped instead of kept.
 
     Raises:
-        UnsupportedError: not one batch can be filled.
+        UnsupportedError: the data set does not fill a single batch.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class Order:
 
     @property
     def part_size(self) -> int:
-        """Samples that this share has of a full batch."""
+        """Samples of a full batch that belong to this part."""
         return self.batch_size // self.num_parts
 
     @property
     def num_samples(self) -> int:
-        """Samples in one pass of all shares, padding not counted; of an endless order, in the data set."""
+        """Samples in one pass, over all parts, without padding; of an endless order, in the data set."""
         return self.num - self.num % self.batch_size if self.last == "drop" and not self.endless else self.num
 
     @property
@@ -90,7 +90,7 @@ class Order:
             yield from self.one_pass()
 
     def passes(self) -> Iterator[Indices]:
-        """The same as a whole pass at a time, its batches one after another."""
+        """The same indices as iterating gives, one array per pass."""
         yield np.concatenate(list(self.one_pass()))
         while self.endless:
             yield np.concatenate(list(self.one_pass()))
@@ -101,6 +101,6 @@ class Order:
         end = self.num - (self.batch_size - 1 if self.last == "drop" else 0)
         for start in range(0, end, self.batch_size):
             batch = order[start : start + self.batch_size]
-            # Of a batch that is padded, the last shares may be short, or empty.
+            # The last parts of a batch that is padded later may be short or empty.
             size = self.part_size if self.last == "pad" else len(batch) // self.num_parts
             yield batch[self.index * size : (self.index + 1) * size]

@@ -1,4 +1,4 @@
-"""Pictures in files -> arrays: found, divided, decoded in parallel once, written as they come."""
+"""Picture files -> arrays: found, divided into splits, decoded once in parallel, written as they come."""
 
 import hashlib
 import os
@@ -25,32 +25,32 @@ from accelbench.lifeline import end_with_starter
 
 TEST_SHARE = 0.2
 SEED = 0
-MIN_PICTURES = 3  # the fewest of which a fifth is one
+MIN_PICTURES = 3  # the fewest that give a test split of one picture: round(0.2 * 3)
 CHUNK = 16  # pictures that a worker decodes at a time
 
-# What became of a picture: its file's digest and length, and why it was refused, if it was.
+# The outcome of a picture: digest and length of its file, and why it is refused, or None.
 Converted = tuple[bytes, int, str | None]
 SAME = "the same bytes as"
-# More of a class is no odd file or two: the source is damaged.
+# If more of a class is refused, the source as a whole is damaged.
 MAX_REFUSED_SHARE = 0.5
 
 
 class Source(Protocol):
-    """Files by name; goes to other processes."""
+    """Files by name. It is pickled and sent to other processes."""
 
     def names(self) -> list[str]:
         """The files' names, as relative paths with slashes."""
 
     def room(self, name: str) -> int:
-        """The most bytes that it may have; 0 where it is no file."""
+        """The maximum number of bytes of a file; 0 if the name is no regular file."""
 
     def read(self, name: str) -> bytes:
-        """One file's bytes; DataError where it is no whole file, OSError where the disk refuses."""
+        """One file's bytes. Raises DataError if it is damaged or no file, OSError if the disk fails."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """The files below a folder; links to folders are named and not followed."""
+    """The files below a folder. Links to folders are listed but not followed."""
 
     path: Path
 
@@ -71,7 +71,7 @@ class Folder:
         ]
 
     def room(self, name: str) -> int:
-        """How many bytes it has; 0 where it is no file."""
+        """The number of bytes of a file; 0 if the name is no regular file, or is too large."""
         try:
             status = (self.path / name).stat()
         except FileNotFoundError:
@@ -97,9 +97,9 @@ class Chunk:
     """Pictures that one process converts at a time.
 
     Attributes:
-        names: their files'.
-        first: the row of the first of them.
-        bounds: where the room for each file's own bytes begins, and where that of the last ends.
+        names: of the files.
+        first: row of the first picture.
+        bounds: where the space for each file's bytes begins, and where that of the last one ends.
     """
 
     names: Sequence[str]
@@ -109,13 +109,13 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What the pool's processes do: pixels and bytes go to the disk and not through a pipe, which takes longer.
+    """The work of the pool's processes. They write pixels to disk, which is faster than sending them through a pipe.
 
     Attributes:
-        source: where the pictures are.
-        images: gets their pixels, a row each.
-        encoded: gets the files' own bytes; None where they are not kept.
-        resizes: whether pictures of another size are brought to that of the rows; else they are refused.
+        source: the pictures.
+        images: gets the pixels, one row per picture.
+        encoded: gets the bytes of the files; None to drop them.
+        resizes: True: pictures of another size are resized. False: they are refused.
     """
 
     source: Source
@@ -124,11 +124,11 @@ class Conversion:
     resizes: bool
 
     def run(self, chunk: Chunk) -> list[Converted]:
-        """Converts one chunk; a row, or bytes, whose picture is refused are zeros.
+        """Converts one chunk. The row and the bytes of a refused picture are zeros.
 
         Raises:
-            DataError: the disk refuses to read a file.
-            OSError: it refuses to write.
+            DataError: a file can't be read because the disk fails.
+            OSError: the arrays can't be written.
         """
         pixels = np.zeros((len(chunk.names), *self.images.shape), np.uint8)
         kept = np.zeros(chunk.bounds[-1] - chunk.bounds[0], np.uint8)
@@ -154,7 +154,7 @@ class Conversion:
 
 
 class Pool:
-    """Worker processes, forked from one that has imported this module."""
+    """Worker processes, forked from a process that has imported this module."""
 
     def __init__(self, num_workers: int) -> None:
         context = get_context("forkserver")
@@ -178,7 +178,7 @@ def open_source(path: Path) -> Source:
     """The pictures of a folder or of a zip archive.
 
     Raises:
-        DataError: it is neither, or the archive is unsafe.
+        DataError: `path` is neither, or the folder can't be read.
     """
     if path.is_dir():
         if not os.access(path, os.R_OK | os.X_OK):
@@ -199,21 +199,20 @@ def convert(
     resizes: bool = True,
     num_workers: int | None = None,
 ) -> Verified:
-    """Writes the arrays of `source`'s pictures into `folder`, a picture at a time: memory does not grow with them.
+    """Writes the arrays of `source`'s pictures into `folder`. Memory does not grow with the number of pictures.
 
     Args:
-        source: where the pictures are.
-        classes: their names, lower case and singular, in the order of the labels.
-        side: height and width that each is resized to.
+        source: the pictures.
+        classes: names in lower case and singular, in the order of the labels.
+        side: height and width of the images.
         folder: gets {train,test}_{images,labels}.npy.
-        keep_encoded: also writes the files' own bytes, one after another, and where each ends, for
-            `data.pipeline=jpeg`.
-        resizes: whether pictures of another size are brought to it; else they are refused.
+        keep_encoded: also write the files' bytes, concatenated, and where each ends, for `data.pipeline=jpeg`.
+        resizes: True: pictures of another size are resized. False: they are refused.
         num_workers: processes that decode; None for one per core.
 
     Raises:
-        DataError: a split would have no picture of a class, or few of it can be read.
-        OSError: the disk refuses.
+        DataError: a split would have no picture of a class, or most pictures of a class can't be read.
+        OSError: the arrays can't be written.
     """
     layout = find(source.names(), classes)
     refused = [f"{name}: {reason}" for name, reason in layout.surplus.items()]
@@ -221,35 +220,45 @@ def convert(
     _check_classes(splits, classes, "no pictures of", refused)
     seen: dict[bytes, str] = {}
     with Pool(num_workers or usable_cores()) as pool:
-        for split in reversed(SPLITS):  # what is in both is tested on, and not trained on
-            pictures = splits[split]
+        for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
             images = RowFile(array_path(folder, split, "images"), (side, side, 3))
-            images.create(len(pictures))
             encoded = RowFile(array_path(folder, split, "encoded"), ()) if keep_encoded else None
-            bounds = [0, *accumulate(source.room(picture.name) if encoded else 0 for picture in pictures)]
-            if encoded is not None:
-                encoded.create(bounds[-1])
-            converted = _converted(Conversion(source, images, encoded, resizes), pictures, bounds, pool)
-            reasons = _once(pictures, converted, seen)
-            _check_refused(split, pictures, reasons, classes)
-            kept = [index for index, reason in enumerate(reasons) if reason is None]
-            images.keep((index, index + 1) for index in kept)
-            if encoded is not None:
-                lengths = [converted[index][1] for index in kept]
-                encoded.keep(
-                    (bounds[index], bounds[index] + length) for index, length in zip(kept, lengths, strict=True)
-                )
-                np.save(array_path(folder, split, "ends"), np.cumsum(lengths, dtype=np.int64))
-            splits[split] = [pictures[index] for index in kept]
+            conversion = Conversion(source, images, encoded, resizes)
+            reasons = _convert_split(conversion, splits[split], array_path(folder, split, "ends"), pool, seen)
+            _check_refused(split, splits[split], reasons, classes)
+            outcomes = list(zip(splits[split], reasons, strict=True))
+            refused += [f"{picture.name}: {reason}" for picture, reason in outcomes if reason]
+            splits[split] = [picture for picture, reason in outcomes if reason is None]
             labels = np.array([picture.label for picture in splits[split]], np.uint8)
             np.save(array_path(folder, split, "labels"), labels)
-            refused += [
-                f"{picture.name}: {reason}" for picture, reason in zip(pictures, reasons, strict=True) if reason
-            ]
     _check_classes(splits, classes, "no readable pictures of", refused)
     own = any(picture.split for picture in layout.pictures)
     division = OWN_DIVISION if own else f"{TEST_SHARE:.0%} of each class for testing, by file, seed {SEED}"
     return Verified(refused=refused, division=division)
+
+
+def _convert_split(
+    conversion: Conversion, pictures: Sequence[Picture], ends: Path, pool: Pool, seen: dict[bytes, str]
+) -> list[str | None]:
+    """Writes the pixels of one split's good pictures, and their files' bytes and `ends` if they are kept.
+
+    Returns:
+        For each picture why it is refused, or None.
+    """
+    source, images, encoded = conversion.source, conversion.images, conversion.encoded
+    images.create(len(pictures))
+    bounds = [0, *accumulate(source.room(picture.name) if encoded else 0 for picture in pictures)]
+    if encoded is not None:
+        encoded.create(bounds[-1])
+    converted = _converted(conversion, pictures, bounds, pool)
+    reasons = _once(pictures, converted, seen)
+    kept = [index for index, reason in enumerate(reasons) if reason is None]
+    images.keep((index, index + 1) for index in kept)
+    if encoded is not None:
+        lengths = [converted[index][1] for index in kept]
+        encoded.keep((bounds[index], bounds[index] + length) for index, length in zip(kept, lengths, strict=True))
+        np.save(ends, np.cumsum(lengths, dtype=np.int64))
+    return reasons
 
 
 def _check_classes(splits: dict[str, list[Picture]], classes: Sequence[str], problem: str, refused: list[str]) -> None:
@@ -267,7 +276,7 @@ def _check_classes(splits: dict[str, list[Picture]], classes: Sequence[str], pro
 def _converted(
     conversion: Conversion, pictures: Sequence[Picture], bounds: Sequence[int], pool: Pool
 ) -> list[Converted]:
-    """Converts the pictures in the pool's processes; what comes back is in their order."""
+    """Converts the pictures in the pool's processes; the outcomes are in the order of the pictures."""
     names = [picture.name for picture in pictures]
     chunks = [
         Chunk(names[first : first + CHUNK], first, bounds[first : first + CHUNK + 1])
@@ -280,7 +289,10 @@ def _converted(
 
 
 def _once(pictures: Sequence[Picture], converted: Sequence[Converted], seen: dict[bytes, str]) -> list[str | None]:
-    """For each picture why it is refused, or None: so is a copy of one `seen` (digest -> name), which would leak."""
+    """For each picture why it is refused, or None.
+
+    A copy of a picture in `seen` (digest -> name) is refused: in both splits, it would leak into the test.
+    """
     reasons = []
     for picture, (digest, _, reason) in zip(pictures, converted, strict=True):
         first = seen.setdefault(digest, picture.name) if reason is None else picture.name
@@ -291,7 +303,7 @@ def _once(pictures: Sequence[Picture], converted: Sequence[Converted], seen: dic
 def _check_refused(
     split: str, pictures: Sequence[Picture], reasons: Sequence[str | None], classes: Sequence[str]
 ) -> None:
-    """Stops where most of a class can't be read; copies are no damage."""
+    """Raises DataError if most pictures of a class can't be read; copies don't count."""
     nums = Counter(picture.label for picture in pictures)
     damaged = [(p, r) for p, r in zip(pictures, reasons, strict=True) if r and not r.startswith(SAME)]
     for label, num in Counter(picture.label for picture, _ in damaged).items():

@@ -1,4 +1,4 @@
-"""The data stage: obtain and verify a data set, convert it once, describe it in its manifest."""
+"""The data stage: obtains and verifies a data set, converts it once, and describes it in its manifest."""
 
 import argparse
 import hashlib
@@ -84,7 +84,7 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
 def normalisation(images: NDArray[np.uint8]) -> dict[str, list[float]]:
     """Mean and standard deviation of pixels / 255, a value per channel.
 
-    Computed on whole numbers, so that every machine gets the same ones to the last bit.
+    Computed on integers, so that every machine gets the same result to the last bit.
 
     Args:
         images: N x height x width, or N x height x width x channels.
@@ -100,7 +100,7 @@ def normalisation(images: NDArray[np.uint8]) -> dict[str, list[float]]:
 
 
 def _histograms(images: NDArray[np.uint8]) -> list[list[int]]:
-    """How often each value from 0 to 255 occurs, for each channel; reads a few images at a time."""
+    """Histogram of the values 0 to 255 for each channel; reads a few images at a time."""
     num_channels = 1 if images.ndim == 3 else images.shape[-1]
     counts = np.zeros((num_channels, 256), np.int64)
     for start in range(0, len(images), HISTOGRAM_IMAGES):

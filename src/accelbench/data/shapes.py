@@ -1,10 +1,10 @@
-"""The silhouettes that stand-ins are drawn from, as polygons in the square from -1 to 1."""
+"""The silhouettes of the stand-ins, as polygons in the square from -1 to 1."""
 
 from collections.abc import Mapping, Sequence
 
 from accelbench.data.drawings import Part, box, mirrored, oval
 
-# Marks that are seen at any place of the head, as fur is: a network of small kernels needs them on large pictures.
+# Marks all over the head, like fur: on large pictures a network with small kernels needs local features.
 _STRIPES = tuple(
     Part([(x - 0.035, top), (x + 0.035, top), (x + 0.02, bottom), (x - 0.02, bottom)], 1)
     for x, top, bottom in [

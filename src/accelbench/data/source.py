@@ -1,4 +1,4 @@
-"""What lies where a data set would come from, so that DVC prepares it again when that changes."""
+"""Lists the files of a data set's source, so that DVC prepares it again when they change."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from accelbench.errors import UserError
 from accelbench.project import project_root, store_root
 from accelbench.schema.serialize import digest, write_json
 
-# Longer lists are kept as a digest.
+# A longer list is replaced by its digest.
 MAX_LISTED = 100
 
 
@@ -39,7 +39,7 @@ def main(settings_of: Callable[[Path, str], Mapping[str, Any]]) -> int:
 
 
 def describe(root: Path, name: str, source: str) -> dict[str, Any]:
-    """The source's files by name, with size and time of change: their content is checked when they are read.
+    """The source's files by name, with size and time of change; their content is checked when they are read.
 
     Args:
         root: the project's folder.

@@ -1,4 +1,4 @@
-"""What every device module answers."""
+"""The report that every device module gives."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ class DeviceReport:
     """One kind of device on this machine.
 
     Attributes:
-        present: whether cells can run on it here.
-        reason: why not, in one line that says what mends it where something does; None where it is present.
-        name: the hardware's own name; empty where it is absent.
-        count: devices of this kind that a process here may use; 0 where it is absent.
-        memory_bytes: memory of one of them (the least); None where it can't be asked.
-        details: further facts for people and for `support`; keys are snake_case words with their unit.
+        present: whether cells can run on such a device here.
+        reason: why not, in one line that says what helps, if anything does; None if present.
+        name: the name of the hardware; empty if absent.
+        count: devices of this kind that a process here may use; 0 if absent.
+        memory_bytes: memory of one device, the smallest; None if unknown.
+        details: further facts for users and for `grid.support`; keys are snake_case words with their unit.
     """
 
     device: Device

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Cores' worth of CPU time that the cgroup allows, such as 1.5; None where it sets no limit.
+    """CPU time per wall time that the cgroup allows, in cores, such as 1.5; None without a limit.
 
     Read from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1), the tightest of the group and its ancestors
     (Linux kernel, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst).
@@ -19,7 +19,7 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
-    """The most memory that the cgroup and its ancestors allow; None where they set no limit."""
+    """The memory that the cgroup and its ancestors allow; None without a limit."""
     limits = []
     for folder in _folders(root, "memory"):
         words = _words(folder / "memory.max") or _words(folder / "memory.limit_in_bytes")
@@ -30,10 +30,10 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
 
 
 def throttled_s(root: Path = Path("/")) -> float | None:
-    """Seconds for which the quota had its processes wait, so far; None where it does not tell.
+    """Seconds for which the quota has stopped the group's processes so far; None if that is not counted.
 
-    `cpu.stat` counts microseconds (`throttled_usec`, cgroup v2) or nanoseconds (`throttled_time`, v1); the most of the
-    group and its ancestors.
+    `cpu.stat` counts microseconds (`throttled_usec`, cgroup v2) or nanoseconds (`throttled_time`, v1); the
+    maximum of the group and its ancestors.
     """
     found = []
     for folder in _folders(root, "cpu"):
@@ -48,8 +48,8 @@ def throttled_s(root: Path = Path("/")) -> float | None:
 def _folders(root: Path, controller: str) -> Iterator[Path]:
     """The folders of this process's cgroup and of its ancestors, for `controller`.
 
-    In a container /proc/self/cgroup may name the group as the host sees it, a path that isn't there: its
-    ancestors, up to the mount's own root, then stand for it.
+    In a container /proc/self/cgroup may give the host's path of the group, which does not exist here. Then only its
+    ancestors are found, such as the root of the mount.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

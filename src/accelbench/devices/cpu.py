@@ -1,4 +1,4 @@
-"""The CPU: what it is, and how much of it this process may use."""
+"""The CPU: its name and features, and how much of it this process may use."""
 
 import math
 import os
@@ -9,7 +9,7 @@ from accelbench.devices import cgroup
 from accelbench.devices.base import DeviceReport
 from accelbench.schema.vocab import Device
 
-# Those that decide which kernels oneDNN takes for fp32, bf16 and fp16, as /proc/cpuinfo names them.
+# By these, as /proc/cpuinfo names them, oneDNN chooses its kernels for fp32, bf16 and fp16.
 INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16")
 
 
@@ -19,7 +19,7 @@ def look(root: Path = Path("/")) -> DeviceReport:
     Args:
         root: the folder that holds proc/ and sys/.
     """
-    import psutil  # here alone: what measures counts the cores without it
+    import psutil  # here, since the bare worker uses this module where psutil is not installed
 
     info = _cpuinfo(root)
     quota, limit_bytes = cgroup.cpu_quota(root), cgroup.memory_limit_bytes(root)
@@ -42,19 +42,19 @@ def look(root: Path = Path("/")) -> DeviceReport:
 
 
 def name(root: Path = Path("/")) -> str:
-    """The processor's own, or its architecture's where it has none."""
+    """The processor's name; the architecture's if it has none."""
     return _cpuinfo(root).get("model name") or platform.machine()
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Logical cores that this process may keep busy: its affinity, and its cgroup's quota rounded up."""
+    """Logical cores that this process may keep busy: the affinity, limited by the cgroup's quota rounded up."""
     quota = cgroup.cpu_quota(root)
     cores = len(os.sched_getaffinity(0))
     return min(cores, math.ceil(quota)) if quota is not None else cores
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """The first processor's entries in /proc/cpuinfo; empty where it can't be read."""
+    """The first processor's entries in /proc/cpuinfo; empty if it can't be read."""
     try:
         text = (root / "proc/cpuinfo").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""The energy counters that the hardware keeps, and what a device draws when nothing runs."""
+"""Energy counters of the hardware, and the idle power that they show."""
 
 import functools
 import os
@@ -11,17 +11,17 @@ import pynvml
 
 from accelbench.devices import nvml as gpus
 
-IDLE_S = 1.0
+IDLE_S = 1.0  # duration of the measurement of idle power
 
-
+# Name of the series -> a function that reads the joules so far; it returns None if the counter can't be read.
 Counters = dict[str, Callable[[], float | None]]
 
 
 class Rapl:
-    """The energy of all processor packages, joules since it was made; the kernel's counters wrap, this does not.
+    """The energy of all processor packages, in joules since this object was made. Wraps of the counters are undone.
 
-    Intel's and AMD's running average power limit, as Linux shows it (Documentation/power/powercap/powercap.rst). Only
-    root may read it on most machines.
+    Intel's and AMD's running average power limit, as Linux shows it (Documentation/power/powercap/powercap.rst). On
+    most machines only root may read it.
     """
 
     def __init__(self, packages: list[Path]) -> None:
@@ -31,7 +31,7 @@ class Rapl:
         self._total = 0
 
     def __call__(self) -> float | None:
-        """Joules so far; None where it can't be read this time."""
+        """Joules so far; None if a counter can't be read now."""
         try:
             now = self._read()
         except (OSError, ValueError):
@@ -46,9 +46,9 @@ class Rapl:
 
 
 def find_rapl(root: Path = Path("/")) -> Rapl | None:
-    """The processor's counter; None where there is none, or none that this user may read."""
+    """The processor's counter; None if there is none, or if this user may not read it."""
     folder = root / "sys/class/powercap"
-    # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of one, counted in it; AMD's go by the same name.
+    # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of it. AMD's counters have the same names.
     packages = [path for path in sorted(folder.glob("intel-rapl:*")) if path.name.count(":") == 1]
     try:
         chosen = [path for path in packages if (path / "name").read_text().startswith("package")]
@@ -60,7 +60,7 @@ def find_rapl(root: Path = Path("/")) -> Rapl | None:
 def counters(
     num_gpus: int, nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> Counters:
-    """The counters that there are, by the name of their series; each gives joules so far."""
+    """The available counters: the processor's, and one per GPU for the first `num_gpus` visible ones."""
     found: Counters = {}
     rapl = find_rapl(root)
     if rapl is not None:
@@ -72,7 +72,7 @@ def counters(
             handles = []
         for index, handle in enumerate(handles):
             query = functools.partial(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
-            if gpus.ask(query) is not None:  # before Volta there is none
+            if gpus.ask(query) is not None:  # GPUs before Volta have no counter
                 found[f"gpu_{index}_energy_j"] = functools.partial(_joules, query)
     return found
 
@@ -83,7 +83,7 @@ def _joules(query: Callable[[], int]) -> float | None:
 
 
 def idle_w(found: Counters, seconds: float = IDLE_S, sleep: Callable[[float], None] = time.sleep) -> dict[str, float]:
-    """Watts of each counter's device while this process, and nothing else that it knows of, sleeps."""
+    """The power of each counter's device, in watts, while this process sleeps for `seconds`."""
     if not found:
         return {}
     start, before = time.monotonic(), {name: read() for name, read in found.items()}

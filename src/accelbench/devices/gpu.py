@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, as their driver and the installed torch allow them to be used."""
+"""NVIDIA GPUs: present if both their driver and the installed torch support them."""
 
 import os
 import re
@@ -18,7 +18,7 @@ def look(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, torch_fold
     """The visible GPUs' report.
 
     Args:
-        nvml: the pynvml module or what stands for it.
+        nvml: the pynvml module or a fake of it.
         environ: where CUDA_VISIBLE_DEVICES is read from.
         torch_folder: the package torch; None finds the installed one.
     """
@@ -57,7 +57,7 @@ def torch_cuda_version(torch_folder: Path | None) -> str | None:
 
 
 def _report(gpus: Sequence[Gpu], driver: str, cuda: str) -> DeviceReport:
-    capability = gpus[0].compute_capability  # a cell uses the first one
+    capability = gpus[0].compute_capability  # of the first one, which every cell uses
     memories = [gpu.memory_bytes for gpu in gpus if gpu.memory_bytes is not None]
     details = {"driver": driver, "torch_cuda": cuda}
     if capability is not None:

@@ -13,7 +13,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU, or one MIG instance of it. What its driver doesn't tell is None.
+    """One GPU, or one MIG instance of it. What its driver doesn't report is None.
 
     Attributes:
         compute_capability: (major, minor), such as (8, 0) for an A100.
@@ -26,7 +26,7 @@ class Gpu:
 
 
 def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
-    """One query's answer, or None where this GPU or driver doesn't give it: each figure fails alone."""
+    """The answer to one query; None if this GPU or driver doesn't support it."""
     try:
         return query(*args)
     except pynvml.NVMLError:
@@ -34,17 +34,17 @@ def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
 
 
 def visible_handles(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) -> list[Handle]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order; all where it is unset.
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order; all GPUs if it is unset.
 
-    As CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs or their
-    beginnings, MIG UUIDs; the first word that names no GPU ends the list, a repeated one empties it. Indices are
-    taken in the order of the PCI bus, as `CUDA_DEVICE_ORDER=PCI_BUS_ID` has it and as is the rule where all
-    GPUs are of one model.
+    The variable is read as CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs
+    or prefixes of them, MIG UUIDs; the first word that names no GPU ends the list, a repeated word empties it.
+    Indices follow the PCI bus, as with `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and as by default if all GPUs are of one
+    model.
 
     Raises:
         pynvml.NVMLError: there is no NVIDIA driver, or it doesn't answer.
     """
-    # Counted by the library, cheap after the first, and undone when the process ends.
+    # Repeated calls are cheap: the library counts them, and it needs no shutdown before the process ends.
     nvml.nvmlInit()
     handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
     wanted = environ.get("CUDA_VISIBLE_DEVICES")
@@ -63,9 +63,9 @@ def visible_handles(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ)
 
 
 def describe(handle: Handle, nvml: Any = pynvml) -> Gpu:
-    """What the driver tells about one GPU."""
+    """One GPU as its driver describes it."""
     memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
-    # A MIG instance has no capability and no power limit of its own: its GPU's hold.
+    # A MIG instance has the compute capability and the power limit of the whole GPU.
     whole = ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
     limit_mw = ask(nvml.nvmlDeviceGetEnforcedPowerLimit, whole)
     return Gpu(

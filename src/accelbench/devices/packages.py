@@ -1,4 +1,4 @@
-"""Which packages are installed, without importing them."""
+"""Installed packages: their folders and versions, without importing them."""
 
 import importlib.metadata
 import importlib.util
@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 def folder(package: str) -> Path | None:
-    """The folder of a top-level package; None where it isn't installed."""
+    """The folder of a top-level package; None if it isn't installed."""
     spec = importlib.util.find_spec(package)
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def version(distribution: str) -> str | None:
-    """An installed distribution's version; None where it isn't installed."""
+    """An installed distribution's version; None if it isn't installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

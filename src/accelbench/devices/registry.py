@@ -1,4 +1,4 @@
-"""Every device, by its word."""
+"""The module of each device, found by the device's word."""
 
 import importlib
 
@@ -7,7 +7,7 @@ from accelbench.schema.vocab import Device
 
 
 def look(device: Device) -> DeviceReport:
-    """What this machine has of `device`, and if nothing, why not. Imports no framework and opens no device."""
-    # By name, and only now: a machine that measures one of them need not have what the others ask.
+    """The report of `device` on this machine. Imports no framework and opens no device."""
+    # Imported only now: a machine need not have the libraries that other devices' modules import.
     report: DeviceReport = importlib.import_module(f"accelbench.devices.{device}").look()
     return report

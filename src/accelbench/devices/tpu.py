@@ -1,4 +1,4 @@
-"""A Cloud TPU attached to this machine, recognised the way torch_xla itself does it."""
+"""A Cloud TPU attached to this machine, recognised in the same way as torch_xla does."""
 
 import os
 from collections import Counter
@@ -31,7 +31,7 @@ def look(
 
     Args:
         root: the folder that holds sys/ and dev/.
-        environ: where libtpu's own variables are read from.
+        environ: where libtpu's variables are read from.
         torch_xla_folder: the package torch_xla; None finds the installed one.
     """
     chips = find_chips(root)
@@ -60,7 +60,7 @@ def look(
 
 
 def find_chips(root: Path = Path("/")) -> list[str]:
-    """The TPU chips on the PCI bus, by name. Google's other PCI devices, such as network cards, are none."""
+    """The TPU chips on the PCI bus, by name. Google's other PCI devices, such as network cards, are left out."""
     found = []
     for folder in sorted(root.glob("sys/bus/pci/devices/*")):
         try:
@@ -73,7 +73,7 @@ def find_chips(root: Path = Path("/")) -> list[str]:
 
 
 def has_libtpu(torch_xla_folder: Path | None, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether torch_xla, or JAX where there is none, would find libtpu, in its own order: named, bundled, installed."""
+    """Whether torch_xla, or JAX without it, would find libtpu: named by a variable, bundled, or installed."""
     return (
         "TPU_LIBRARY_PATH" in environ
         or (torch_xla_folder is not None and (torch_xla_folder / "lib/libtpu.so").is_file())
@@ -82,12 +82,12 @@ def has_libtpu(torch_xla_folder: Path | None, environ: Mapping[str, str] = os.en
 
 
 def _no_chip(environ: Mapping[str, str]) -> str:
-    """Says so, and which variable of the environment promises one all the same."""
+    """The reason without a chip; it names the variables of the environment that suggest there is one."""
     promised = {"PJRT_DEVICE": environ.get("PJRT_DEVICE") == "TPU", "TPU_NAME": "TPU_NAME" in environ}
     words = [f"{key}={environ[key]}" for key, is_set in promised.items() if is_set]
     return "no TPU chip on the PCI bus" + (f", although {' and '.join(words)}" if words else "")
 
 
 def _has_nodes(root: Path) -> bool:
-    """Whether the kernel offers chips to open: /dev/accel0 (up to v4) or /dev/vfio/0 (from v5e on)."""
+    """Whether there are device files: /dev/accel0 (up to v4) or /dev/vfio/0 (from v5e on)."""
     return any(root.glob("dev/accel*")) or any(root.glob("dev/vfio/[0-9]*"))

@@ -1,4 +1,4 @@
-"""XLA on the CPU: the TPU's software path, on any machine that torch_xla is built for."""
+"""XLA on the CPU: the software of TPUs, on any machine that torch_xla is built for."""
 
 import dataclasses
 from collections.abc import Callable

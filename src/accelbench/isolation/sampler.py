@@ -1,4 +1,4 @@
-"""The sampler: memory and processor time of a process tree, and what NVML tells about its GPUs."""
+"""The sampler: memory and processor time of a process tree, and the state of its GPUs as NVML reports it."""
 
 import contextlib
 import functools
@@ -16,25 +16,25 @@ from accelbench.devices import nvml as gpus
 from accelbench.schema.conditions import SystemSeries
 
 MB = 1e6  # bytes
-# The kernel counts a process's time in ticks of 10 ms: over less than five, a share of it says nothing.
+# The kernel counts processor time in ticks of 10 ms: a utilisation over less than five ticks means nothing.
 SHORTEST_INTERVAL_S = 0.05
-# Why a GPU's clocks are low, as far as nobody asked for it: slowed down by the hardware, by its temperature as the
-# driver or the hardware sees it, by the power supply (nvml.h, nvmlClocksEventReason...).
+# Reasons for low GPU clocks that no user asked for: hardware slowdown, temperature (seen by the driver or by the
+# hardware), power brake (nvml.h, nvmlClocksEventReason...).
 SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
 
 
 class Sampler:
-    """Samples a process and its descendants, on demand; its owner calls `sample` about ten times a second.
+    """Samples a process and its descendants at each call of `sample`; the host calls it about ten times a second.
 
-    `host_memory_mb` is the sum of the resident set sizes: pages that processes share, such as a library's or a
+    `host_memory_mb` is the sum of the resident set sizes: pages shared between processes, such as a library's or a
     forked parent's, count once in each of them. `cpu_utilization_percent` is processor time over wall time, 100 for
-    one core kept busy: time of the living plus that of the dead which their parents have waited for. A process
-    whose parent in the tree has died belongs to it no longer. `other_cpu_utilization_percent` is what the rest of
-    the machine used meanwhile, the sampler included.
+    one busy core; it includes processes that have ended and been waited for. A process whose parent has ended no
+    longer belongs to the tree. `other_cpu_utilization_percent` is the use by all other processes of the machine, the
+    sampler included.
 
-    `gpu_<i>_...` belong to the i-th visible GPU as a whole, whoever uses it: memory in use, the share of the
-    driver's own sampling period in which a kernel ran, power, temperature and the clock of the multiprocessors.
-    A figure that the driver doesn't give is None.
+    `gpu_<i>_...` describe the i-th visible GPU as a whole, whichever processes use it: memory in use, the share of
+    the driver's sampling period in which a kernel ran, power, temperature and the clock of the multiprocessors.
+    A figure that the driver doesn't report is None.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Sampler:
         environ: Mapping[str, str] = os.environ,
         others: Sequence[int] = (),
     ) -> None:
-        """Starts with no sample; the first one's utilisation is counted from here.
+        """Starts without a sample; the utilisation of the first one is measured from here.
 
         Args:
-            pid: the process at the tree's root. One that isn't there gives an empty series.
-            num_gpus: how many of the visible GPUs it uses, the first ones; 0 on every other device.
-            nvml: the pynvml module or what stands for it.
+            pid: the root of the process tree; if there is no such process, the series is empty.
+            num_gpus: how many of the visible GPUs the cell uses, the first ones; 0 on every other device.
+            nvml: the pynvml module or a fake of it.
             environ: where CUDA_VISIBLE_DEVICES is read from.
-            others: further processes of the same cell, whose trees count in; one that ends is no end.
+            others: further ranks of the cell, whose trees are included. Sampling goes on if one of them ends.
         """
         self._others_pids = others
         self._root: psutil.Process | None = None
@@ -74,7 +74,7 @@ class Sampler:
         """Takes one sample.
 
         Returns:
-            Whether the process was still there; if not, nothing was added and nothing ever will be.
+            Whether the root was still alive; if not, no sample was taken, and none will be.
         """
         if self._root is None:
             return False
@@ -88,7 +88,7 @@ class Sampler:
         sampled: dict[str, float | None] = {
             "host_memory_mb": memory_bytes / MB,
             "cpu_utilization_percent": (tree := self._utilisation(now, cpu_s)),
-            "other_cpu_utilization_percent": self._others(now, tree),
+            "other_cpu_utilization_percent": self._other_utilisation(now, tree),
             **{name: gpus.ask(query) for name, query in self._queries.items()},
         }
         self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
@@ -100,10 +100,10 @@ class Sampler:
         """The samples so far.
 
         Args:
-            peak_bytes: a peak of the host's memory known from elsewhere, such as the process's own VmHWM: the larger
-                of it and the largest sample is the series' peak.
-            until_s: when measuring ended, in seconds since the machine started: later samples are left out, since
-                what a process does then, such as checking its output, is not what is measured. None for all.
+            peak_bytes: a peak of memory from another source, such as the process's VmHWM. The peak of the series is
+                the larger of this and the largest sample.
+            until_s: end of the measurement, in seconds since the machine started. Later samples are left out, since
+                they belong to other work, such as checking the output. None for all.
         """
         times = [t_s for t_s in self._times_s if until_s is None or self._started_s + t_s <= until_s]
         sampled = self._memory_bytes[: len(times)]
@@ -118,12 +118,12 @@ class Sampler:
     def _utilisation(self, now: float, cpu_s: float) -> float | None:
         (before, cpu_s_before), self._last = self._last, (now, cpu_s)
         wall_s, spent_s = now - before, cpu_s - cpu_s_before
-        # Less than before: a process died that nobody waited for, and took its time along.
+        # Processor time goes down when a process ends that nobody waits for.
         if wall_s < SHORTEST_INTERVAL_S or spent_s < 0:
             return None
         return 100 * spent_s / wall_s
 
-    def _others(self, now: float, tree_percent: float | None) -> float | None:
+    def _other_utilisation(self, now: float, tree_percent: float | None) -> float | None:
         (before, busy_s_before), self._last_machine = self._last_machine, (now, _machine_busy_s())
         if tree_percent is None or now - before < SHORTEST_INTERVAL_S:
             return None
@@ -134,22 +134,22 @@ class Sampler:
         """Resident bytes and processor seconds of the tree.
 
         Raises:
-            psutil.NoSuchProcess: its root is gone or going.
+            psutil.NoSuchProcess: the root has ended or is about to.
         """
         assert self._root is not None
         memory_bytes, cpu_s = _of_process(self._root)
-        if memory_bytes == 0:  # a zombie, or about to be one: its memory is no longer known
+        if memory_bytes == 0:  # a zombie, or about to be one
             raise psutil.NoSuchProcess(self._root.pid)
         known, self._descendants = self._descendants, {}
         below = [pid for root in (self._root.pid, *self._others_pids) for pid in _descendant_pids(root)]
         for pid in (*self._others_pids, *below):
             try:
                 process = known.get(pid) or psutil.Process(pid)
-                its_memory_bytes, its_cpu_s = _of_process(process)
+                process_bytes, process_cpu_s = _of_process(process)
             except psutil.Error:
                 continue
             self._descendants[pid] = process
-            memory_bytes, cpu_s = memory_bytes + its_memory_bytes, cpu_s + its_cpu_s
+            memory_bytes, cpu_s = memory_bytes + process_bytes, cpu_s + process_cpu_s
         return memory_bytes, cpu_s
 
 
@@ -160,16 +160,16 @@ def _machine_busy_s() -> float:
 
 
 def _of_process(process: psutil.Process) -> tuple[int, float]:
-    """Resident bytes, and processor seconds of it and of its children that it has waited for."""
+    """Resident bytes, and processor seconds including those of children that the process has waited for."""
     times = process.cpu_times()
     return process.memory_info().rss, times.user + times.system + times.children_user + times.children_system
 
 
 def _descendant_pids(pid: int) -> list[int]:
-    """All living descendants, zombies included.
+    """The process ids of all descendants, zombies included.
 
-    The kernel's own list of children costs some microseconds a thread; psutil's way, for kernels built without
-    it (CONFIG_PROC_CHILDREN), reads every process of the machine.
+    The kernel's list of children costs some microseconds per thread. psutil, for kernels built without that list
+    (CONFIG_PROC_CHILDREN), reads every process of the machine.
     """
     if not _KERNEL_LISTS_CHILDREN:
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
@@ -184,11 +184,11 @@ def _descendant_pids(pid: int) -> list[int]:
 
 def _children(pid: int) -> list[int]:
     children: list[int] = []
-    # A thread or a process that ends in between is no error: it has no children any more.
+    # A thread or process may end meanwhile: then it has no children.
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             path = f"/proc/{pid}/task/{thread}/children"
-            with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:  # half the time of open(path)
+            with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:  # unbuffered: half the time
                 children += [int(word) for word in file.read().split()]
     return children
 
@@ -197,17 +197,17 @@ _KERNEL_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists(
 
 
 def _started_s(pid: int) -> float:
-    """When it started, in seconds of CLOCK_BOOTTIME (proc_pid_stat(5), field 22)."""
+    """When the process started, in seconds of CLOCK_BOOTTIME (proc_pid_stat(5), field 22)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _throttle_queries(root: Path = Path("/")) -> dict[str, Callable[[], float | None]]:
-    """Counters of what slows the processor down on purpose, by the name of their series; those that there are."""
+    """Available counters of throttling (CPU quota, temperature), by the name of their series."""
     queries: dict[str, Callable[[], float | None]] = {}
     if cgroup.throttled_s(root) is not None:
         queries["cpu_quota_throttled_s"] = functools.partial(cgroup.throttled_s, root)
-    # Of the first package alone: a machine has a file for each of its hundreds of threads.
+    # Only the first package: a large machine has hundreds of these files, one per thread.
     heat = root / "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count"
     if heat.exists():
         queries["cpu_thermal_throttles"] = functools.partial(_number_in, heat)
@@ -222,7 +222,7 @@ def _number_in(path: Path) -> float | None:
 
 
 def _gpu_queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float | None]]:
-    """A query per figure, by the name of its series; none where there is no driver to ask."""
+    """A query per figure, by the name of its series; empty without a driver."""
     try:
         handles = gpus.visible_handles(nvml, environ)[:num_gpus]
     except pynvml.NVMLError:

@@ -1,4 +1,4 @@
-"""What a machine's devices can do at most, as measured, and the file that keeps it."""
+"""Ceilings: the highest speeds that a probe reached on a device, and the file (ceilings.json) that keeps them."""
 
 import dataclasses
 import json
@@ -11,24 +11,26 @@ from accelbench.project import CEILINGS
 from accelbench.schema.serialize import digest, load, write_json
 from accelbench.schema.vocab import Precision
 
+# Mixed precision -> the 16-bit format that it computes in.
 MIXED = {Precision.fp16_mixed: Precision.fp16, Precision.bf16_mixed: Precision.bf16}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """The best that was seen of one device. What the device can't do is absent or None, never 0.
+    """The highest speeds that a probe reached on one device. What the device can't do is absent or None, never 0.
 
     Attributes:
-        device: its word, such as `gpu`.
-        device_name: such as `NVIDIA H200`; None where only the fingerprint knows it.
-        threads: CPU threads that computed; None where the library takes no limit.
-        flops_per_s: true precision -> operations per second, a convolution's counted by definition.
-        how: true precision -> which operation won.
-        memory_bytes_per_s: bytes read and written; what a cache reads before it writes to it is not counted.
-        host_to_device_bytes_per_s, device_to_host_bytes_per_s: from and to pinned memory; None for a device whose
-            memory is the host's.
-        launch_s: seconds until an operator's call returned, in a chain of them that nobody waited for.
-        seconds: what the probe took.
+        device: the device word, such as `gpu`.
+        device_name: such as `NVIDIA H200`; None if the backend does not know it.
+        threads: CPU threads that computed; None if the library takes no limit.
+        flops_per_s: true precision -> operations per second; a convolution counts by its definition, whatever
+            algorithm computes it.
+        how: true precision -> the operation that was fastest.
+        memory_bytes_per_s: bytes read and written by the program; a cache's additional reads are not counted.
+        host_to_device_bytes_per_s, device_to_host_bytes_per_s: from and to pinned memory; None for a device that
+            uses the host's memory.
+        launch_s: seconds until the call of an operator returned, in a chain of calls without waiting.
+        seconds: duration of the probe.
         measured_at: UTC, ISO 8601.
     """
 
@@ -45,31 +47,31 @@ class Ceilings:
     measured_at: str
 
     def ceiling_of(self, precision: str) -> float | None:
-        """Operations per second in `precision`; None where there is none.
+        """Operations per second in `precision`; None if it was not probed.
 
-        A mixed one may compute in either of its formats: the higher ceiling of the two holds.
+        A mixed precision may compute in either of its two formats: the higher ceiling counts.
         """
         lower = MIXED.get(Precision(precision))
         formats = [Precision(precision)] if lower is None else [lower, Precision.fp32]
         return max((self.flops_per_s[word] for word in formats if word in self.flops_per_s), default=None)
 
     def of_devices(self, num: int) -> "Ceilings":
-        """Those of `num` such devices together, which launch at the same time."""
-        both = (self.host_to_device_bytes_per_s, self.device_to_host_bytes_per_s)
-        there, back = (None if rate is None else num * rate for rate in both)
+        """The ceilings of `num` such devices together. `launch_s` stays: they launch at the same time."""
+        rates = (self.host_to_device_bytes_per_s, self.device_to_host_bytes_per_s)
+        to_device, to_host = (None if rate is None else num * rate for rate in rates)
         return dataclasses.replace(
             self,
             flops_per_s={word: num * rate for word, rate in self.flops_per_s.items()},
             memory_bytes_per_s=num * self.memory_bytes_per_s,
-            host_to_device_bytes_per_s=there,
-            device_to_host_bytes_per_s=back,
+            host_to_device_bytes_per_s=to_device,
+            device_to_host_bytes_per_s=to_host,
         )
 
     def joined(self, other: "Ceilings") -> "Ceilings":
-        """The better of both in everything: whatever else ran on the machine only ever made a probe's result worse.
+        """The better value of two probes for each ceiling: other load on the machine can only make a probe slower.
 
         Args:
-            other: a second probe of the same device; its time is kept, and the seconds of both are added.
+            other: a later probe of the same device; the result has its `measured_at` and the seconds of both.
         """
         rates = {
             word: max(one.get(word, 0.0) for one in (self.flops_per_s, other.flops_per_s))

@@ -1,4 +1,4 @@
-"""A cell: one point of the grid, frozen, with a stable id."""
+"""The settings of one measurement: a cell is one point of the grid, frozen, with a stable id."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -24,17 +24,17 @@ from accelbench.schema.vocab import (
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Which network, and how it is trained.
+    """A network and how it is trained.
 
     Attributes:
-        name: what people call it.
-        library: where it comes from.
-        network: what it is called there, for `custom` the class's dotted path; None where that is its name.
-        weights: what it starts from.
-        args: the network's own arguments, such as its dropout.
+        name: the name in labels and tables.
+        library: where the network is defined.
+        network: the name in that library, for `custom` the class's dotted path; None if it equals `name`.
+        weights: the initial weights.
+        args: arguments of the network's constructor, such as dropout.
         optimizer: `adam` or `sgd`.
-        learning_rate: the optimiser's step size.
-        input_shape, num_classes: what random images are made like; other data has its own.
+        learning_rate: of the optimiser.
+        input_shape, num_classes: shape and classes of random images; a prepared data set defines both itself.
     """
 
     name: str
@@ -49,23 +49,21 @@ class ModelSpec:
 
     @property
     def definition(self) -> str:
-        """What its library calls it."""
+        """The network's name in its library."""
         return self.network or self.name
 
     def is_own(self, definition: str) -> bool:
-        """Whether it is accelbench's network of that name."""
+        """Whether this is the network that accelbench itself defines as `definition`."""
         return (self.library, self.definition) == (Library.accelbench, definition)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
-    """Which data set, and how its batches come to be.
+    """A data set and how its batches are made.
 
     Attributes:
-        name: a prepared data set.
-        pipeline: see `vocab.Pipeline`.
-        num_workers: processes that decode, for `jpeg`.
-        augment: see `vocab.Augment`.
+        name: of a prepared data set.
+        num_workers: processes that decode pictures, for the pipeline `jpeg`.
     """
 
     name: str
@@ -76,13 +74,13 @@ class DataSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is done to the network to make it faster; plain eager computation without any. See docs/options.md.
+    """Ways to make a network faster; with none of them it is computed eagerly. See docs/options.md.
 
     Attributes:
-        channels_last: its weights and 4-dimensional inputs lie in memory with the channels innermost.
-        compile: it runs as code that torch.compile (inductor) made of it.
-        freeze: its weights are constants, folded together where they can be; for inference.
-        cuda_graphs: its kernels are recorded once and launched together; for GPUs.
+        channels_last: weights and 4-dimensional inputs have the channels innermost in memory.
+        compile: torch.compile (inductor) compiles the network.
+        freeze: weights become constants, which are folded into each other; for inference.
+        cuda_graphs: the kernels are recorded once and launched together; for GPUs.
     """
 
     channels_last: bool = False
@@ -92,7 +90,7 @@ class Options:
 
     @property
     def enabled(self) -> list[str]:
-        """The names of the options that are on, in order."""
+        """The names of the options that are on, in the order of their definition."""
         return [name for name, value in dataclasses.asdict(self).items() if value]
 
 
@@ -101,10 +99,10 @@ class KerasSettings:
     """How Keras runs a cell.
 
     Attributes:
-        backend: what computes.
+        backend: the framework that computes.
         jit_compile: whether XLA compiles the steps.
-        steps_per_execution: steps that one call of the compiled function runs.
-        tpu: which TPU TensorFlow drives: `local`, or the name of one in the cloud.
+        steps_per_execution: steps per call of the compiled function.
+        tpu: the TPU that TensorFlow drives: `local`, or the name of a Cloud TPU.
     """
 
     backend: KerasBackend = KerasBackend.tensorflow
@@ -114,7 +112,7 @@ class KerasSettings:
 
     @property
     def non_defaults(self) -> list[str]:
-        """What is not as it is by default, in words."""
+        """Words for the settings that differ from their defaults; part of a cell's label."""
         words = [] if self.backend == KerasBackend.tensorflow else [self.backend.value]
         words += ["jit_compile"] if self.jit_compile else []
         return words + ([f"{self.steps_per_execution}steps_per_execution"] if self.steps_per_execution > 1 else [])
@@ -125,14 +123,13 @@ class Window:
     """The bounds of the `window` protocol.
 
     Attributes:
-        warmup_steps: steps waited for one by one and left out, at least.
-        warmup_s: seconds of warm-up, at least; compilation is not counted in. It goes on, up to ten times as long,
-            until step times have settled.
-        measure_s: seconds of free-running blocks, at least; up to three times as long where their speed varies.
-        width: the blocks are enough when half of the median's 95 % interval is within this share of it.
-        block_s: seconds of one block, at least: each is waited for at its end only.
-        latency_s: seconds of steps waited for one by one, at most.
-        latency_steps: steps waited for one by one, at most.
+        warmup_steps: minimum of warm-up steps, which are not measured.
+        warmup_s: minimum seconds of warm-up without compilation. Warm-up goes on for up to ten times as long until
+            step times have settled.
+        measure_s: minimum seconds of blocks; up to three times as long if their speed varies.
+        width: target precision: half of the 95 % interval of the median block, as a share of the median.
+        block_s: minimum seconds of one block, whose steps run freely and are waited for at its end.
+        latency_s, latency_steps: maximum seconds and number of the steps that are waited for one by one.
     """
 
     warmup_steps: int = 5
@@ -144,7 +141,7 @@ class Window:
     latency_steps: int = 700
 
 
-# The attributes of a cell that one protocol alone goes by.
+# Protocol -> the attributes of a cell that only this protocol uses.
 BOUNDS = {Protocol.window: ["window"], Protocol.steps: ["warmup", "steps"]}
 
 
@@ -153,20 +150,20 @@ class Cell:
     """One point of the grid: everything that decides what is measured, and nothing else.
 
     Attributes:
-        suite: the sweep that asked for it; a label, no part of the id.
-        devices: how many of the device compute, each its part of every batch.
-        batch_size: samples per step over all devices.
-        xla_processes: whether several XLA devices have a process each, as on a TPU pod; else one drives them all.
-        scaling: whether `batch_size` was asked for as it is, or grew with `devices`.
-        epochs: passes over the training set; where none is run, those that the time is estimated for.
-        warmup, steps: for the protocol `steps`: how many are left out, and how many are measured.
-        breakdown_s: seconds of further steps whose phases are timed; 0 for none. Whole epochs have none.
-        options: what is done to the network to make it faster.
-        keras: how Keras runs it; None for another engine.
-        threads: CPU threads of the framework, in each process; None lets it use every core, shared among `devices`.
-        seed: of the weights, the data's order and dropout.
-        repeat: counts fresh processes that measure the same settings.
-        timeout_s: seconds after which the cell's process is killed; no part of the id.
+        suite: the sweep that the cell belongs to; not part of the id.
+        batch_size: samples per step, over all devices.
+        epochs: whole epochs to run (`fit`); for other protocols, the number whose duration is estimated.
+        warmup, steps: for the protocol `steps`: steps that are left out, and steps that are measured.
+        breakdown_s: seconds of additional steps whose phases are timed; 0 for none. `fit` has none.
+        devices: how many devices of the kind `device` compute, each an equal part of every batch.
+        xla_processes: True: one process per XLA device, as on a TPU pod. False: one process drives them all.
+        scaling: `strong` if `batch_size` is as the user gave it, `weak` if it was multiplied by `devices`.
+        options: ways to make the network faster.
+        keras: how Keras runs the cell; None for another engine.
+        threads: CPU threads of the framework in each process; None: all cores, shared among `devices`.
+        seed: of the weights, the order of the data and dropout.
+        repeat: index of this cell among those with equal settings, each measured in a fresh process.
+        timeout_s: seconds after which the cell's process is killed; not part of the id.
     """
 
     suite: str
@@ -194,9 +191,9 @@ class Cell:
     timeout_s: float = 600.0
 
     def settings(self) -> dict[str, Any]:
-        """What the id is made of: all but the label and the time limit, as plain JSON values.
+        """The settings that the id is made of, as plain JSON values: all but `suite` and `timeout_s`.
 
-        What another protocol goes by is left out, so that changing it measures none of them again.
+        Attributes that only another protocol uses are left out: changing them must not change this cell's id.
         """
         values = dataclasses.asdict(self)
         others = [protocol for protocol in BOUNDS if protocol != self.protocol]
@@ -206,19 +203,19 @@ class Cell:
 
     @property
     def id(self) -> str:
-        """12 hexadecimal digits that name the settings, seed and repeat included."""
+        """12 hexadecimal digits: the digest of the settings, seed and repeat included."""
         return digest(self.settings())[:12]
 
     @property
     def batch_size_per_device(self) -> int:
-        """Samples per step on each device; `support` skips what does not divide."""
+        """Samples per step on each device. `grid.support` skips cells whose batch can't be divided evenly."""
         return self.batch_size // self.devices
 
     @property
     def num_processes(self) -> int:
-        """How many processes compute it: one for each device, or one that drives them all."""
-        one_each = self.engine == Engine.lightning and (self.device not in XLA or self.xla_processes)
-        return self.devices if one_each else 1
+        """How many processes compute the cell: one per device, or one that drives them all."""
+        one_per_device = self.engine == Engine.lightning and (self.device not in XLA or self.xla_processes)
+        return self.devices if one_per_device else 1
 
     @property
     def label(self) -> str:

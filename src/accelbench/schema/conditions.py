@@ -1,19 +1,19 @@
-"""What a cell was measured under: its data set, and the machine while it ran."""
+"""The conditions of a measurement: the data set, and what the machine did meanwhile."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
 class SystemSeries:
-    """The sampler's series over a cell's life.
+    """Samples of the system, taken from the start of a cell's process to the end of its measurement.
 
     Attributes:
-        started_boot_s: when the cell's process started, in seconds since the machine did.
-        t_s: seconds since the cell's process started, a value per sample.
-        values: name -> a value per sample (None where that sample has none). Names carry their unit:
+        started_boot_s: when the cell's process started, in seconds since the machine started; None without samples.
+        t_s: seconds since the process started, one value per sample.
+        values: name -> one value per sample; None if that sample failed. Names end in their unit:
             `host_memory_mb`, `cpu_utilization_percent`, `gpu_0_memory_mb`, `gpu_0_power_w`, ...
-        peak_host_bytes: the kernel's own high-water mark of the cell's process where it could be read, or
-            the largest sample of its process tree, whichever is more.
+        peak_host_bytes: peak memory of the cell: the larger of the kernel's high-water mark of its processes and the
+            largest sample; None if both are unknown.
     """
 
     started_boot_s: float | None = None
@@ -24,12 +24,12 @@ class SystemSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """The data set that a cell read, from its manifest.
+    """The data set that a cell read, as its manifest describes it.
 
     Attributes:
-        digest: of the manifest: changes with any byte of the data.
-        source: where it came from, for people.
-        stand_in: whether it only stands in for the set it is named after.
+        digest: of the manifest; changes with any byte of the data.
+        source: where the data came from, in words.
+        stand_in: True if the data only replaces the data set of this name, which could not be had.
     """
 
     name: str

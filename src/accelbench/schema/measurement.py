@@ -1,4 +1,4 @@
-"""What an engine measured of one cell, raw."""
+"""What an engine measured of one cell: raw times and counts, from which all statistics are derived later."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from accelbench.schema.work import Work
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Steps that ran freely and were waited for once, at their end."""
+    """Consecutive steps that ran freely; the clock waited for the device only after the last one."""
 
     num_steps: int
     num_samples: int
@@ -17,11 +17,11 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The trained model on the whole test set.
+    """The trained model, evaluated on the whole test set.
 
     Attributes:
-        accuracy: share of right answers, 0 to 1; None for a model that classifies nothing.
-        loss: mean over the test set; None where it is not finite.
+        loss: mean over the test set; None if it is not finite.
+        accuracy: share of right answers, 0 to 1; None for a model that does not classify.
     """
 
     num_samples: int
@@ -32,15 +32,15 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """One whole pass over the data, waited for at its end.
+    """One whole pass over the data; the clock waited for the device at its end.
 
     Attributes:
-        seconds: wall time, data included, compilation included.
-        num_samples: samples that were really computed.
-        began_boot_s: when it began, in seconds since the machine started; None in records of before this was kept.
-        loss: mean over the epoch's steps; None where none is computed (inference).
-        accuracy: share of right answers in training, as the weights were at each step; None where none are given.
-        evaluation: on the test set, after the epoch and outside of its seconds; None in inference.
+        seconds: wall time, loading of data and compilation included.
+        num_samples: samples that were computed.
+        began_boot_s: when it began, in seconds since the machine started; None in older records.
+        loss: mean over the epoch's steps; None in inference.
+        accuracy: share of right answers during training; None for a model that does not classify.
+        evaluation: on the test set after the epoch, not part of `seconds`; None in inference.
     """
 
     seconds: float
@@ -53,11 +53,12 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True)
 class Breakdown:
-    """Where the wall time of steps went.
+    """How the wall time of steps divides into phases.
 
     Attributes:
-        phases_s: phase (`vocab.Phase`) -> its seconds in each step; the phases of a step add up to it.
-        undisturbed_s: steps in turn with those, timed as a whole: what taking the time in between costs.
+        phases_s: phase (`vocab.Phase`) -> seconds, one value per step; the phases of a step add up to the step.
+        undisturbed_s: seconds of alternate steps that were timed only as a whole; the difference is what timing the
+            phases costs.
     """
 
     phases_s: dict[str, list[float]]
@@ -66,7 +67,7 @@ class Breakdown:
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """An operator of the framework in one step: how often it was called, and its share of all operators' time."""
+    """An operator of the framework in one step: the number of its calls, and its share of all operators' time."""
 
     name: str
     num_calls: int
@@ -75,50 +76,47 @@ class Operator:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What the engine measured, raw. Seconds are wall time; lists hold a value per step, in order.
+    """One cell's measurement. Seconds are wall time; a list has one value per step, in order.
 
     Attributes:
-        device, device_name, precision: what really ran, as observed, not as asked.
-        num_devices: how many devices computed, each its share of every batch.
-        threads: how many CPU threads, in each process; None where the engine can't tell.
+        device, device_name, precision: what really computed, as observed, which may differ from the cell's settings.
+        num_devices: how many devices computed, each an equal part of every batch.
+        threads: CPU threads in each process; None if the engine can't tell.
         num_params: trainable parameters.
         num_train_samples, num_test_samples: samples in each split; None for random images.
-        build_s: from nothing to a model on its device.
-        compile_s, num_compiles: compilation (XLA's, torch.compile's), where the engine can tell; else None.
-        fallbacks: operators that ran on the CPU instead of the device; None where the engine can't tell.
+        build_s: time to build the model and put it onto its device.
+        compile_s, num_compiles: compilations by XLA or torch.compile; None if the engine can't tell.
+        fallbacks: operators that ran on the CPU instead of the device; None if the engine can't tell.
         first_step_s: the first step, waited for.
-        warmup_s: steps before the steady state, each waited for; of many, the first.
-        warmup_total_s, num_warmup_steps: seconds of all of them, and how many they were.
-        settled: whether their times had stopped to change; None where that was not looked at.
-        stop: why no more blocks were measured (`vocab.Stop`); None for whole epochs.
-        blocks: free-running blocks of the steady state: the throughput's samples.
-        latency_s: steps of the steady state, each waited for. Keras' steps are executions, of as many batches as
-            `engine.steps_per_execution` says.
-        launch_s: of the same steps, until the call returned, before waiting.
-        data_s: of the same steps: getting the batch; empty where the step itself fetches it.
-        copy_in_s, copy_out_s: of the same steps: moving the batch to the device and the result back; empty
-            where nothing is moved.
-        num_steady_samples: samples computed in the steady state, those of blocks that were started again included;
+        warmup_s: the first warm-up steps, each waited for.
+        warmup_total_s, num_warmup_steps: total time and number of all warm-up steps; the number is 0 if unknown.
+        settled: whether step times had stopped changing when warm-up ended; None if that was not checked.
+        stop: why no more blocks were measured; None for whole epochs.
+        blocks: the steady state, from which the throughput is computed.
+        latency_s: further steps of the steady state, each waited for. In Keras a step is one execution, of
+            `steps_per_execution` batches.
+        launch_s: of each step in `latency_s`, the time until the call returned, before waiting for the device.
+        data_s: of each step in `latency_s`, the time to get the batch; empty if the step itself fetches it.
+        copy_in_s, copy_out_s: of each step in `latency_s`, the time to copy the batch to the device and the result
+            back; empty if nothing is copied.
+        num_steady_samples: samples computed in the steady state, discarded blocks included; None for whole epochs.
+        steady_boot_s: begin and end of the steady state, or of the epochs, in seconds since the machine started.
+        clock_drift: how much faster the clock ran in the steady state than one that is never adjusted, as a share;
             None for whole epochs.
-        steady_boot_s: when the steady state, or the first and last epoch, began and ended, in seconds since
-            the machine started.
-        clock_drift: how much faster the clock ran in the steady state than one that nothing sets, as a share; None
-            for whole epochs.
-        breakdown: where the time of further steps went; None where it was not looked at.
-        operators: those that a step spends most time in, the busiest first; empty where that was not looked at.
-        work: what one step has to do; None where it was not counted.
-        epochs: whole epochs (`fit`).
-        loss: the last training step's, of one batch; None in inference.
-        evaluation: on the test set, after the last epoch of training; else None.
-        output_error: how far the output for two samples is from that of the same weights in fp32 on the CPU: the norm
-            of the difference over the norm; None in training, and for plain fp32 on the CPU itself.
-        peak_device_bytes: the allocator's peak on the accelerator, of several the largest; None where there is none to
-            ask.
-        peak_host_bytes: the kernel's high-water mark of the process's memory when measuring ended, of several
-            processes the sum; None where it does not tell.
-        cudnn_benchmark: whether cuDNN tried its algorithms to choose the fastest; None where there is no cuDNN.
+        breakdown: phases of additional steps; None if they were not timed.
+        operators: the operators that take most of a step's time, longest first; empty if they were not profiled.
+        work: the work of one step; None if it was not counted.
+        epochs: whole epochs (protocol `fit`).
+        loss: of the last training step's batch; None in inference.
+        evaluation: on the test set after the last epoch of training; None otherwise.
+        output_error: norm of the difference between the output for two samples and that of the same weights in fp32
+            on the CPU, over the norm of the latter; None in training, and for plain fp32 on the CPU.
+        peak_device_bytes: peak of the accelerator's allocator, of several devices the largest; None if it has none.
+        peak_host_bytes: the kernel's high-water mark of memory when measuring ended, summed over the processes; None
+            if it can't be read.
+        cudnn_benchmark: whether cuDNN tried its algorithms to choose the fastest; None without cuDNN.
         warnings: what a reader of the numbers should know.
-        defects: what makes the numbers false, such as a loss that is not finite: the cell is invalid.
+        defects: what makes the numbers wrong, such as a loss that is not finite; with any, the cell is `invalid`.
     """
 
     device: str
@@ -163,5 +161,5 @@ class Measurement:
 
     @property
     def steady_epochs(self) -> list[Epoch]:
-        """All but the first epoch, which holds warm-up and compilation; that one where there is no other."""
+        """All epochs but the first, which includes warm-up and compilation; the first if there is no other."""
         return self.epochs[1:] or self.epochs

@@ -1,4 +1,4 @@
-"""plan.json: the cells that a sweep wants, whether they have a record or not."""
+"""plan.json: the cells of a sweep, whether they have a record yet or not."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from accelbench.schema.upgrade import READABLE, SCHEMA_VERSION, is_readable, upg
 
 @dataclass(frozen=True)
 class WantedCell:
-    """A cell of a plan, and the name of its record: `<cell_id>-<identity8>`."""
+    """A planned cell and the name of its record's file without ending: `<cell_id>-<identity8>`."""
 
     cell: Cell
     record_name: str
@@ -23,11 +23,11 @@ class WantedCell:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanFile:
-    """What a plan.json holds.
+    """The contents of a plan.json.
 
     Attributes:
         suite, title, study, profile: see `settings.config.SweepOptions`.
-        cells: in the order in which they run.
+        cells: in the order of the sweep.
     """
 
     suite: str
@@ -53,10 +53,10 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
 
 
 def read_plan(folder: Path) -> PlanFile:
-    """What `folder`/plan.json holds.
+    """Reads `folder`/plan.json.
 
     Raises:
-        UserError: there is none, or it is not readable.
+        UserError: the file is missing or not readable.
     """
     path = folder / PLAN
     try:
@@ -81,10 +81,10 @@ def read_plan(folder: Path) -> PlanFile:
 
 
 def read_planned(folder: Path) -> Iterator[Record]:
-    """The records that `folder`/plan.json names, in its order; those not there yet are passed over.
+    """The records that `folder`/plan.json names, in its order; cells without a record yet are left out.
 
     Raises:
-        UserError: a file is no record, or there is no plan.
+        UserError: a record or the plan is not readable, or there is no plan.
     """
     for wanted in read_plan(folder).cells:
         path = folder / f"{wanted.record_name}.json"

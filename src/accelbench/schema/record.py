@@ -1,4 +1,4 @@
-"""The record: what happened to one cell, raw samples included, written first and atomically."""
+"""The record: everything that is kept of one cell, raw samples included. Each is one JSON file."""
 
 import dataclasses
 from collections import Counter
@@ -40,7 +40,7 @@ class OtherSchemaError(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One cell's outcome.
+    """The outcome of one cell.
 
     Attributes:
         identity: digest of the settings, the data, the machine, the versions and the measuring code. A sweep reuses
@@ -112,7 +112,7 @@ def read(path: Path) -> Record:
 
     Raises:
         OtherSchemaError: the record is of a schema that this release cannot read.
-        UserError: the file is no record.
+        UserError: the file is not a readable record.
     """
     try:
         return from_json(orjson.loads(path.read_bytes()))  # five times as fast as json

@@ -71,7 +71,7 @@ def _dataclass_converter(cls: Any) -> Converter:
 
 
 def canonical_json(value: object) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text on every machine."""
+    """JSON with sorted keys and no spaces: equal values give equal texts on every machine."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -81,7 +81,7 @@ def digest(value: object) -> str:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Writes JSON so that `path` holds either the old text or the whole new one, whatever happens."""
+    """Writes JSON atomically: whatever happens, `path` has either its old text or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
         try:

@@ -1,10 +1,10 @@
-"""The words of the field. A member's name is the word that the command line and the records use."""
+"""The words that settings and records use. On the command line and in files each member is written by its name."""
 
 from enum import StrEnum
 
 
 class Device(StrEnum):
-    """Where a cell computes. `xla_cpu` is the TPU's software path on the CPU, never called a TPU."""
+    """The hardware that computes. `xla_cpu` runs torch_xla, the TPU's software, on the CPU; it is no TPU."""
 
     cpu = "cpu"
     gpu = "gpu"
@@ -12,14 +12,14 @@ class Device(StrEnum):
     xla_cpu = "xla_cpu"
 
 
-# What torch_xla drives.
+# Devices that torch_xla drives.
 XLA = frozenset({Device.tpu, Device.xla_cpu})
-# There is one on a machine: several devices of it are parts of it.
+# Devices that share one CPU: several of them are parts of it, not more hardware.
 SHARE_ONE_CPU = frozenset({Device.cpu, Device.xla_cpu})
 
 
 class Library(StrEnum):
-    """Where a network comes from: accelbench's own definitions, another library's, or the user's own class."""
+    """Where a network is defined: in accelbench, in another library, or in a class of the user (`custom`)."""
 
     accelbench = "accelbench"
     timm = "timm"
@@ -28,7 +28,7 @@ class Library(StrEnum):
 
 
 class Weights(StrEnum):
-    """`none` are drawn from the cell's seed; `pretrained` are the library's own, downloaded."""
+    """A network's initial weights: `none` draws them from the seed, `pretrained` downloads them from the library."""
 
     none = "none"
     pretrained = "pretrained"
@@ -42,21 +42,21 @@ class Engine(StrEnum):
 
 
 class KerasBackend(StrEnum):
-    """What computes below Keras."""
+    """The framework that Keras computes with."""
 
     tensorflow = "tensorflow"
     jax = "jax"
 
 
 class Scaling(StrEnum):
-    """What several devices share: `strong` divides the batch among them, `weak` gives each a batch of that size."""
+    """How the batch grows with the devices: `strong` divides one batch among them, `weak` gives each a whole one."""
 
     strong = "strong"
     weak = "weak"
 
 
 class Precision(StrEnum):
-    """Number formats: `fp16` to `fp64` hold for weights and compute; `*_mixed` keeps fp32 weights."""
+    """Number formats. `fp16` to `fp64` hold weights and computation; `*_mixed` computes in 16 bits on fp32 weights."""
 
     fp16 = "fp16"
     bf16 = "bf16"
@@ -68,17 +68,17 @@ class Precision(StrEnum):
 
 
 class Mode(StrEnum):
-    """What a cell does with its model."""
+    """Whether a cell trains its model or only runs it forward."""
 
     train = "train"
     infer = "infer"
 
 
 class Protocol(StrEnum):
-    """How long is measured.
+    """What decides how many steps are measured.
 
-    `window` takes as many steps as its bounds in seconds allow, `steps` a fixed number of them, as most studies did,
-    and `fit` runs whole epochs.
+    `window`: bounds in seconds and a target precision (`cell.Window`). `steps`: a fixed number, as most studies used.
+    `fit`: whole epochs.
     """
 
     window = "window"
@@ -87,10 +87,11 @@ class Protocol(StrEnum):
 
 
 class Pipeline(StrEnum):
-    """How batches come to be.
+    """How batches are made.
 
-    `array` gathers them from decoded arrays, `jpeg` decodes pictures for each batch in worker processes. Random images
-    lie ready on the `host`, to be copied for each step, or on the `device`, or are drawn `fresh` for each step.
+    From a prepared data set: `array` gathers decoded images, `jpeg` decodes picture files in worker processes.
+    From random images: `host` copies ready batches to the device at each step, `device` keeps them there, `fresh`
+    draws new ones at each step.
     """
 
     array = "array"
@@ -101,11 +102,11 @@ class Pipeline(StrEnum):
 
 
 RANDOM_IMAGE_PIPELINES = (Pipeline.host, Pipeline.device, Pipeline.fresh)
-RANDOM = "random"  # the data set without files
+RANDOM = "random"  # the name of the data set without files
 
 
 class Augment(StrEnum):
-    """How training images are varied, on the device: mirrored at random; and moved by up to an eighth too."""
+    """How training images are varied on the device: `flip` mirrors at random, `flip_shift` also shifts by up to 1/8."""
 
     none = "none"
     flip = "flip"
@@ -113,7 +114,12 @@ class Augment(StrEnum):
 
 
 class Status(StrEnum):
-    """How a cell ended. Every cell ends in exactly one of these, with a reason unless `ok`."""
+    """How a cell ended. Every status but `ok` has a reason.
+
+    `skipped`: the machine or the engine does not support the cell. `failed`: it raised an exception. `oom`: it ran out
+    of memory. `timeout`: it had no result within its time limit. `killed`: a signal ended it. `invalid`: it ran, but
+    its numbers are wrong, for example because another device computed.
+    """
 
     ok = "ok"
     skipped = "skipped"
@@ -124,16 +130,17 @@ class Status(StrEnum):
     invalid = "invalid"
 
 
-# Statuses that nobody asked for: a sweep that holds one exits 1, and `retry=failed` tries some again.
+# A sweep with one of these exits with status 1.
 UNEXPECTED = frozenset({Status.failed, Status.oom, Status.timeout, Status.killed, Status.invalid})
+# Cells that `retry=failed` measures again.
 RETRIED = frozenset({Status.failed, Status.timeout, Status.killed})
 
 
 class Stop(StrEnum):
-    """Why no more was measured.
+    """Why a measurement of blocks ended.
 
-    `precise`: the median's interval is within the asked width. `noisy`: the noise is stable, and too much for that.
-    `limit`: the time was up. `fixed`: so many steps were asked for.
+    `precise`: the target precision (`Window.width`) is reached. `noisy`: too noisy to reach it within the time limit.
+    `limit`: the time limit is reached. `fixed`: the fixed number of steps is done.
     """
 
     precise = "precise"
@@ -143,10 +150,10 @@ class Stop(StrEnum):
 
 
 class Phase(StrEnum):
-    """The parts of a step's wall time. `framework` is what is left of it.
+    """The parts of a step's wall time. `framework` is the time outside of all others.
 
-    A device that runs a recorded step as a whole has `trace` (recording it) and `execute` (launching and running it) in
-    place of `forward`, `backward` and `optimizer`.
+    A device that records a step and then runs it as a whole has `trace` (recording) and `execute` (launching and
+    running) instead of `forward`, `backward` and `optimizer`.
     """
 
     data_wait = "data_wait"
@@ -161,14 +168,14 @@ class Phase(StrEnum):
 
 
 class Provenance(StrEnum):
-    """What a published number is. An `unavailable` number is empty, never 0."""
+    """How a published number was obtained. A number that is neither is left empty, never 0."""
 
     measured = "measured"
     estimated = "estimated"
 
 
 class Bound(StrEnum):
-    """What a step waits for longest: arithmetic, memory, the launching of its operators, its data, or copies of it."""
+    """What limits a step's speed: arithmetic, memory traffic, operator launches, waiting for data, or copying it."""
 
     compute = "compute"
     memory = "memory"
@@ -178,7 +185,7 @@ class Bound(StrEnum):
 
 
 class CeilingVerdict(StrEnum):
-    """A rate against the ceiling: `above` calls for a second look, `beyond` can't be true."""
+    """A rate against the device's ceiling: `above` has the device probed again, `beyond` makes the cell invalid."""
 
     below = "below"
     above = "above"

@@ -1,18 +1,18 @@
-"""What one step of a cell has to do, counted rather than measured."""
+"""The work of one step: operations and bytes, counted from the operators, not measured."""
 
 from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The work of one step of one batch, over all devices that share it. What could not be counted is None, never 0.
+    """The work of one step, over all devices that share its batch. An unknown count is None, never 0.
 
     Attributes:
-        flops: floating-point operations of matrix products, convolutions, attention and recurrent layers, two to a
-            multiply-add; elementwise work, reductions, normalisation and pooling are not among them.
-        bytes: estimated: each operator reads its inputs and writes its outputs once, as if there were no caches.
-        num_operators: operators that are launched on each device; views and bare allocations are none.
-        uncounted: why something is None: the names of operators without a known count, or what went wrong.
+        flops: floating-point operations of matrix products, convolutions, attention and recurrent layers; a
+            multiply-add counts as two. Elementwise work, reductions, normalisation and pooling are not counted.
+        bytes: estimated memory traffic: each operator reads its inputs and writes its outputs once, without caches.
+        num_operators: operators launched on each device, without views and bare allocations.
+        uncounted: why a count is None: names of operators without a known count, or the error.
     """
 
     flops: int | None = None
@@ -21,6 +21,6 @@ class Work:
     uncounted: list[str] = field(default_factory=list)
 
     def of_devices(self, num: int) -> "Work":
-        """The work of `num` devices, each of which does this for its share of the batch."""
+        """The work of `num` devices, if this is the work of one of them."""
         flops = None if self.flops is None else num * self.flops
         return replace(self, flops=flops, bytes=None if self.bytes is None else num * self.bytes)

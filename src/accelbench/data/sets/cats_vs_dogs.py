@@ -1,4 +1,4 @@
-"""Cats and dogs: the photographs of Microsoft's or Kaggle's release, or, where they can't be had, drawn animals."""
+"""Cats and dogs: the photographs of Microsoft's or Kaggle's release; drawn animals as a stand-in."""
 
 from dataclasses import dataclass
 from io import BytesIO
@@ -23,18 +23,18 @@ MIRRORS = ("https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-836
 
 
 def download(folder: Path) -> Path:
-    """Fetches Microsoft's archive, 825 MB."""
+    """Downloads Microsoft's archive, 825 MB."""
     downloads.download([ARCHIVE], MIRRORS, folder)
     return folder / ARCHIVE.name
 
 
 def read(path: Path, target: Target) -> Verified:
-    """Takes a folder or zip archive of pictures, in any of the usual layouts (`layout.find`)."""
+    """Reads a folder or zip archive of pictures, in any of the usual layouts (`layout.find`)."""
     return convert(open_source(path), CLASSES, target.settings["image_size"], target.folder, keep_encoded=True)
 
 
 def stand_in(target: Target) -> str:
-    """Drawn heads of cats and dogs, as JPEG files, so that they go the same way as photographs do."""
+    """Draws heads of cats and dogs, as JPEG files, so that the same code as for photographs decodes them."""
     drawn = Drawn(NUM_DRAWN)
     convert(drawn, CLASSES, target.settings["image_size"], target.folder, keep_encoded=True)
     return f"{drawn.num:,} drawn heads of cats and dogs in many poses and colours"
@@ -42,7 +42,7 @@ def stand_in(target: Target) -> str:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Drawn animals as a source of JPEG files; the same bytes each time.
+    """Drawn animals as a source of JPEG files, with the same bytes each time.
 
     Attributes:
         num: how many.
@@ -51,15 +51,15 @@ class Drawn:
     num: int
 
     def names(self) -> list[str]:
-        """Such as `cat.0.jpg`: classes in turn."""
+        """Names such as `cat.0.jpg`, the classes in turn."""
         return [f"{CLASSES[number % 2]}.{number}.jpg" for number in range(self.num)]
 
     def room(self, name: str) -> int:
-        """More than any of them needs: to know how much, it would have to be drawn."""
+        """More than any of the files needs; the exact size would take drawing it."""
         return 1 << 16
 
     def read(self, name: str) -> bytes:
-        """Draws one, of 200 to 300 pixels a side, as most photographs of the set are of a few hundred."""
+        """Draws one picture with sides of 200 to 300 pixels, since most of the photographs have a few hundred."""
         kind, number, _ = name.split(".")
         rng = np.random.default_rng(int(number))
         pixels = draw(PETS[kind], int(rng.integers(200, 301)), Style(size=(0.45, 0.75), turn=20), rng)

@@ -1,4 +1,4 @@
-"""CIFAR-10: its Python batches, or the same pictures as PNG files by class; else drawn shapes in their place."""
+"""CIFAR-10: its Python batches, or the same pictures as PNG files by class; drawn shapes as a stand-in."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,13 +25,13 @@ MAX_BATCH_BYTES = 40_000_000
 
 
 def download(folder: Path) -> Path:
-    """Fetches the archive of Python batches."""
+    """Downloads the archive of Python batches."""
     downloads.download([ARCHIVE], MIRRORS, folder)
     return folder / ARCHIVE.name
 
 
 def read(path: Path, target: Target) -> Verified:
-    """Takes the archive, the folder of its batches or one above it, or a folder or zip of PNG files by class."""
+    """Reads the archive, the folder of its batches or one above it, or a folder or zip of PNG files by class."""
     if path.is_file() and path.name.endswith((".tar.gz", ".tgz", ".tar")):
         with TemporaryDirectory() as temporary:
             batches = Path(temporary, BATCHES)
@@ -47,7 +47,7 @@ def read(path: Path, target: Target) -> Verified:
 
 
 def stand_in(target: Target) -> str:
-    """Silhouettes of the ten classes, in colour, before a cluttered background."""
+    """Draws silhouettes of the ten classes in colour, on a cluttered background."""
     return save_drawn(target.folder, THINGS, {"train": 10_000, "test": 2_000}, SIDE, Style(size=(0.55, 0.85), turn=15))
 
 

@@ -1,4 +1,4 @@
-"""Fashion-MNIST: its four original files, or, where they can't be had, drawn clothes in their place."""
+"""Fashion-MNIST: its four original files; drawn clothes as a stand-in."""
 
 from accelbench.data.drawings import Style, save_drawn
 from accelbench.data.idx import IdxFile, IdxSet, file_set
@@ -42,7 +42,7 @@ UPRIGHT = Style(size=(0.75, 0.95), turn=8.0, shift=0.08, clutter=0, noise=14.0, 
 
 
 def stand_in(target: Target) -> str:
-    """Clothes as silhouettes, in grey, upright as the originals are."""
+    """Draws clothes as grey silhouettes, upright like the originals."""
     return save_drawn(target.folder, CLOTHES, {"train": 12_000, "test": 2_000}, 28, UPRIGHT)
 
 

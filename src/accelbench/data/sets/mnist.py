@@ -1,4 +1,4 @@
-"""MNIST: its four original files, or, where they can't be had, scikit-learn's digits in their place."""
+"""MNIST: its four original files; scikit-learn's digits as a stand-in."""
 
 from accelbench.data.arrays import save_split
 from accelbench.data.idx import IdxFile, IdxSet, file_set
@@ -39,7 +39,7 @@ ORIGINAL = IdxSet(
 
 
 def stand_in(target: Target) -> str:
-    """Real handwriting too, of fewer people and pixels."""
+    """Real handwriting too, but of fewer people and with fewer pixels."""
     from accelbench.data import digits  # scikit-learn takes a second
 
     for split, arrays in digits.enlarged().items():

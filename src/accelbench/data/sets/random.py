@@ -1,4 +1,4 @@
-"""Random images: drawn when a cell runs, in its model's shape and its precision; nothing is prepared."""
+"""Random images: drawn when a cell runs, in the shape of its model and in its precision; nothing is prepared."""
 
 from collections.abc import Mapping
 from pathlib import Path
