@@ -18,7 +18,7 @@ from accelbench.grid import plan
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file
 from accelbench.schema.vocab import Status
-from accelbench.sweep import run
+from accelbench.sweep import session
 from fakes import faulty_host, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -310,7 +310,7 @@ def test_all_settings_are_printed(capsys, project):
 @pytest.fixture
 def failing(own, monkeypatch):
     """A project whose cells all fail: there is no such engine."""
-    monkeypatch.setattr(run, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
+    monkeypatch.setattr(session, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
     return own
 
 
@@ -344,7 +344,7 @@ def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatc
 @pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys):
-    monkeypatch.setattr(run, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
     assert main(["mode=infer", "out=runs/one", "batch_size=8"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"speed +3,200 samples/s", text)
@@ -359,7 +359,7 @@ def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys
 
 
 def test_what_libraries_print_is_shown_when_asked_for(own, monkeypatch, capsys):
-    monkeypatch.setattr(run, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
     words = ["+model.args.fault=exit", "mode=infer", "tracking=none"]
     assert main([*words, "out=runs/quiet"]) == 1
     assert "last words" not in capsys.readouterr().out
@@ -375,7 +375,7 @@ def test_the_help_of_compare_explains_the_verdicts(capsys, project):
 
 
 def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(own, monkeypatch, capsys):
-    monkeypatch.setattr(run, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
     words = "tracking=none mode=infer out=runs/c batch_size="
     assert main(["compare", "--run", f"{words}8", f"{words}64", "--fail-if", "slower:5%"]) == 0
     text = capsys.readouterr().out

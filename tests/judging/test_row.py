@@ -262,3 +262,7 @@ def test_other_load_is_warned_of():
         == "other processes used 80 % of a core during the measurement"
     )
     assert row_of()["warnings"] is None
+
+
+def test_a_record_of_an_older_schema_keeps_the_id_that_its_file_is_named_after():
+    assert summarise(dataclasses.replace(make_record(), cell_id="0123456789ab"))["cell_id"] == "0123456789ab"

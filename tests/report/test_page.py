@@ -46,7 +46,7 @@ def test_each_machine_is_named_with_its_cells(tmp_path: Path, maker) -> None:
     assert places[0] == ("machine (1 cells)", "cpu name Other, gpus name Example GPU, memory gb 8")
     assert places[1][0] == "machine (2 cells)"
     assert "num cores 2" in places[1][1]
-    assert ("code", "abc123") in places
+    assert ("code of lightning", "abc123") in places
 
 
 def test_when_nothing_has_run_the_page_says_no_time(tmp_path: Path, maker) -> None:

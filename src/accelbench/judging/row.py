@@ -140,7 +140,7 @@ def _settings(record: Record) -> Row:
         "repeat": cell.repeat,
         "status": record.status.value,
         "reason": record.reason,
-        "cell_id": cell.id,
+        "cell_id": record.cell_id or cell.id,
         "identity": record.identity[:8],
         "started_at": record.started_at,
         "wall_s": record.wall_s,

@@ -90,7 +90,7 @@ def from_json(values: Mapping[str, Any]) -> Record:
         OtherSchemaError: the record is of a schema that this release cannot read.
         TypeError, ValueError, KeyError: `values` are no record.
     """
-    version: Any = values.get("schema_version")
+    version: Any = values["schema_version"]
     if not is_readable(version):
         raise OtherSchemaError(version)
     loaded = dict(values)

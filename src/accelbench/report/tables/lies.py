@@ -45,8 +45,8 @@ LIES = [
         study="000",
         claim="Totals included the compilation, spread over 10 steps.",
         answer=Answer.impossible,
-        how="Compilation is timed apart, before the window; rates over epochs leave out the first. Later compilation "
-        "causes a warning.",
+        how="Compilation is timed apart, before the window. Rates leave out the first epoch. Later compilation causes "
+        "a warning.",
         test="tests/measuring/test_clock.py::test_compilation_stays_out_of_the_steady_state",
     ),
     Lie(
@@ -110,7 +110,7 @@ LIES = [
         claim="The TPU was almost certainly never used.",
         answer=Answer.invalid,
         how="The device that computed is read from the result; a cell that ran on another device is invalid.",
-        test="tests/test_worker.py::test_another_device_or_precision_is_not_what_was_asked",
+        test="tests/judging/test_asked.py::test_another_device_or_precision_is_not_what_was_asked",
     ),
     Lie(
         study="001",
@@ -180,7 +180,7 @@ LIES = [
         claim='The "GPU" run silently ran on the CPU: it took 221 s, the CPU run 227 s.',
         answer=Answer.invalid,
         how="The device that computed is read from the result; a cell that ran on another device is invalid.",
-        test="tests/test_worker.py::test_another_device_or_precision_is_not_what_was_asked",
+        test="tests/judging/test_asked.py::test_another_device_or_precision_is_not_what_was_asked",
     ),
 ]
 
