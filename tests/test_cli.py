@@ -117,7 +117,8 @@ def complaint(words, capsys, project):
         ("bogus", f"bogus: unknown command. Choose from: {', '.join(NAMES)}; or give name=value."),
         ("run bogus", "bogus: unknown command."),
         ("doctr", "doctr: unknown command. Did you mean doctor? Choose from: run, "),
-        ("--bogus", "unrecognized arguments: --bogus; `accelbench --help`"),
+        ("doctor --prob", "unrecognized arguments: --prob; `accelbench doctor --help`"),
+        ("--bogus", "unrecognized arguments: --bogus; `accelbench run --help`"),
         ("-m --cfg job", "--cfg shows the settings of one run"),
         ("doctor now", "unrecognized arguments: now"),
         ("ui --port x", "argument --port: invalid int value: 'x'"),
@@ -213,10 +214,15 @@ def help_of(words, capsys):
 
 
 @pytest.mark.parametrize("words", ["--help", "-h", "help"])
-def test_help_lists_the_commands_and_the_settings(words, capsys, project):
+def test_help_lists_the_commands_and_fits_a_screen(words, capsys, project):
     text = help_of(words, capsys)
     for command in COMMANDS:
         assert f"  {command.name:<12}{command.summary}\n" in text
+    assert len(text.splitlines()) <= 24
+
+
+def test_the_help_of_run_lists_the_settings(capsys, project):
+    text = help_of("run --help", capsys)
     for taught in ("batch_size", "precision", "examples:", "suite=mnist_networks", "out=FOLDER"):
         assert taught in text
 

@@ -58,7 +58,7 @@ def _parse(words: Sequence[str]) -> tuple[Cell, Path]:
 
 
 def _shown(answer: Answer) -> str:
-    """The answer's JSON: the reason always, everything else where there is something."""
+    """The answer as JSON. Unknown values are left out, except for the reason."""
     shown = {name: value for name, value in vars(answer).items() if value is not None or name == "reason"}
     return encode(shown)
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:  # pandas takes half a second to import
 
 def _add_flags(parser: Parser) -> None:
     parser.add_argument("words", nargs="*", metavar="folder", help="records: results, or a folder under runs/")
-    parser.add_argument("--latency-ms", metavar="MS", help="the longest median latency that is allowed")
+    parser.add_argument("--latency-ms", metavar="MS", help="leave out cells with a longer median latency (p50)")
     parser.add_argument(
-        "--largest-batch", action="store_true", help="find the largest batch of the cell name=value ..."
+        "--largest-batch", action="store_true", help="find the largest batch that fits: measures the cell of name=value"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="with --largest-batch: show what libraries print")
 
@@ -80,6 +80,7 @@ COMMAND = Command(
     summary="say what to use, by throughput, latency, energy and money; or find the largest batch that fits",
     add_flags=_add_flags,
     run=_run,
+    usage="[--latency-ms MS] [folder]\n       accelbench best --largest-batch [-v] name=value ...",
     description="With --largest-batch, takes the settings of one cell instead of a folder, as `accelbench run` does.",
     takes_settings=True,
 )

@@ -38,16 +38,18 @@ class Command:
         summary: one line for the list of commands.
         add_flags: declares the flags and arguments, with their help, on the command's parser.
         run: runs the command with what the parser read; returns the exit status.
+        usage: its usage line, without the program's name, if the one made from the flags would promise too much.
         description: what its --help says between the summary and the flags.
         epilog: what its --help says after the flags.
         takes_settings: whether name=value words are among its arguments.
-        has_hydra_words: whether all words that are none of its flags are left for Hydra, as `words`, in their order.
+        has_hydra_words: whether words that are not its flags are passed on to Hydra, as `words`, in their order.
     """
 
     name: str
     summary: str
     add_flags: Callable[[Parser], None]
     run: Callable[[argparse.Namespace, Context], int]
+    usage: str = ""
     description: str = ""
     epilog: str = ""
     takes_settings: bool = False
@@ -58,6 +60,7 @@ class Command:
         paragraphs = [self.summary, *([self.description.rstrip()] if self.description else [])]
         parser = Parser(
             prog=f"accelbench {self.name}",
+            usage=f"accelbench {self.name} {self.usage}".replace("%", "%%") if self.usage else None,
             description="\n\n".join(paragraphs),
             epilog=self.epilog.rstrip() or None,
             formatter_class=_HelpFormatter,

@@ -25,7 +25,7 @@ def _add_flags(parser: Parser) -> None:
     parser.add_argument("--margin", metavar="2%", help="differences that count as the same (2%%)")
     parser.add_argument("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%")
     parser.add_argument(
-        "--anyway", action="store_true", help="compare even other data, modes or protocols, or no turns"
+        "--anyway", action="store_true", help="compare even if data, mode or protocol differ, or if not interleaved"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="with --run: show what the cells' libraries print")
     parser.add_argument(
@@ -74,5 +74,6 @@ COMMAND = Command(
     summary="say whether B is as fast as A: same, faster, slower or can't tell",
     add_flags=_add_flags,
     run=_run,
+    usage="[flags] A [B]\n       accelbench compare --run [flags] A B",
     description=DESCRIPTION,
 )

@@ -93,7 +93,7 @@ def script(shell: str, commands: Sequence[Command], root: Path) -> str:
 
     Args:
         shell: one of `SHELLS`.
-        commands: the first is the one that a command line without a command means.
+        commands: all commands; the first is the default, for a command line that names none.
         root: the project's folder, whose conf/ has the choices.
     """
     choices = dict(settings(root))

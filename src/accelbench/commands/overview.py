@@ -1,4 +1,4 @@
-"""What `accelbench --help` prints: the commands, the settings and examples."""
+"""What `accelbench --help` prints, and the settings and examples that `accelbench run --help` ends with."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ examples:
 
 
 def overview(commands: Sequence[Command]) -> str:
-    """The help of `accelbench` itself: every command with its summary, the settings, and examples."""
+    """The help of `accelbench` itself: every command with its summary."""
     listed = "\n".join(f"  {command.name:<12}{command.summary}" for command in commands)
     return f"""\
 accelbench measures how fast a model trains and infers on each device, precision and batch size.
@@ -49,6 +49,7 @@ usage: accelbench [run] [-m] [name=value ...]
 commands:
 {listed}
 
-{SETTINGS}
+settings, such as model=cnn device=cpu batch_size=32: `accelbench run --help` lists them, with examples
+
 exit status: 0 done; 1 a cell failed unexpectedly, or --fail-if holds; 2 a mistake, which stderr explains
 """

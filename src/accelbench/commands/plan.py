@@ -12,7 +12,7 @@ from accelbench.settings.compose import Parser, cells_of, compose
 
 def _add_flags(parser: Parser) -> None:
     parser.add_argument(
-        "--json", action="store_true", help="a line of JSON per cell, as `python -m accelbench.worker` reads it"
+        "--json", action="store_true", help="print each cell as a line of JSON, for `python -m accelbench.worker`"
     )
 
 

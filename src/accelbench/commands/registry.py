@@ -24,7 +24,7 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
     """The command that a command line names, `run` if it names none, and the words that follow the name.
 
     Raises:
-        UserError: the word in its place is neither a command, a flag nor a setting.
+        UserError: the first word is neither a command, a flag nor a setting.
     """
     by_name = {command.name: command for command in COMMANDS}
     named = bool(words) and words[0] in by_name

@@ -8,7 +8,7 @@ from accelbench.settings.compose import Parser
 
 
 def _add_flags(parser: Parser) -> None:
-    """It has none."""
+    """Declares nothing: `sync` takes no flags."""
 
 
 def _run(chosen: Namespace, context: Context) -> int:

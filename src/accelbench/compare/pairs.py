@@ -36,7 +36,7 @@ class Pair:
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether the processes of A and B alternate at least as often as in rounds that run each once."""
+        """Whether A and B were measured in turns: sides change at least as often as if each ran once per round."""
         starts = [(process.started_at, False) for process in self.first]
         starts += [(process.started_at, True) for process in self.second]
         order = [is_second for _, is_second in sorted(starts)]
@@ -71,8 +71,8 @@ class Pairing:
 def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
     """Pairs the cells of A and B.
 
-    Cells that are equal but for `repeat` are a pair. If A and B have no cell in common, the settings of which they
-    share no value are compared, and cells that are equal in all other settings are a pair.
+    A pair is two cells that differ at most in `repeat`. If there is no such pair, the settings in which A and B have no
+    value in common are compared: a pair is then two cells that are equal in all other settings.
 
     Raises:
         UserError: no two cells match, or more than two do.

@@ -76,7 +76,7 @@ class RecordSet:
     left_out: str = ""
 
     def environments(self) -> list[Mapping[str, Any]]:
-        """The different environments of the processes; `code` by the engine whose measuring code it is."""
+        """The distinct environments of the processes, in which `code` is a mapping from engine to code digest."""
         found = [process.environment for process in self.processes]
         codes = [{"code": {process.cell.engine.value: process.environment.get("code")}} for process in self.processes]
         by_engine = [{**environment, **code} for environment, code in zip(found, codes, strict=True)]

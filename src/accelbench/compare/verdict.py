@@ -31,9 +31,9 @@ class Comparison:
         num_first, num_second: fresh processes measured on each side.
         ratio: geometric mean of the processes' median samples/s, second over first; above 1, the second is faster.
             None with fewer than `MIN_PROCESSES` on a side.
-        low, high: bounds of the 95 % interval of the ratio; None if the ratio is.
-        interleaved: whether the interval contains the machine's drift: the sides were measured in turns, or the user
-            asked for an answer anyway.
+        low, high: bounds of the 95 % interval of the ratio; None if the ratio is None.
+        interleaved: whether a verdict may be given: the sides were measured in turns, so that drift affected both
+            alike, or the user wants a verdict anyway.
     """
 
     num_first: int

@@ -163,7 +163,7 @@ def extract_tar(path: Path, wanted: Mapping[str, int], folder: Path) -> list[str
 
 
 class _FullDiskError(Exception):
-    """An OSError of writing, to be told from one of reading, which means a damaged archive."""
+    """Writing failed. A class of its own, because an OSError while reading means a damaged archive."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(str(cause))

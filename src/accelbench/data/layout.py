@@ -55,7 +55,8 @@ def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
 
     The class is the name of the nearest folder that is named after one (`Cat`, `cats`), or the beginning of the file
     name (`cat.0.jpg`); if the two differ, the file is surplus. The split is the name of a folder (`train`,
-    `validation`, ...). It counts only if there are pictures of both splits; then those of neither are surplus.
+    `validation`, ...). If both splits have pictures, pictures
+    without a split are surplus; else the folders' splits are ignored.
 
     Args:
         names: of files, as paths with slashes, relative to the source.

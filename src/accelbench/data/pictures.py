@@ -99,7 +99,7 @@ class Chunk:
     Attributes:
         names: of the files.
         first: row of the first picture.
-        bounds: where the space for each file's bytes begins, and where that of the last one ends.
+        bounds: byte offsets: the file names[i] has the space from bounds[i] to bounds[i + 1].
     """
 
     names: Sequence[str]

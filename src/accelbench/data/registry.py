@@ -15,10 +15,10 @@ def names() -> list[str]:
 
 
 def find(name: str) -> DataSet:
-    """The module that prepares the data set `name`.
+    """The data set `name`, as its module defines it.
 
     Raises:
-        UnknownChoiceError: there is none.
+        UnknownChoiceError: no module has this name.
     """
     if name not in names():
         raise UnknownChoiceError("data", name, names())

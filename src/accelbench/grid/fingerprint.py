@@ -34,8 +34,8 @@ COMPUTING = (
     *("jax", "jaxlib", "pillow", "timm", "triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
 )
 
-# The code that a number passes through, from the bytes on disk to the raw sample: whole rooms, and from other rooms
-# the files that a cell's process imports. The folder of the cell's engine is added to it (`measuring_code`).
+# The code that a number passes through, from the bytes on disk to the raw sample: whole folders, and from other
+# folders the files that a cell's process imports. The folder of the cell's engine is added to it (`measuring_code`).
 MEASURING = (
     "data/arrays.py",
     "data/decode.py",

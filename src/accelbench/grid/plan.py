@@ -1,4 +1,4 @@
-"""The grid as planned cells: the record that answers for each, and why a cell is skipped."""
+"""The grid as planned cells: the name of each cell's record, and why a cell is skipped."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

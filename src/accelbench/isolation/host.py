@@ -203,7 +203,7 @@ def _failure(ranks: Sequence[_Rank], answers: Answers, oom_kills: int, log: str)
 
 
 def _hung(ranks: Sequence[_Rank]) -> Iterator[str]:
-    """Where each process hangs. A process that has not set its signal handler yet dies of the question."""
+    """Where each process hangs. The signal that asks kills a process that has no handler yet."""
     for rank in ranks:
         if rank.process.is_alive():  # the id of an ended process may be another one's by now
             with contextlib.suppress(ProcessLookupError):

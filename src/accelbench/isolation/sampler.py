@@ -118,7 +118,7 @@ class Sampler:
     def _utilisation(self, now: float, cpu_s: float) -> float | None:
         (before, cpu_s_before), self._last = self._last, (now, cpu_s)
         wall_s, spent_s = now - before, cpu_s - cpu_s_before
-        # Processor time goes down when a process ends that nobody waits for.
+        # The sum decreases when a process ends that its parent does not wait for: its time is then lost.
         if wall_s < SHORTEST_INTERVAL_S or spent_s < 0:
             return None
         return 100 * spent_s / wall_s

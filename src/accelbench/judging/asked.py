@@ -1,11 +1,11 @@
-"""Whether a cell ran on the device and in the precision that were asked for."""
+"""Whether a cell is invalid: another device or precision ran than was asked for, or the engine found a defect."""
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 
 
 def judge(cell: Cell, measurement: Measurement) -> str | None:
-    """Why the measurement is not one of `cell`, for its status `invalid`; None if it is."""
+    """Why the cell is invalid: what ran is not what was asked for, or has a defect; None if it is valid."""
     for word in ("device", "precision"):
         asked, ran = getattr(cell, word), getattr(measurement, word)
         if asked != ran:

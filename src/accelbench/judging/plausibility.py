@@ -1,4 +1,4 @@
-"""Whether a published time can be true: checks that need no access to the machine it was measured on."""
+"""Whether a time that a study published can be true, judged from the study's own figures alone."""
 
 # Above this share of a step, the reported communication includes the wait for the computation.
 MAX_COMMUNICATION_SHARE = 0.9

@@ -120,7 +120,7 @@ def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({}))
     """
     folders = [results] if (results / PLAN).exists() else sorted(path.parent for path in results.glob(f"*/{PLAN}"))
     if not folders:
-        raise UserError(f"{results}: no results (no <suite>/{PLAN}); run the sweep first")
+        raise UserError(f"{results}: no sweep there (no {PLAN}); run one first, or name another folder")
     sweeps = _with_best_ceilings([read(folder, costs) for folder in folders])
     return sorted(sweeps, key=lambda sweep: (sweep.study or "none", sweep.folder))
 
@@ -143,7 +143,7 @@ def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
 
 
 def _device(record: Record) -> str:
-    """Equal for records of the same device of one machine, with one software. Each engine has a code of its own."""
+    """A key that is equal for records of the same device, machine and software; measuring code does not count."""
     return canonical_json([record.cell.device, _environment(record) | {"code": None}])
 
 

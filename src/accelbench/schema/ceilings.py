@@ -99,7 +99,7 @@ def _best(one: float | None, other: float | None) -> float | None:
 
 
 def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
-    """The ceilings in a record's environment; None if its device was not probed, or by a release with other fields."""
+    """The ceilings in a record's environment; None if there are none, or if another release wrote other fields."""
     values = environment.get("ceilings")
     return _load(values) if values else None
 

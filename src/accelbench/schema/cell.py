@@ -74,7 +74,7 @@ class DataSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Ways to make a network faster; with none of them it is computed eagerly. See docs/options.md.
+    """Ways to make a network faster, each off by default. See docs/options.md.
 
     Attributes:
         channels_last: weights and 4-dimensional inputs have the channels innermost in memory.

@@ -19,7 +19,7 @@ def is_readable(version: object) -> bool:
 
 
 def upgrade_cell(cell: Mapping[str, Any], version: int) -> Mapping[str, Any]:
-    """The JSON of a cell of the schema `version`, with the settings whose present default would be wrong for it."""
+    """The JSON of a cell of schema `version`, plus the new settings whose default is not what the cell ran with."""
     if version == SCHEMA_VERSION:
         return cell
     # Before these settings existed, no step was broken down, and blocks were measured for `measure_s` however

@@ -168,7 +168,7 @@ class Phase(StrEnum):
 
 
 class Provenance(StrEnum):
-    """How a published number was obtained. A number that is neither is left empty, never 0."""
+    """How a published number was obtained. An unknown number is left empty, never 0."""
 
     measured = "measured"
     estimated = "estimated"
@@ -185,7 +185,7 @@ class Bound(StrEnum):
 
 
 class CeilingVerdict(StrEnum):
-    """A rate against the device's ceiling: `above` has the device probed again, `beyond` makes the cell invalid."""
+    """A rate against the device's ceiling: on `above` the device is probed again, `beyond` makes the cell invalid."""
 
     below = "below"
     above = "above"

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         self.flags: list[str] = []
-        super().__init__(**settings)
+        super().__init__(**settings, allow_abbrev=False)  # a mistyped flag must not run another one
 
     def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
         """Declares a flag or an argument, as argparse does."""
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises `message` as a `UserError`."""
-        raise UserError(f"{message}; `accelbench --help` shows what there is")
+        raise UserError(f"{message}; `{self.prog} --help` shows what there is")
 
 
 def cells_of(configs: list[DictConfig]) -> tuple[list[Cell], config.SweepOptions]:
@@ -66,7 +66,7 @@ def compose(words: list[str]) -> list[DictConfig]:
     root = project.project_root()
     config.register()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises errors instead of printing them and exiting
-    parsed = Parser(parents=[get_args_parser()], add_help=False).parse_intermixed_args(words)
+    parsed = Parser(prog="accelbench run", parents=[get_args_parser()], add_help=False).parse_intermixed_args(words)
     if parsed.multirun and parsed.cfg:
         raise UserError("--cfg shows the settings of one run: leave out -m, and plan")
     flags = [word for word in words if word not in parsed.overrides]

@@ -20,7 +20,7 @@ def tracking_uri(root: Path) -> str:
 
 
 def is_own(root: Path) -> bool:
-    """Whether the store is the project's database, and no other one that MLFLOW_TRACKING_URI names."""
+    """Whether the store is the project's database, not another one that MLFLOW_TRACKING_URI names."""
     return tracking_uri(root) == f"sqlite:///{database(root)}"
 
 

@@ -102,7 +102,7 @@ class _Run(CellRun):
         return ExecutionStep(self.test, executions, self.backend, self.samples_per_execution, copies_out=False)
 
     def measure_window(self, step: ExecutionStep) -> None:  # type: ignore[override]
-        """Keeps the step, of which one more execution gives the last loss."""
+        """Keeps the step, because the last loss needs one more execution of it."""
         super().measure_window(step)
         self.window_step = step
 

@@ -94,7 +94,7 @@ class JpegFeed:
             batch_size=None,
             sampler=_Lists(order),
             num_workers=num_workers,
-            generator=torch.Generator(),  # else the seed of the workers is drawn from the generator of dropout
+            generator=torch.Generator(),  # else the workers' seed would use up a number of dropout's generator
         )
 
     @property

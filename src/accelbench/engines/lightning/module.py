@@ -237,7 +237,7 @@ class TrainStep(InferStep):
         return self.result
 
     def note(self, output: Tensor, loss: Tensor, labels: Tensor) -> None:
-        """Keeps what an epoch reports of a step; nothing, in a window."""
+        """Keeps nothing: a window reports no losses. `EpochStep` does."""
 
     def copy_out(self, result: Tensor) -> None:
         """Does nothing: the loss of a training step stays on the device."""

@@ -19,7 +19,7 @@ from accelbench.schema.cell import Options
 
 
 def prepared(network: nn.Module, options: Options, shape: Shape) -> nn.Module:
-    """The network with the options applied that do not compile.
+    """The network with all options applied except those that compile it.
 
     Args:
         network: as it was built; it may be changed in place.

@@ -1,4 +1,4 @@
-"""Throughput and latency against batch size, of ok rows. None where there is nothing to show."""
+"""Pictures of throughput and latency against batch size, of ok rows; None if there is nothing to show."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The pictures that single studies had, better drawn; of ok cells, None where there is nothing to show."""
+"""Pictures that single studies had, redrawn with our ok cells; None if there is nothing to show."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal

@@ -99,7 +99,7 @@ BEST_BATCH_COLUMNS: list[Column[BatchGroup]] = [
 
 
 def best_batch(sweep: Sweep) -> Table | None:
-    """The batch of the highest throughput, free and below limits of latency; None where no batches are compared."""
+    """The batch of the highest throughput, with and without latency limits; None if no batches are compared."""
     notes = [
         "Best: the measured batch of the highest throughput. A latency limit applies to the median over batches that "
         "were each waited for; a dash: no batch is within the limit. Memory: the maximum over the batches."
@@ -154,7 +154,7 @@ DEVICE_COLUMNS: list[Column[DeviceFacts]] = [
 
 
 def devices(sweep: Sweep) -> Table | None:
-    """What the devices that ran are made of; None where nothing ran."""
+    """The hardware of each device that ran; None if nothing ran."""
     found = dict.fromkeys(facts for reported in sweep.cells if (facts := _device_facts(reported)) is not None)
     notes = [
         "At most: measured on the device, as the best of matrix products, linear layers and convolutions over shapes, "

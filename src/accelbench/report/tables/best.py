@@ -149,7 +149,7 @@ def workloads(sweeps: Sequence[Sweep]) -> list[list[ReportedCell]]:
 
 
 def typical(cells: Sequence[ReportedCell]) -> list[ReportedCell]:
-    """Of the repeats and seeds of each cell, the one of the middle throughput (the slower of two).
+    """One of the repeats and seeds of each cell: the one with the median throughput, or the slower of the middle two.
 
     Reporting the fastest repeat would bias the result upwards.
 

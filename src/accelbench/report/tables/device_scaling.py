@@ -92,7 +92,7 @@ def table(sweep: Sweep) -> Table | None:
 
 
 def _shares_threads(cell: Cell) -> bool:
-    """Whether its devices share one process's threads: no cell on one device then has as many as each of them."""
+    """Whether the devices share one process's threads, so that no cell on one device has comparable threads."""
     return cell.device in SHARE_ONE_CPU and cell.num_processes == 1
 
 

@@ -109,7 +109,7 @@ def engine_groups(sweep: Sweep) -> list[list[list[ReportedCell]]]:
 
 
 def _is_single_epoch(reported: ReportedCell) -> bool:
-    """Whether its rate is of its first epoch, which includes tracing and compilation."""
+    """Whether only one epoch was run, so that the rate includes tracing and compilation."""
     measured = reported.record.measurement if reported.record is not None else None
     return measured is not None and len(measured.epochs) == 1
 

@@ -26,10 +26,10 @@ NOTES = [
 
 
 def options_text(row: Row) -> str | None:
-    """The options that are on in a row of `cells.csv`, such as `channels_last + compile`; None if none is.
+    """The options that are on in a row of `cells.csv`, such as `channels_last + compile`; None if all are off.
 
-    Several devices and an engine other than the first count as options, so that wherever options are shown such cells
-    are told apart from the rest.
+    Several devices and an engine other than the first count as options here, so that such cells are marked wherever
+    options are shown.
     """
     enabled = [name for name in NAMES if row[name]]
     if row["scaling"] is not None:

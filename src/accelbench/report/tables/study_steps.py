@@ -82,7 +82,7 @@ COLUMNS: list[Column[_StepComparison]] = [
 def table(sweep: Sweep, name: str) -> Table | None:
     """Our cells with the published number of their settings, and our cells that have no published one.
 
-    None where the study published no such number.
+    None if the study published no such number.
 
     Args:
         sweep: inference cells.
