@@ -18,6 +18,7 @@ from hydra import compose, initialize_config_dir
 from accelbench.errors import UnknownChoiceError
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
+from accelbench.project import PLAN
 from accelbench.schema import plan_file
 from accelbench.schema.vocab import RETRIED, UNEXPECTED
 from accelbench.settings import config, params, suites, to_cell
@@ -87,7 +88,7 @@ def suites_to_retry() -> list[str]:
     return [
         folder.name
         for folder in folders
-        if (folder / "plan.json").exists() and any(r.status in RETRIED for r in plan_file.read_planned(folder))
+        if (folder / PLAN).exists() and any(r.status in RETRIED for r in plan_file.read_planned(folder))
     ]
 
 

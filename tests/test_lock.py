@@ -45,14 +45,14 @@ def test_it_is_free_again_when_its_holder_is_killed(holder, path):
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     with lock.hold(path, "the sweep"):
-        pass
+        assert path.read_text() == str(os.getpid())
 
 
 def test_it_is_free_again_after_an_error(path):
     with pytest.raises(ZeroDivisionError), lock.hold(path, "the sweep"):
         1 / 0  # noqa: B018
     with lock.hold(path, "the sweep"):
-        pass
+        assert path.read_text() == str(os.getpid())
 
 
 def test_one_that_waits_says_so_once_and_goes_on_when_it_is_free(holder, path):

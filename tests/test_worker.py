@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from accelbench import worker
+from accelbench.schema import record
 from accelbench.schema.vocab import Mode
 from fakes import make_cell, make_project
 
@@ -69,6 +71,23 @@ def test_a_cell_runs_alone_where_there_is_torch_and_lightning_and_little_else(ru
     assert outcome["measurement"]["blocks"]
     assert list(outcome) == ["status", "reason", "measurement", "peak_host_bytes", "until_boot_s"]
     assert outcome["reason"] is None
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_cell_of_an_older_record_has_the_settings_that_it_ran_with(version, tmp_path):
+    older = Path(__file__).parent / "schema" / "older" / f"schema{version}.json"
+    (tmp_path / "manifest.json").write_text("{}")
+    cell, _ = worker.parse([str(older), str(tmp_path)])
+    assert cell == record.from_values(json.loads(older.read_text())).cell
+
+
+def test_the_cell_of_a_record_of_an_unknown_schema_is_refused(tmp_path, capsys):
+    path = tmp_path / "cell.json"
+    path.write_text(json.dumps({"schema_version": 99, "cell": make_cell().to_json()}))
+    with pytest.raises(SystemExit) as ended:
+        worker.parse([str(path), str(tmp_path)])
+    assert ended.value.code == 2
+    assert "of schema 99; this accelbench reads schema 3 to 5" in capsys.readouterr().err
 
 
 def test_two_ranks_run_under_torchrun_and_the_first_answers(run_alone):

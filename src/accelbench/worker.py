@@ -13,6 +13,7 @@ from accelbench.isolation.messages import Answer, CellRequest, encode
 from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load
+from accelbench.schema.upgrade import READABLE, SCHEMA_VERSION, is_readable, upgrade_cell
 from accelbench.schema.vocab import Status
 
 
@@ -27,7 +28,7 @@ def main(words: Sequence[str]) -> int:
     Returns:
         The exit status: 0 if the cell is ok or skipped, else 1.
     """
-    cell, data_folder = _parse(words)
+    cell, data_folder = parse(words)
     spec = host_spec(cell)
     for name in SUBSTITUTING:
         os.environ.pop(name, None)
@@ -41,7 +42,7 @@ def main(words: Sequence[str]) -> int:
     return 0 if answer.status in (Status.ok, Status.skipped) else 1
 
 
-def _parse(words: Sequence[str]) -> tuple[Cell, Path]:
+def parse(words: Sequence[str]) -> tuple[Cell, Path]:
     """The cell and the data folder that the command line names; exits with a message if they are not usable."""
     parser = argparse.ArgumentParser(prog="python -m accelbench.worker", description="Runs one cell in this process.")
     parser.add_argument("cell", type=Path, help="its JSON: a line of `accelbench plan --json ...`, or a record")
@@ -49,7 +50,10 @@ def _parse(words: Sequence[str]) -> tuple[Cell, Path]:
     chosen = parser.parse_args(words)
     try:
         values = json.loads(chosen.cell.read_text())
-        cell = load(Cell, values.get("cell", values))
+        version = values.get("schema_version", SCHEMA_VERSION)
+        if not is_readable(version):
+            parser.error(f"{chosen.cell}: of schema {version}; this accelbench reads {READABLE}")
+        cell = load(Cell, upgrade_cell(values.get("cell", values), version))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         parser.error(f"{chosen.cell}: no readable cell ({type(error).__name__}: {error})")
     if not (chosen.data_folder / MANIFEST).exists():

@@ -174,8 +174,8 @@ def test_sides_that_did_not_take_turns_cannot_be_told_apart():
     late = RecordSet(name="late", processes=second.processes[5:])
     assert "turns" not in answered(first, second)[1]
     status, text = answered(first, late, max_slower=0.05)
-    assert "Not measured in turns: 1 of 1 pairs" in text
-    assert re.search(r" can't tell -10.0 % \(.*\), 5 and 5 processes, not in turns", text)
+    assert "Not interleaved: 1 of 1 pairs" in text
+    assert re.search(r" can't tell -10.0 % \(.*\), 5 and 5 processes, not interleaved", text)
     assert status == 0
     status, text = answered(first, late, max_slower=0.05, anyway=True)
     assert re.search(r" slower +-10.0 % \(.*\), 5 and 5 processes\n", text)

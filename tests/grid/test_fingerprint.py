@@ -109,9 +109,10 @@ def test_a_new_engine_measures_no_other_engines_cells_again(package):
     assert fingerprint.code_digest(Engine.lightning, package) == before
 
 
-def test_a_changed_shared_file_measures_the_cells_of_every_engine_again(package):
+@pytest.mark.parametrize("shared", ["engines/registry.py", "engines/lightning/probe.py", "schema/cell.py"])
+def test_a_changed_shared_file_measures_the_cells_of_every_engine_again(package, shared):
     before = {engine: fingerprint.code_digest(engine, package) for engine in Engine}
-    change(package / "engines/registry.py")
+    change(package / shared)
     assert all(fingerprint.code_digest(engine, package) != before[engine] for engine in Engine)
 
 

@@ -61,7 +61,7 @@ def test_all_sweeps_by_name_or_the_one_that_the_folder_is(tmp_path: Path, maker)
 
 
 def test_no_results(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no results.*run the sweep first"):
+    with pytest.raises(UserError, match="no sweep there.*run one first"):
         read.read_all(tmp_path)
 
 
@@ -76,7 +76,9 @@ def test_a_plan_that_cannot_be_read_is_named(tmp_path: Path, maker, change: dict
 def test_cells_of_two_engines_have_the_same_ceilings_of_their_device(tmp_path: Path, maker) -> None:
     ceilings = [{**many.CEILINGS.to_json(), "flops_per_s": {"fp32": rate}} for rate in (1e11, 2e11)]
     records = [
-        maker.record(maker.cell(model), Status.ok, environment={"code": code, "ceilings": values})
+        maker.record(
+            maker.cell(model), Status.ok, environment={"code": code, "probe_code": "probe", "ceilings": values}
+        )
         for model, code, values in zip(("mlp", "cnn"), ("lightning's", "keras'"), ceilings, strict=True)
     ]
     maker.suite(tmp_path, records)

@@ -120,3 +120,13 @@ def test_a_folder_without_a_readable_plan_is_named(tmp_path, text):
 def test_records_are_values():
     with pytest.raises(dataclasses.FrozenInstanceError):
         make_record().status = Status.failed
+
+
+@pytest.mark.parametrize("field", ["measurement", "status", "identity", "system", "data"])
+def test_a_record_that_lacks_a_field_is_not_read_as_if_it_were_unknown(tmp_path, field):
+    path = record.write(make_record(), tmp_path)
+    values = json.loads(path.read_text())
+    del values[field]
+    path.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=f"not a readable record .*{field}"):
+        record.read(path)

@@ -48,5 +48,5 @@ def test_a_parser_lists_its_flags_and_raises_instead_of_exiting():
     parser.add_argument("word")
     parser.add_argument("--port", type=int)
     assert parser.flags == ["-h", "-v", "--port"]
-    with pytest.raises(UserError, match="argument --port: invalid int value: 'y'; `accelbench --help` shows"):
+    with pytest.raises(UserError, match="argument --port: invalid int value: 'y'; `x --help` shows"):
         parser.parse_args(["a", "--port", "y"])

@@ -7,7 +7,10 @@ from settings.composed import merged
 
 
 def checked(setting):
-    check(OmegaConf.to_object(merged(setting)))
+    """The settings, if they are in range."""
+    settings = merged(setting)
+    check(OmegaConf.to_object(settings))
+    return settings
 
 
 @pytest.mark.parametrize(
@@ -51,4 +54,5 @@ def test_what_is_out_of_range_is_named(setting):
     "setting", ["batch_size=1", "threads=1", "seed=0", "window.warmup_s=0.0", "window.latency_s=0.0", "timeout_s=0.1"]
 )
 def test_the_smallest_values_that_make_sense_are_accepted(setting):
-    checked(setting)
+    name, _, value = setting.partition("=")
+    assert float(OmegaConf.select(checked(setting), name)) == float(value)

@@ -95,10 +95,14 @@ def test_a_record_holds_what_it_depended_on(project):
     result, _ = swept([make_cell()])
     (found,) = result.records
     assert found.data.source == "random pixels"
-    assert {"machine", "versions", "variables", "code", "git", "idle_w", "ceilings"} == set(found.environment)
+    assert {"machine", "versions", "variables", "code", "git", "idle_w", "ceilings", "probe_code"} == set(
+        found.environment
+    )
     assert found.sweep_id.endswith("-test")
     assert found.identity == identity.identity(
-        found.cell, found.data, {k: v for k, v in found.environment.items() if k not in ("git", "idle_w", "ceilings")}
+        found.cell,
+        found.data,
+        {k: v for k, v in found.environment.items() if k not in ("git", *record.DEVICE_MEASUREMENTS)},
     )
     assert 0 < found.wall_s < 60
 

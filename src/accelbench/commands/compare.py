@@ -20,7 +20,9 @@ interleaved (in turns: A and B alternate, so that drift affects both alike).
 
 
 def _add_flags(parser: Parser) -> None:
-    parser.add_argument("--run", action="store_true", help="A and B are cells, each in quotes: measure them in turns")
+    parser.add_argument(
+        "--run", action="store_true", help="A and B are cells, each in quotes: measure them interleaved"
+    )
     parser.add_argument("--repeats", metavar="N", help="with --run: fresh processes of each cell (5)")
     parser.add_argument("--margin", metavar="2%", help="differences that count as the same (2%%)")
     parser.add_argument("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%")

@@ -104,7 +104,7 @@ def _shown(comparison: Comparison) -> str:
     if comparison.ratio is None or comparison.low is None or comparison.high is None:
         return f"{counts}; it takes {MIN_PROCESSES} a side"
     ratio, low, high = (f"{100 * (value - 1):+.1f} %" for value in (comparison.ratio, comparison.low, comparison.high))
-    return f"{ratio} ({low} to {high}), {counts}{'' if comparison.interleaved else ', not in turns'}"
+    return f"{ratio} ({low} to {high}), {counts}{'' if comparison.interleaved else ', not interleaved'}"
 
 
 def _conclude(pairing: Pairing, comparisons: list[Comparison], terms: Terms, console: Console) -> None:
@@ -206,9 +206,9 @@ def _measurement_warnings(pairs: list[Pair], anyway: bool) -> list[str]:
     num_apart = sum(not one.is_interleaved for one in pairs if not one.is_skipped)
     if num_apart:
         warnings.append(
-            f"Not measured in turns: {num_apart} of {len(pairs)} pairs. What changed on the machine between A and B is "
+            f"Not interleaved: {num_apart} of {len(pairs)} pairs. What changed on the machine between A and B is "
             "in the difference, and not in its interval"
-            + ("." if anyway else ": `compare --run` measures in turns, --anyway answers without.")
+            + ("." if anyway else ": `compare --run` interleaves them, --anyway answers without.")
         )
     processes = [process for one in pairs for process in one.first + one.second]
     num_disturbed = sum(process.is_disturbed for process in processes)

@@ -36,7 +36,7 @@ class Pair:
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether A and B were measured in turns: sides change at least as often as if each ran once per round."""
+        """Whether A and B were interleaved: they alternate at least as often as if each ran once per round."""
         starts = [(process.started_at, False) for process in self.first]
         starts += [(process.started_at, True) for process in self.second]
         order = [is_second for _, is_second in sorted(starts)]

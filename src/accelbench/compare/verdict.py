@@ -32,7 +32,7 @@ class Comparison:
         ratio: geometric mean of the processes' median samples/s, second over first; above 1, the second is faster.
             None with fewer than `MIN_PROCESSES` on a side.
         low, high: bounds of the 95 % interval of the ratio; None if the ratio is None.
-        interleaved: whether a verdict may be given: the sides were measured in turns, so that drift affected both
+        interleaved: whether a verdict may be given: A and B were interleaved, so that drift affected both
             alike, or the user wants a verdict anyway.
     """
 

@@ -17,6 +17,7 @@ MAX_MEMBERS = 200_000
 MAX_MEMBER_BYTES = 64 << 20
 MAX_TOTAL_BYTES = 32 << 30
 CHUNK_BYTES = 1 << 20
+MAX_PADDING = 1 << 20  # behind the end of a tar archive; tar writes 10 KiB at most
 ENCRYPTED = 0x1  # bit of a zip member's flags
 # The errors of reading a damaged archive.
 DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError)
@@ -153,6 +154,9 @@ def extract_tar(path: Path, wanted: Mapping[str, int], folder: Path) -> list[str
                     _unpack(archive, member, folder / PurePosixPath(member.name).name)
                 elif member.isreg():
                     surplus.append(member.name)
+            # To the end of the file, where gzip compares its checksum with what was read: tarfile stops before it.
+            if archive.fileobj and len(archive.fileobj.read(MAX_PADDING + 1)) > MAX_PADDING:
+                raise DataError(f"{path.name}: more than {MAX_PADDING:,} bytes behind the end of the archive")
     except _FullDiskError as error:
         raise error.cause from error
     except (tarfile.TarError, *DAMAGED) as error:

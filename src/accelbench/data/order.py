@@ -32,7 +32,7 @@ class Order:
         batch_size: samples per batch.
         shuffle: whether each pass has a new random order.
         seed: of that order.
-        endless: passes follow each other, each without a short last batch.
+        endless: epochs follow each other, each without a short last batch.
         last: what a pass does with a short last batch: `keep`, `drop` or `pad` (with black images labelled
             -1, for devices that compile each shape anew).
         part: (index, number): which of how many equal parts of every batch to give. A short last batch that can't be
@@ -85,17 +85,17 @@ class Order:
         return self.generator is not None
 
     def __iter__(self) -> Iterator[Indices]:
-        yield from self.one_pass()
+        yield from self.one_epoch()
         while self.endless:
-            yield from self.one_pass()
+            yield from self.one_epoch()
 
-    def passes(self) -> Iterator[Indices]:
+    def epochs(self) -> Iterator[Indices]:
         """The same indices as iterating gives, one array per pass."""
-        yield np.concatenate(list(self.one_pass()))
+        yield np.concatenate(list(self.one_epoch()))
         while self.endless:
-            yield np.concatenate(list(self.one_pass()))
+            yield np.concatenate(list(self.one_epoch()))
 
-    def one_pass(self) -> Iterator[Indices]:
+    def one_epoch(self) -> Iterator[Indices]:
         """The batches of one pass."""
         order = np.arange(self.num) if self.generator is None else self.generator.permutation(self.num)
         end = self.num - (self.batch_size - 1 if self.last == "drop" else 0)

@@ -53,7 +53,7 @@ class BaseBackend:
         return None
 
 
-class Feed(Protocol):
+class CountedSamples(Protocol):
     """What the template asks of an engine's batches."""
 
     @property
@@ -101,8 +101,8 @@ class CellRun:
         num_params: trainable parameters; set by the engine.
     """
 
-    feed: Feed
-    test_feed: Feed
+    feed: CountedSamples
+    test_feed: CountedSamples
     build_s: float
     num_params: int
 

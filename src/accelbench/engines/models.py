@@ -41,25 +41,27 @@ def check_grey(model: str, shape: Shape) -> None:
         raise UnsupportedError(f"model={model} takes grey images, not {_words(shape)}")
 
 
-def check_colour(model: str, shape: Shape, sides: Shape, least: int) -> None:
+def check_colour(model: str, shape: Shape, height_width: Shape, least: int) -> None:
     """Raises an UnsupportedError if images are grey, or smaller than `least` pixels.
 
     Args:
         model: the network's name.
         shape: of an image, in the engine's order of axes.
-        sides: height and width.
-        least: pixels that both sides need.
+        height_width: height and width.
+        least: pixels that both need.
     """
-    if len(shape) != 3 or min(sides) < least:
+    if len(shape) != 3 or min(height_width) < least:
         raise UnsupportedError(
             f"model={model} takes images in colour of at least {least} x {least} pixels, not {_words(shape)}"
         )
 
 
-def check_sides(model: str, sides: Shape, least: int) -> None:
-    """Raises an UnsupportedError if images of height and width `sides` are smaller than `least` pixels."""
-    if min(sides) < least:
-        raise UnsupportedError(f"model={model} takes images of at least {least} x {least} pixels, not {_words(sides)}")
+def check_size(model: str, height_width: Shape, least: int) -> None:
+    """Raises an UnsupportedError if images of this height and width are smaller than `least` pixels."""
+    if min(height_width) < least:
+        raise UnsupportedError(
+            f"model={model} takes images of at least {least} x {least} pixels, not {_words(height_width)}"
+        )
 
 
 def _words(shape: Shape) -> str:

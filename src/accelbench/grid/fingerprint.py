@@ -43,25 +43,24 @@ MEASURING = (
     "data/order.py",
     "devices/**/*.py",
     "engines/*.py",
+    # The probe: every engine's cells are judged by what it finds.
+    "engines/lightning/kernels.py",
+    "engines/lightning/probe.py",
     "isolation/**/*.py",
     "judging/asked.py",
     "lifeline.py",
     "measuring/**/*.py",
+    "schema/cell.py",
+    "schema/conditions.py",
     "schema/measurement.py",
+    "schema/serialize.py",
+    "schema/upgrade.py",
     "schema/work.py",
     "stats/**/*.py",
 )
-# What a cell's process imports and no number depends on: names, messages, and the types of settings and results. The
-# values of the settings are part of the identity, and a new word here must not measure every cell again.
-NOT_MEASURING = (
-    "errors.py",
-    "project.py",
-    "schema/ceilings.py",
-    "schema/cell.py",
-    "schema/conditions.py",
-    "schema/serialize.py",
-    "schema/vocab.py",
-)
+# What a cell's process imports besides: messages, names of files, words (a new word must not measure every cell again;
+# those that a cell uses are among its settings) and the type of the ceilings, which no cell is measured with.
+NOT_MEASURING = ("errors.py", "project.py", "schema/ceilings.py", "schema/vocab.py")
 
 
 def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:

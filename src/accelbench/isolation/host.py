@@ -214,7 +214,7 @@ def _hung(ranks: Sequence[_Rank]) -> Iterator[str]:
             yield f"{name} was here:"
             yield calls
         else:
-            yield f"{name} did not tell where it was" if rank.process.is_alive() else f"{name} had ended"
+            yield f"{name} gave no call stack" if rank.process.is_alive() else f"{name} had ended"
 
 
 def _death(exitcode: int | None, num_oom_kills: int, log: str) -> Answer:

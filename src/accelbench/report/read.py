@@ -76,9 +76,15 @@ class ReportedCell:
             invalid = self.record.status == Status.invalid
             return row | {column: None for column in MEASURED if column not in NOT_NUMBERS} if invalid else row
         # The row of an empty record has all columns; those that come from a run are then emptied.
-        identity = self.name.rpartition("-")[2]
+        cell_id, _, identity = self.name.partition("-")
         empty = Record(
-            cell=self.cell, identity=identity, status=Status.skipped, started_at="", wall_s=0.0, environment={}
+            cell=self.cell,
+            cell_id=cell_id,
+            identity=identity,
+            status=Status.skipped,
+            started_at="",
+            wall_s=0.0,
+            environment={},
         )
         return summarise(empty) | {"status": None, "reason": NOT_RUN, "started_at": None, "wall_s": None}
 
@@ -143,8 +149,9 @@ def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
 
 
 def _device(record: Record) -> str:
-    """A key that is equal for records of the same device, machine and software; measuring code does not count."""
-    return canonical_json([record.cell.device, _environment(record) | {"code": None}])
+    """A key that is equal for records of the same device, machine and software, probed by the same code."""
+    probe_code = record.environment.get("probe_code", record.environment.get("code"))
+    return canonical_json([record.cell.device, _environment(record) | {"code": probe_code}])
 
 
 def _environment(record: Record) -> dict[str, object]:
@@ -159,7 +166,7 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
         UserError: the plan or one of its records is not readable.
     """
     plan = plan_file.read_plan(folder)
-    records = {record.name: record for record in plan_file.read_planned(folder)}
+    records = {record.name: record for record in plan_file.planned_records(plan, folder)}
     return Sweep(
         folder=folder.resolve().name,
         suite=plan.suite,

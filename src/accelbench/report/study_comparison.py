@@ -1,4 +1,4 @@
-"""Our times beside a study's published ones: which of our cells is compared, and the speed-ups of both."""
+"""Our times and a study's published ones: which of our cells is compared, and the speed-ups of both."""
 
 import math
 from collections.abc import Iterable, Sequence

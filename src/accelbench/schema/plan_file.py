@@ -86,7 +86,16 @@ def read_planned(folder: Path) -> Iterator[Record]:
     Raises:
         UserError: a record or the plan is not readable, or there is no plan.
     """
-    for wanted in read_plan(folder).cells:
+    return planned_records(read_plan(folder), folder)
+
+
+def planned_records(plan: PlanFile, folder: Path) -> Iterator[Record]:
+    """The records in `folder` of the plan's cells, in their order; cells without a record yet are left out.
+
+    Raises:
+        UserError: a record is not readable.
+    """
+    for wanted in plan.cells:
         path = folder / f"{wanted.record_name}.json"
         if path.exists():
             yield read(path)

@@ -19,7 +19,7 @@ from accelbench.schema.vocab import Status
 
 # The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
 # part of an identity.
-DEVICE_MEASUREMENTS = ("ceilings", "idle_w")
+DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w")
 
 Value = str | float | int | bool | None
 Row = dict[str, Value]  # a record's published numbers, by column; see `judging.row.summarise`
@@ -83,7 +83,11 @@ class Record:
         return {"cell_id": self.cell_id or self.cell.id, "label": self.cell.label, **values}
 
 
-def from_json(values: Mapping[str, Any]) -> Record:
+# What every record of the present schema has.
+FIELDS = frozenset(field.name for field in dataclasses.fields(Record)) | {"label"}
+
+
+def from_values(values: Mapping[str, Any]) -> Record:
     """The record that `Record.to_json` gave, here or in an older release.
 
     Raises:
@@ -93,6 +97,8 @@ def from_json(values: Mapping[str, Any]) -> Record:
     version: Any = values["schema_version"]
     if not is_readable(version):
         raise OtherSchemaError(version)
+    if version == SCHEMA_VERSION and (missing := FIELDS - set(values)):
+        raise KeyError(*sorted(missing))
     loaded = dict(values)
     cell_id, _ = loaded.pop("cell_id"), loaded.pop("label")
     if version != SCHEMA_VERSION:
@@ -115,7 +121,7 @@ def read(path: Path) -> Record:
         UserError: the file is not a readable record.
     """
     try:
-        return from_json(orjson.loads(path.read_bytes()))  # five times as fast as json
+        return from_values(orjson.loads(path.read_bytes()))  # five times as fast as json
     except OtherSchemaError as error:
         raise OtherSchemaError(error.version, path) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -41,7 +41,8 @@ def locked(root: Path) -> Iterator[None]:
     It is needed to create or migrate the store and to deliver a run: two creators corrupt a database, and two
     processes that deliver the same record would make two runs.
     """
-    with hold(store_root(root) / "mlflow.lock", "another writer of the MLflow store", waiting=lambda message: None):
+    path = store_root(root) / "mlflow.lock"
+    with hold(path, "another writer of the MLflow store", waiting=lambda message: None, for_all_users=False):
         yield
 
 

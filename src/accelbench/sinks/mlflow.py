@@ -74,9 +74,8 @@ class Store:
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
                 with closing(sqlite3.connect(database(root))) as connection:
-                    connection.execute(
-                        "PRAGMA journal_mode=WAL"
-                    )  # allows readers beside a writer; stored in the database
+                    # Allows readers while one process writes; the database keeps the setting.
+                    connection.execute("PRAGMA journal_mode=WAL")
 
     def deliver(self, record: Record) -> bool:
         """Makes the run of `record` unless it is there; replaces an unfinished one.

@@ -72,9 +72,8 @@ def _check_free(port: int) -> None:
     if not 0 < port < 2**16:
         raise UserError(f"--port={port}: should be a number from 1 to {2**16 - 1}")
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as the server does: a port that was just closed is free
+        # As the server does: a port that was just closed is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except OSError as error:

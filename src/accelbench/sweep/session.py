@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from types import TracebackType
 
 from rich.console import Console
 from rich.text import Text
@@ -67,8 +68,10 @@ class Session(AbstractContextManager["Session"]):
                 self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
         self._show_library_output()
 
     def _start(self, stack: ExitStack) -> None:
@@ -95,7 +98,9 @@ class Session(AbstractContextManager["Session"]):
         self._progress.start(item)
         if item.skip_reason is None:
             self._prober.ceilings(item.cell)
-        environment = {**self.ready.environments[item.cell.engine], "idle_w": self._idle_w}
+        probe_code = self._prober.environment["code"]
+        measured = {"probe_code": probe_code, "idle_w": self._idle_w}
+        environment = {**self.ready.environments[item.cell.engine], **measured}
         ready = self.ready
         record = run_cell(item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id)
         records.write(record, self.folder)

@@ -34,9 +34,8 @@ class Backend(BaseBackend, ABC):
         self.cell = cell
         self.last: Any = None  # what the last execution returned
         self.callbacks: keras.callbacks.CallbackList | None = None  # called around each training step
-        self._num_traces = (
-            0  # how often a step was traced: several times in one compilation of several steps or devices
-        )
+        # How often a step was traced: several times in one compilation of several steps or devices.
+        self._num_traces = 0
         self._num_compiles, self._compile_s = 0, 0.0
 
     @abstractmethod

@@ -74,7 +74,7 @@ class ArrayFeed:
         if self.order.shuffles:
             return (tuple(array.take(chosen, axis=0) for array in self.arrays) for chosen in self.order)
         # Not shuffled: the batches are views of the arrays, made once; nothing is copied.
-        runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) for chosen in self.order.one_pass()]
+        runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) for chosen in self.order.one_epoch()]
         views = [tuple(array[run] for array in self.arrays) for run in runs]
         return cycle(views) if self.order.endless else iter(views)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 from keras import layers
 
-from accelbench.engines.models import check_colour, check_grey, check_sides, own_network
+from accelbench.engines.models import check_colour, check_grey, check_size, own_network
 from accelbench.engines.sources import Shape
 from accelbench.errors import UserError
 from accelbench.schema.cell import ModelSpec
@@ -54,7 +54,7 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> Layers:
     """Study 001: three padded 3x3 convolutions, each followed by max-pooling, and a fourth."""
-    check_sides("cnn", shape[:2], 24)
+    check_size("cnn", shape[:2], 24)
     stack: Layers = [layers.Reshape((*shape, 1))] if len(shape) == 2 else []
     for _ in range(3):
         stack += [layers.Conv2D(channels, 3, padding="same", activation="relu"), layers.MaxPooling2D()]

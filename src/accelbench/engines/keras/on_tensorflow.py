@@ -163,9 +163,8 @@ def _of_batches(function: Execute) -> Execute:
 def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
     """The feed's batches in the feed's order, gathered by TensorFlow's threads as in `fit` with arrays."""
     with tf.device("/CPU:0"):
-        tensors = {
-            id(array): tf.convert_to_tensor(array) for array in feed.arrays
-        }  # the autoencoder has the same array twice
+        # By identity, since the autoencoder has the same array twice.
+        tensors = {id(array): tf.convert_to_tensor(array) for array in feed.arrays}
     arrays = [tensors[id(array)] for array in feed.arrays]
     size = feed.order.batch_size
 
@@ -178,8 +177,8 @@ def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
     def gather(chosen: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return tuple(tf.gather(array, chosen) for array in arrays)
 
-    passes = tf.data.Dataset.from_generator(feed.order.passes, output_signature=tf.TensorSpec((None,), tf.int64))
-    batches = passes.flat_map(batches_of).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
+    epochs = tf.data.Dataset.from_generator(feed.order.epochs, output_signature=tf.TensorSpec((None,), tf.int64))
+    batches = epochs.flat_map(batches_of).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # they copy the arrays
     return batches.with_options(options)

@@ -61,7 +61,7 @@ class ArrayFeed:
         if self.order.shuffles:
             return self._gathered()
         # Not shuffled: the batches are views of the arrays, made once; nothing is copied.
-        batches = list(self.order.one_pass())
+        batches = list(self.order.one_epoch())
         runs = [slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0) for chosen in batches]
         views = [padded(tuple(tensor[run] for tensor in self.tensors), self.order) for run in runs]
         return cycle(views) if self.order.endless else iter(views)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.models import check_colour, check_grey, check_sides
+from accelbench.engines.models import check_colour, check_grey, check_size
 from accelbench.engines.sources import Shape
 
 
@@ -31,7 +31,7 @@ def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, d
 def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> nn.Module:
     """Study 001: three padded 3x3 convolutions, each followed by max-pooling, and a fourth; 112,074 parameters."""
     colours, height, width = (1, *shape) if len(shape) == 2 else shape
-    check_sides("cnn", (height, width), 24)
+    check_size("cnn", (height, width), 24)
     left = [side // 8 - 2 for side in (height, width)]  # of the last convolution's output
     layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
     for inputs in [colours, channels, channels]:

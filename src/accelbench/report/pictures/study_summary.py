@@ -19,7 +19,7 @@ VALUE_CHARACTERS = 108  # in a line of values, over all columns
 
 
 def summary_page(sweep: Sweep, title: str, warning: str) -> Figure | None:
-    """Devices, key figures and conclusions on one page; None where no batches are compared."""
+    """Devices, key figures and conclusions on one page; None if no batches are compared."""
     best = batch_scaling.best_batch(sweep)
     if best is None:
         return None

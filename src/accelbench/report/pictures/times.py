@@ -1,4 +1,4 @@
-"""Training and testing time per network and device, ours beside the published ones."""
+"""Training and testing time per network and device, ours and the published."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -164,7 +164,7 @@ def cells(sweeps: Sequence[Sweep]) -> Cells:
 
 
 def extension(sweep: Sweep, reported: ReportedCell, ratios: Mapping[str, engine_pairs.EngineRatio]) -> Row:
-    """What the page shows of a cell beside its row of `cells.csv`: names, options, outcome, engine ratio, remarks.
+    """What the page shows of a cell besides its row of `cells.csv`: names, options, outcome, engine ratio, remarks.
 
     Args:
         sweep: whose plan holds the cell.

@@ -8,7 +8,7 @@ from accelbench.compare.verdict import Verdict
 from accelbench.report.read import ReportedCell
 
 NOTE = (
-    'How sure: "sure" needs at least five fresh processes of each cell, measured in turns; the 95 % interval of their '
+    'How sure: "sure" needs at least five fresh processes of each cell, interleaved; the 95 % interval of their '
     'difference decides. "Likely, not proven": the two intervals do not overlap, but each is of one process, and '
     'processes may differ by more. "Can\'t tell": the intervals overlap, or a cell has too few blocks for an interval. '
     "Run accelbench compare --run to decide."

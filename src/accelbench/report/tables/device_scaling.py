@@ -1,4 +1,4 @@
-"""What several devices gain over one: each such cell beside its counterpart on one device, of the same sweep."""
+"""What several devices gain over one: each such cell and its counterpart on one device, of the same sweep."""
 
 from dataclasses import dataclass
 
@@ -81,7 +81,7 @@ def scaled_cells(sweep: Sweep) -> list[ScaledCell]:
 
 
 def rows(sweep: Sweep) -> list[Row]:
-    """The rows of `cells.csv`: each cell's row with its scaling efficiency, None where there is no counterpart."""
+    """The rows of `cells.csv`: each cell's row with its scaling efficiency, None if there is no counterpart."""
     efficiency = {scaled.reported.name: scaled.efficiency for scaled in scaled_cells(sweep)}
     return [reported.row | {COLUMN: efficiency.get(reported.name)} for reported in sweep.cells]
 

@@ -79,7 +79,7 @@ COLUMNS: list[Column[EnginePair]] = [
 
 
 def table(sweep: Sweep) -> Table | None:
-    """Ok cells of two engines; None where no cell was measured with both."""
+    """Ok cells of two engines; None if no cell was measured with both."""
     return tabulate_known("Engines on the same cell", COLUMNS, _pairs(sweep), NOTES)
 
 

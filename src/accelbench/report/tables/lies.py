@@ -6,7 +6,7 @@ from enum import StrEnum
 from accelbench.report.tables.table import Column, Table, tabulate, word
 
 
-class Answer(StrEnum):
+class Remedy(StrEnum):
     """What accelbench does about a way to publish a false number."""
 
     impossible = "impossible"
@@ -28,7 +28,7 @@ class Lie:
 
     study: str
     claim: str
-    answer: Answer
+    answer: Remedy
     how: str
     test: str
 
@@ -37,14 +37,14 @@ LIES = [
     Lie(
         study="000",
         claim="GPU times ended at the launch of the work, TPU times at its recording: no result was waited for.",
-        answer=Answer.impossible,
+        answer=Remedy.impossible,
         how="Every block ends with a wait for the device. The launch time is a column beside the latency.",
         test="tests/measuring/test_clock.py::test_a_device_that_returns_before_it_is_done_is_measured_whole",
     ),
     Lie(
         study="000",
         claim="Totals included the compilation, spread over 10 steps.",
-        answer=Answer.impossible,
+        answer=Remedy.impossible,
         how="Compilation is timed apart, before the window. Rates leave out the first epoch. Later compilation causes "
         "a warning.",
         test="tests/measuring/test_clock.py::test_compilation_stays_out_of_the_steady_state",
@@ -52,133 +52,133 @@ LIES = [
     Lie(
         study="000",
         claim="A server's CPU used one of its 128 cores, and was as fast as a laptop's.",
-        answer=Answer.shown,
+        answer=Remedy.shown,
         how="All cores are used unless threads= is set; the number of threads that ran is a column.",
         test="tests/engines/lightning/test_engine.py::test_threads_are_as_asked",
     ),
     Lie(
         study="000",
         claim='The GPU\'s "float32" was TF32.',
-        answer=Answer.invalid,
+        answer=Remedy.invalid,
         how="tf32 and fp32 are different precisions; a cell that ran in another precision than asked for is invalid.",
         test="tests/engines/lightning/test_engine.py::test_a_substituted_precision_is_seen",
     ),
     Lie(
         study="000",
         claim="Means over different sets were compared: over four number formats on the GPU, over two on the CPU.",
-        answer=Answer.impossible,
+        answer=Remedy.impossible,
         how="A speed-up compares two cells that differ only in the device, never means.",
         test="tests/report/test_study_comparison.py::test_no_speedup_between_cells_that_differ_in_more_than_the_device",
     ),
     Lie(
         study="000",
         claim="Utilisation was read once, after the run, as the mean over three GPUs, only one of which was used.",
-        answer=Answer.impossible,
+        answer=Remedy.impossible,
         how="Utilisation is sampled while the cell runs; the mean is over the steady state of the GPU that computes.",
         test="tests/judging/test_row.py::test_memory_and_utilisation_over_the_steady_state",
     ),
     Lie(
         study="000",
         claim="The text says 32 steps, the logs show 10; there was no warm-up.",
-        answer=Answer.impossible,
+        answer=Remedy.impossible,
         how="The record has every measured step; protocol=steps runs exactly the given number, after a warm-up.",
         test="tests/measuring/test_clock.py::test_a_fixed_number_of_steps_is_just_that",
     ),
     Lie(
         study="000",
         claim="Inference on the TPU ran without eval() and no_grad().",
-        answer=Answer.impossible,
+        answer=Remedy.impossible,
         how="Inference runs in Lightning's predict loop, in evaluation mode and without gradients.",
         test="tests/engines/lightning/test_engine.py::test_inference_is_in_evaluation_mode_without_gradients",
     ),
     Lie(
         study="000",
         claim="The study's CPU numbers exceed the CPU's peak that it states, 7.3-fold.",
-        answer=Answer.invalid,
+        answer=Remedy.invalid,
         how="Each device's peak is measured. A cell above it gets a warning; one beyond any algorithm is invalid.",
         test="tests/sweep/test_prober.py::test_a_cell_beyond_what_an_algorithm_explains_is_invalid",
     ),
     Lie(
         study="000",
         claim="Times are too short for the device: 1,524 TFLOP/s on a card with a peak of 312.",
-        answer=Answer.shown,
+        answer=Remedy.shown,
         how="A plausibility check finds such rows in the study's raw data.",
         test="tests/judging/test_plausibility.py::test_a_launch_time_is_told_from_a_computing_time",
     ),
     Lie(
         study="001",
         claim="The TPU was almost certainly never used.",
-        answer=Answer.invalid,
+        answer=Remedy.invalid,
         how="The device that computed is read from the result; a cell that ran on another device is invalid.",
         test="tests/judging/test_asked.py::test_another_device_or_precision_is_not_what_was_asked",
     ),
     Lie(
         study="001",
         claim="Two times are from second runs, without the cold start that the other times include.",
-        answer=Answer.impossible,
+        answer=Remedy.impossible,
         how="Each cell runs in a fresh process; its first step is not part of the steady state.",
         test="tests/isolation/test_hosts.py::test_each_cell_has_a_process_of_its_own",
     ),
     Lie(
         study="001",
         claim='A speed-up of 34.3 times is printed as "3332 %".',
-        answer=Answer.shown,
+        answer=Remedy.shown,
         how="Speed-ups are CPU time / device time; the study's percentage has a column of its own.",
         test="tests/report/test_study_comparison.py::test_published_speedups_are_those_of_the_study",
     ),
     Lie(
         study="001",
         claim="The RNN is slower than the LSTM on the GPU, because only the LSTM has a fused kernel.",
-        answer=Answer.shown,
+        answer=Remedy.shown,
         how="Every cell names its busiest operators: one for an LSTM's whole layer, many matrix products for an RNN.",
         test="tests/engines/lightning/test_busiest.py::test_an_lstm_has_a_fused_kernel_and_an_rnn_has_none",
     ),
     Lie(
         study="002",
         claim="Times included compilation.",
-        answer=Answer.shown,
+        answer=Remedy.shown,
         how="The rate leaves out the first epoch, which includes it; compile_s and first_step_s are columns.",
         test="tests/judging/test_row.py::test_a_fits_time_is_measured_and_its_rate_without_the_first_epoch",
     ),
     Lie(
         study="002",
         claim="Batches were 8 times larger on the TPU.",
-        answer=Answer.impossible,
+        answer=Remedy.impossible,
         how="A speed-up compares two cells of the same batch size; the batch per device is a column.",
         test="tests/report/test_study_comparison.py::test_no_speedup_between_cells_that_differ_in_more_than_the_device",
     ),
     Lie(
         study="002",
         claim="Training waited for data, which was taken for slowness of the device.",
-        answer=Answer.shown,
+        answer=Remedy.shown,
         how="The share of a step that waits for its batch is a column.",
         test="tests/engines/lightning/test_data.py::test_decoding_for_each_batch_is_seen_as_data_wait",
     ),
     Lie(
         study="002",
         claim='Accuracy was "equal", by eye.',
-        answer=Answer.shown,
+        answer=Remedy.shown,
         how="Accuracies are compared over seeds, with an interval of the difference.",
         test="tests/report/tables/test_accuracy_by_device.py::test_equal_accuracies_are_judged_by_the_interval",
     ),
     Lie(
         study="003",
         claim='"FPS" was batches per second.',
-        answer=Answer.impossible,
+        answer=Remedy.impossible,
         how="Throughput counts samples.",
         test="tests/measuring/test_clock.py::test_a_device_that_returns_before_it_is_done_is_measured_whole",
     ),
     Lie(
         study="003",
         claim="The batch sweep ran 5 + 20 iterations; the text says 10 + 50.",
-        answer=Answer.impossible,
+        answer=Remedy.impossible,
         how="The number of steps is part of the cell's identity, and the record has every step.",
         test="tests/schema/test_cell.py::test_the_number_of_steps_is_part_of_the_id_where_it_is_what_is_run",
     ),
     Lie(
         study="004",
         claim='The "GPU" run silently ran on the CPU: it took 221 s, the CPU run 227 s.',
-        answer=Answer.invalid,
+        answer=Remedy.invalid,
         how="The device that computed is read from the result; a cell that ran on another device is invalid.",
         test="tests/judging/test_asked.py::test_another_device_or_precision_is_not_what_was_asked",
     ),

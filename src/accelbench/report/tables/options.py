@@ -1,4 +1,4 @@
-"""What options gain: each cell with options on beside the cell that differs only in having none."""
+"""What options gain: each cell with options and the cell that differs only in having none."""
 
 import math
 from collections import defaultdict

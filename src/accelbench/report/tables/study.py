@@ -1,4 +1,4 @@
-"""What networks learnt, beside the published accuracies, and what their training cost besides its epochs."""
+"""What networks learnt and the published accuracies, and what their training cost besides its epochs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ PREPARATION_COLUMNS: list[Column[Row]] = [
 
 
 def quality(sweep: Sweep) -> Table | None:
-    """Accuracy and loss on the test set, ours and published; None where there is neither."""
+    """Accuracy and loss on the test set, ours and published; None if there is neither."""
     models = dict.fromkeys([entry.model for entry in published_for_sweep(sweep)])
     models |= dict.fromkeys(reported.cell.model.name for reported in sweep.cells)
     found = [each for model in models for each in (*_our_quality(sweep, model), *_published_quality(sweep, model))]
@@ -78,7 +78,7 @@ def _published_quality(sweep: Sweep, model: str) -> Iterator[_Quality]:
 
 
 def preparation(sweep: Sweep) -> Table | None:
-    """What a run costs besides its epochs: building, compiling and the first step; None where no whole run is ok."""
+    """What a run costs besides its epochs: building, compiling and the first step; None if no whole run is ok."""
     rows = [row for row in sweep.ok_rows if row["protocol"] == Protocol.fit and row["mode"] == Mode.train]
     notes = [
         "Build: until model and optimiser are on the device. Fit includes compilation in the first steps; a dash: "

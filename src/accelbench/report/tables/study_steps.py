@@ -1,4 +1,4 @@
-"""A step's published numbers beside ours of the same network, device, precision and batch."""
+"""A step's published numbers and ours, of the same network, device, precision and batch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def _time_per_image(reported: ReportedCell) -> float | None:
 
 
 def communication_percent(reported: ReportedCell) -> float | None:
-    """Copying in and out in percent of a waited-for step; None where nothing is copied."""
+    """Copying in and out in percent of a waited-for step; None if nothing is copied."""
     parts = [reported.number(column) for column in ("copy_in_ms", "copy_out_ms")]
     latency = reported.number("latency_p50_ms")
     if latency is None or all(part is None for part in parts):

@@ -1,4 +1,4 @@
-"""Training and testing time per network and device, ours beside the published ones, with speed-ups."""
+"""Training and testing time per network and device, ours and the published, with speed-ups."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ PERCENT_STUDIES = {"001"}  # they print speed-ups in percent
 
 
 def table(sweep: Sweep, mode: Mode) -> Table | None:
-    """Our time per network and device beside the published one; None where there is neither."""
+    """Our time per network and device and the published one; None if there is neither."""
     comparisons = compare_with_published(sweep, mode)
     if not comparisons:
         return None
