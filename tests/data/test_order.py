@@ -34,11 +34,11 @@ def test_the_short_last_batch(last, sizes):
 
 
 @pytest.mark.parametrize("last", ["keep", "drop"])
-def test_whole_passes_are_the_batches_one_after_another(last):
+def test_whole_epochs_are_the_batches_one_after_another(last):
     order, same = (Order(10, 4, shuffle=True, seed=5, last=last) for _ in range(2))
     assert [each.tolist() for each in order.epochs()] == [flat(same)]
     endless, same = (Order(10, 4, shuffle=True, seed=5, endless=True, last="drop") for _ in range(2))
-    first, second = itertools.islice(endless.passes(), 2)
+    first, second = itertools.islice(endless.epochs(), 2)
     assert [*first, *second] == flat(itertools.islice(same, 4))
 
 
