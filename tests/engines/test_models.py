@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.engines.models import check_colour, check_grey, check_sides, optimizer_named, own_network
+from accelbench.engines.models import check_colour, check_grey, check_size, optimizer_named, own_network
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Weights
@@ -32,7 +32,7 @@ def test_accelbenchs_networks_have_no_weights():
     ("check", "words"),
     [
         (lambda: check_grey("rnn", (3, 28, 20)), "model=rnn takes grey images, not 3 x 28 x 20"),
-        (lambda: check_sides("cnn", (24, 23), 24), "at least 24 x 24 pixels, not 24 x 23"),
+        (lambda: check_size("cnn", (24, 23), 24), "at least 24 x 24 pixels, not 24 x 23"),
         (lambda: check_colour("pets_cnn", (28, 28), (28, 28), 22), "images in colour of at least 22 x 22"),
         (lambda: check_colour("pets_cnn", (3, 21, 28), (21, 28), 22), "22 x 22 pixels, not 3 x 21 x 28"),
     ],
