@@ -3,23 +3,10 @@ import dataclasses
 import pytest
 
 from accelbench.judging.roofline import WINOGRAD, bound, least_times, share, verdict
-from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.vocab import Bound, CeilingVerdict
 from accelbench.schema.work import Work
+from schema.test_ceilings import CEILINGS
 
-CEILINGS = Ceilings(
-    device="gpu",
-    device_name="NVIDIA A100",
-    threads=8,
-    flops_per_s={"fp32": 1e12, "bf16": 4e12},
-    how={"fp32": "matmul 4096", "bf16": "linear 8192"},
-    memory_bytes_per_s=1e11,
-    host_to_device_bytes_per_s=2e10,
-    device_to_host_bytes_per_s=None,
-    launch_s=1e-5,
-    seconds=5.0,
-    measured_at="2026-11-21T00:00:00.000+00:00",
-)
 # 0.2 s of arithmetic in fp32, 0.1 s of memory traffic, 0.01 s of launches.
 WORK = Work(flops=2 * 10**11, bytes=10**10, num_operators=1000)
 

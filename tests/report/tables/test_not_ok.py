@@ -1,28 +1,6 @@
-from pathlib import Path
-
-import pytest
-
-from accelbench.report.read import Sweep
-from accelbench.report.read import read as read_sweep
 from accelbench.report.tables import not_ok
-from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Status
-
-
-@pytest.fixture
-def read(tmp_path: Path, maker):
-    """From records to the sweep that holds them."""
-
-    def read(records, waiting=(), **plan) -> Sweep:
-        return read_sweep(maker.suite(tmp_path, records, waiting, **plan))
-
-    return read
-
-
-def texts(table: Table, *first: str) -> list[dict[str, str]]:
-    """The rows that begin with `first`, by heading."""
-    rows = [dict(zip(table.headings, (entry.text for entry in row), strict=True)) for row in table.rows]
-    return [row for row in rows if tuple(row.values())[: len(first)] == first]
+from report.tables.rows import texts
 
 
 def test_cells_are_grouped_by_reason_and_failures_listed_with_their_last_line(read, maker) -> None:
