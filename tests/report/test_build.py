@@ -129,5 +129,5 @@ class TestScript:
         done = self.run(project)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("error: ")
-        assert "no results" in done.stderr
+        assert "no sweep there" in done.stderr
         assert "Traceback" not in done.stderr
