@@ -1,18 +1,16 @@
 """Test accuracy of study 001's mlp and cnn after the study's epochs, over five seeds, of each engine."""
 
-import math
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from statistics import mean, stdev
 
-from scipy.stats import t
-
 from accelbench.data.manifest import read_manifest
 from accelbench.project import RECORDS, project_root
 from accelbench.schema.record import Record, read
 from accelbench.schema.vocab import Engine
+from accelbench.stats.welch import mean_difference
 from bench.overhead import runs_folder
 
 NUM_SEEDS = 5
@@ -36,9 +34,10 @@ def main() -> None:
                 f"{model} {engine}: {mean(values):.4f} (standard deviation {stdev(values):.4f}, "
                 f"{len(values)} seeds; target on MNIST: {target})"
             )
-        low, high = difference(found[Engine.keras], found[Engine.lightning])
-        verdict = "holds 0: the same" if low <= 0 <= high else "DOES NOT HOLD 0"
-        print(f"{model}: Keras minus Lightning: {low:+.4f} to {high:+.4f} with 95 % confidence, which {verdict}")
+        gain = mean_difference(found[Engine.keras], found[Engine.lightning])
+        verdict = "holds 0: the same" if gain.low <= 0 <= gain.high else "DOES NOT HOLD 0"
+        bounds = f"{gain.low:+.4f} to {gain.high:+.4f} with 95 % confidence"
+        print(f"{model}: Keras minus Lightning: {bounds}, which {verdict}")
 
 
 def accuracies(records: list[Record], model: str, engine: Engine) -> list[float]:
@@ -46,14 +45,3 @@ def accuracies(records: list[Record], model: str, engine: Engine) -> list[float]
     mine = [record for record in records if (record.cell.model.name, record.cell.engine) == (model, engine)]
     tested = [record.measurement.evaluation for record in mine if record.measurement]
     return [each.accuracy for each in tested if each and each.accuracy]
-
-
-def difference(first: list[float], second: list[float]) -> tuple[float, float]:
-    """The 95 % interval of the difference of two means (Welch's)."""
-    shares = [stdev(values) ** 2 / len(values) for values in (first, second)]
-    freedom = sum(shares) ** 2 / sum(
-        share**2 / (len(values) - 1) for share, values in zip(shares, (first, second), strict=True)
-    )
-    half = t.ppf(0.975, freedom) * math.sqrt(sum(shares))
-    middle = mean(first) - mean(second)
-    return middle - half, middle + half

@@ -13,7 +13,7 @@ from accelbench.isolation.messages import Answer, CellRequest, encode
 from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load
-from accelbench.schema.upgrade import READABLE, SCHEMA_VERSION, is_readable, upgrade_cell
+from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
 from accelbench.schema.vocab import Status
 
 
@@ -51,9 +51,10 @@ def parse(words: Sequence[str]) -> tuple[Cell, Path]:
     try:
         values = json.loads(chosen.cell.read_text())
         version = values.get("schema_version", SCHEMA_VERSION)
-        if not is_readable(version):
-            parser.error(f"{chosen.cell}: of schema {version}; this accelbench reads {READABLE}")
+        check_readable(version)
         cell = load(Cell, upgrade_cell(values.get("cell", values), version))
+    except OtherSchemaError as error:
+        parser.error(f"{chosen.cell}: of {error}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         parser.error(f"{chosen.cell}: no readable cell ({type(error).__name__}: {error})")
     if not (chosen.data_folder / MANIFEST).exists():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from accelbench.engines.sources import channels_last, first_images, input_of, is_random, order_of
+from accelbench.engines.sources import channels_last, check_has_epochs, first_images, input_of, is_random, order_of
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Pipeline, Protocol
@@ -22,7 +22,7 @@ def test_random_images_are_as_the_model_says(tmp_path):
 
 def test_random_images_have_no_epochs():
     with pytest.raises(UnsupportedError, match="protocol=fit: random images have no epochs"):
-        is_random(make_cell(**RANDOM, protocol=Protocol.fit))
+        check_has_epochs(make_cell(**RANDOM, protocol=Protocol.fit))
 
 
 def test_a_data_sets_images_are_as_its_arrays(digits):

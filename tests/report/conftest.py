@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accelbench.report import build
+from accelbench.report import build, read
 from accelbench.schema import record, serialize
 from accelbench.schema.cell import Cell, DataSpec, ModelSpec
 from accelbench.schema.conditions import Data, SystemSeries
@@ -153,3 +153,16 @@ def results(tmp_path_factory: pytest.TempPathFactory, maker: Maker) -> Path:
 def report(results: Path) -> Path:
     """The report on it."""
     return build.build(results, results.parent / "report").parent
+
+
+@pytest.fixture
+def scaled(tmp_path, maker):
+    """Study 003's sweep: three batches on each of two devices, of which one is five times as fast."""
+    from report.pictures.test_studies import inferring
+
+    records = [
+        inferring(maker, "scaling_cnn_small", device, rate=rate * gain, batch_size=batch)
+        for device, gain in (("cpu", 1), ("gpu", 5))
+        for batch, rate in ((1, 100), (8, 290), (16, 300))
+    ]
+    return read.read(maker.suite(tmp_path, records, study="003"))

@@ -10,7 +10,8 @@ from accelbench.errors import UserError
 from accelbench.judging.row import summarise
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
-from accelbench.schema.record import OtherSchemaError, read, read_all
+from accelbench.schema.record import read, read_all
+from accelbench.schema.upgrade import OtherSchemaError
 from accelbench.schema.vocab import Status, Stop
 from schema.test_record import make_record
 

@@ -4,7 +4,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
-from accelbench.settings.compose import Parser, compose, one_cell
+from accelbench.settings.compose import compose, one_cell
 from fakes import make_project
 
 
@@ -40,13 +40,3 @@ def test_one_cell_is_read_as_in_a_shell(project):
 def test_what_is_not_one_cell_is_refused(project, words):
     with pytest.raises(UserError):
         one_cell(words)
-
-
-def test_a_parser_lists_its_flags_and_raises_instead_of_exiting():
-    parser = Parser(prog="x")
-    parser.add_argument("-v", "--verbose", action="store_true")
-    parser.add_argument("word")
-    parser.add_argument("--port", type=int)
-    assert parser.flags == ["-h", "-v", "--port"]
-    with pytest.raises(UserError, match="argument --port: invalid int value: 'y'; `x --help` shows"):
-        parser.parse_args(["a", "--port", "y"])

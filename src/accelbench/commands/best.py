@@ -8,7 +8,8 @@ from accelbench import project
 from accelbench.commands.command import VERBOSE, Command, Context
 from accelbench.errors import UserError
 from accelbench.settings import params
-from accelbench.settings.compose import Parser, one_cell
+from accelbench.settings.compose import one_cell
+from accelbench.settings.parser import Parser
 
 if TYPE_CHECKING:  # pandas takes half a second to import
     from rich.table import Table as RichTable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.settings.compose import Parser
+from accelbench.settings.parser import Parser
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
 VERBOSE = "verbose=true"  # the setting that -v stands for

@@ -6,7 +6,8 @@ from pathlib import Path
 from accelbench import project
 from accelbench.commands.command import VERBOSE, Command, Context
 from accelbench.errors import UserError
-from accelbench.settings.compose import Parser, one_cell
+from accelbench.settings.compose import one_cell
+from accelbench.settings.parser import Parser
 from accelbench.sweep import run as sweep
 
 DESCRIPTION = """\

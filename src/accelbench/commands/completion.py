@@ -13,9 +13,9 @@ from typing import Any, get_args, get_type_hints
 
 from accelbench import project
 from accelbench.commands.command import Command, Context
-from accelbench.settings.compose import Parser
 from accelbench.settings.config import GROUPS, RunConfig
 from accelbench.settings.params import PROFILES
+from accelbench.settings.parser import Parser
 
 SHELLS = ("bash", "zsh")
 

@@ -27,7 +27,7 @@ from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell, DataSpec, ModelSpec
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.settings import params
-from accelbench.settings.compose import Parser
+from accelbench.settings.parser import Parser
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 
 GB = 1e9  # bytes

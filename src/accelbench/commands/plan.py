@@ -7,7 +7,8 @@ from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import prepare
 from accelbench.presentation import duration
 from accelbench.schema.serialize import canonical_json
-from accelbench.settings.compose import Parser, cells_of, compose
+from accelbench.settings.compose import cells_of, compose
+from accelbench.settings.parser import Parser
 
 
 def _add_flags(parser: Parser) -> None:
@@ -24,9 +25,10 @@ def _run(chosen: Namespace, context: Context) -> int:
             print(canonical_json(cell.to_json()))
         return 0
     ready = prepare(cells)
-    for item, seconds in zip(ready.planned, ready.estimates, strict=True):
-        context.console.print(f"{item.cell.label:<42}", _expectation(item, seconds), markup=False, soft_wrap=True)
-    known = [seconds for seconds in ready.estimates if seconds is not None]
+    for item in ready.planned:
+        expectation = _expectation(item, ready.estimates[item.record_name])
+        context.console.print(f"{item.cell.label:<42}", expectation, markup=False, soft_wrap=True)
+    known = [seconds for seconds in ready.estimates.values() if seconds is not None]
     num_run = sum(item.skip_reason is None for item in ready.planned)
     num_unknown = len(ready.planned) - len(known)
     unknown = f", and {num_unknown} of unknown length" if num_unknown else ""

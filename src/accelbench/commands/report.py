@@ -6,7 +6,7 @@ from pathlib import Path
 from accelbench import project
 from accelbench.commands.command import Command, Context
 from accelbench.settings import params
-from accelbench.settings.compose import Parser
+from accelbench.settings.parser import Parser
 
 
 def _add_flags(parser: Parser) -> None:

@@ -4,7 +4,8 @@ from argparse import Namespace
 
 from accelbench.commands.command import VERBOSE, Command, Context
 from accelbench.commands.overview import SETTINGS
-from accelbench.settings.compose import Parser, cells_of, compose
+from accelbench.settings.compose import cells_of, compose
+from accelbench.settings.parser import Parser
 from accelbench.sweep import card
 from accelbench.sweep import run as sweep
 

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from accelbench import project
 from accelbench.commands.command import Command, Context
-from accelbench.settings.compose import Parser
+from accelbench.settings.parser import Parser
 
 
 def _add_flags(parser: Parser) -> None:

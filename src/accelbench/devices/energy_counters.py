@@ -46,7 +46,7 @@ class Rapl:
 
 
 def find_rapl(root: Path = Path("/")) -> Rapl | None:
-    """The processor's counter; None if there is none, or if this user may not read it."""
+    """The processor's counter; None if it has none, or if this user may not read it."""
     folder = root / "sys/class/powercap"
     # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of it. AMD's counters have the same names.
     packages = [path for path in sorted(folder.glob("intel-rapl:*")) if path.name.count(":") == 1]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from accelbench.data.manifest import read_counts
 from accelbench.devices.memory import high_water_bytes
 from accelbench.devices.registry import look
+from accelbench.engines.sources import check_has_epochs
 from accelbench.measuring import clock, epochs
 from accelbench.measuring.output_error import limit, relative_error
 from accelbench.measuring.step import ONE_RANK, RankGroup, Step
@@ -94,6 +95,9 @@ class CellRun:
         backend: the device.
         ranks: the processes that compute the cell together.
 
+    Raises:
+        UnsupportedError: whole epochs of random images were asked for.
+
     Attributes:
         feed: the batches that are measured; set by the engine.
         test_feed: the test set's batches; set by the engine if it trains whole epochs.
@@ -107,6 +111,7 @@ class CellRun:
     num_params: int
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
+        check_has_epochs(cell)
         self.cell = cell
         self.data_folder = data_folder
         self.backend = backend

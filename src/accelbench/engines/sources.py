@@ -17,16 +17,14 @@ Shape = tuple[int, ...]
 
 
 def is_random(cell: Cell) -> bool:
-    """Whether the cell's images are random.
+    """Whether the cell's images are random."""
+    return cell.data.pipeline in RANDOM_IMAGE_PIPELINES
 
-    Raises:
-        UnsupportedError: whole epochs of random images were asked for.
-    """
-    if cell.data.pipeline not in RANDOM_IMAGE_PIPELINES:
-        return False
-    if cell.protocol == Protocol.fit:
+
+def check_has_epochs(cell: Cell) -> None:
+    """Raises an UnsupportedError if whole epochs of random images were asked for."""
+    if is_random(cell) and cell.protocol == Protocol.fit:
         raise UnsupportedError("protocol=fit: random images have no epochs; use protocol=window or steps")
-    return True
 
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
@@ -48,7 +46,7 @@ def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:
 
     The shape is (height, width) for grey images, (channels, height, width) for images in colour.
     """
-    if cell.data.pipeline in RANDOM_IMAGE_PIPELINES:
+    if is_random(cell):
         return cell.model.input_shape, cell.model.num_classes
     shape = load_split(data_folder, "train").images.shape[1:]
     return (shape[2], *shape[:2]) if len(shape) == 3 else shape, len(read_classes(data_folder))
@@ -68,6 +66,6 @@ def first_images(cell: Cell, data_folder: Path, num: int, drawn: Callable[[], An
         num: how many.
         drawn: returns random images in host memory.
     """
-    if cell.data.pipeline in RANDOM_IMAGE_PIPELINES:
+    if is_random(cell):
         return drawn()[:num]
     return np.asarray(load_split(data_folder, "test").images[:num])

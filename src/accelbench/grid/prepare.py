@@ -27,7 +27,7 @@ class Prepared:
         data_folder: where its arrays are.
         environments: what the records of each engine's cells keep of machine, versions, code and git.
         planned: the cells in the order in which they run.
-        estimates: seconds that each planned cell will take; None if unknown.
+        estimates: record name -> seconds that the cell will take; None if unknown.
     """
 
     root: Path
@@ -35,7 +35,7 @@ class Prepared:
     data_folder: Path
     environments: Mapping[Engine, Mapping[str, Any]]
     planned: list[Planned]
-    estimates: list[float | None]
+    estimates: Mapping[str, float | None]
 
 
 def data_of(cells: Sequence[Cell]) -> tuple[Data, Path]:
@@ -73,5 +73,5 @@ def prepare(cells: Sequence[Cell]) -> Prepared:
         data_folder=folder,
         environments={engine: {**found, "git": git} for engine, found in fingerprints.items()},
         planned=planned,
-        estimates=[estimate_s(item, recorded_s) for item in planned],
+        estimates={item.record_name: estimate_s(item, recorded_s) for item in planned},
     )

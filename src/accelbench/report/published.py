@@ -76,7 +76,7 @@ def load(study: str | None) -> tuple[Published, ...]:
 
 
 def find(study: str | None, model: str, metric: str, device: str | None) -> Published | None:
-    """The published number; None if there is none."""
+    """The published number; None if the study has no such number."""
     wanted = (model, metric, device)
     return next((entry for entry in load(study) if (entry.model, entry.metric, entry.device) == wanted), None)
 

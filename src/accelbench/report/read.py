@@ -27,16 +27,19 @@ class ReportedCell:
 
     Attributes:
         name: of the record, `<cell_id>-<identity8>`.
-        label: the cell's short name.
         record: None if the cell has not run yet.
         costs: of devices, as the user states them.
     """
 
     cell: Cell
     name: str
-    label: str
     record: Record | None
     costs: Mapping[Device, Cost] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The cell's short name."""
+        return self.cell.label
 
     @property
     def outcome(self) -> str:
@@ -177,7 +180,6 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
             ReportedCell(
                 cell=wanted.cell,
                 name=wanted.record_name,
-                label=wanted.cell.label,
                 record=records.get(wanted.record_name),
                 costs=costs,
             )

@@ -123,7 +123,7 @@ def write_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceil
         OSError: the file can't be written.
     """
     machines = _read_file(root / CEILINGS)
-    machines.setdefault(_machine_key(environment), {})[device] = dataclasses.asdict(ceilings)
+    machines.setdefault(_machine_key(environment), {})[device] = ceilings.to_json()
     write_json(root / CEILINGS, machines)
 
 

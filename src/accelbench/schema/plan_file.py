@@ -10,7 +10,7 @@ from accelbench.project import PLAN
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, read
 from accelbench.schema.serialize import load, write_json
-from accelbench.schema.upgrade import READABLE, SCHEMA_VERSION, is_readable, upgrade_cell
+from accelbench.schema.upgrade import SCHEMA_VERSION, check_readable, upgrade_cell
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,7 @@ def read_plan(folder: Path) -> PlanFile:
     try:
         values = json.loads(path.read_text())
         version = values["schema_version"]
-        if not is_readable(version):
-            raise UserError(f"schema {version}; this accelbench reads {READABLE}")
+        check_readable(version)
         return PlanFile(
             suite=values["suite"],
             title=values["title"],
@@ -75,7 +74,7 @@ def read_plan(folder: Path) -> PlanFile:
             ],
         )
     except FileNotFoundError as error:
-        raise UserError(f"{path}: there is none; run the sweep first") from error
+        raise UserError(f"{path} is missing; run the sweep first") from error
     except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(f"{path}: not a readable plan ({error}); run the sweep again") from error
 

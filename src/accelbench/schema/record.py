@@ -14,7 +14,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, write_json
-from accelbench.schema.upgrade import READABLE, SCHEMA_VERSION, is_readable, upgrade_cell
+from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
 from accelbench.schema.vocab import Status
 
 # The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
@@ -23,19 +23,6 @@ DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w")
 
 Value = str | float | int | bool | None
 Row = dict[str, Value]  # a record's published numbers, by column; see `judging.row.summarise`
-
-
-class OtherSchemaError(UserError):
-    """A record of a schema that this release cannot read.
-
-    Attributes:
-        version: the schema version that the file names; None if it names none.
-    """
-
-    def __init__(self, version: object, path: Path | None = None) -> None:
-        text = f"a record of schema {version}; this accelbench reads {READABLE}"
-        super().__init__(text if path is None else f"{path}: not a readable record ({text})")
-        self.version = version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,15 +82,14 @@ def from_values(values: Mapping[str, Any]) -> Record:
         TypeError, ValueError, KeyError: `values` are no record.
     """
     version: Any = values["schema_version"]
-    if not is_readable(version):
-        raise OtherSchemaError(version)
+    check_readable(version)
     if version == SCHEMA_VERSION and (missing := FIELDS - set(values)):
         raise KeyError(*sorted(missing))
     loaded = dict(values)
     cell_id, _ = loaded.pop("cell_id"), loaded.pop("label")
     if version != SCHEMA_VERSION:
-        loaded |= {"cell": upgrade_cell(values["cell"], version), "cell_id": cell_id}
-    return load(Record, loaded)
+        loaded["cell_id"] = cell_id
+    return load(Record, loaded | {"cell": upgrade_cell(values["cell"], version)})
 
 
 def write(record: Record, folder: Path) -> Path:
@@ -123,7 +109,7 @@ def read(path: Path) -> Record:
     try:
         return from_values(orjson.loads(path.read_bytes()))  # five times as fast as json
     except OtherSchemaError as error:
-        raise OtherSchemaError(error.version, path) from error
+        raise OtherSchemaError(error.version, f"{path}: not a readable record (a record of {error})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: not a readable record ({error})") from error
 

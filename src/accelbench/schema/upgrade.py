@@ -8,20 +8,35 @@ except for the settings in `upgrade_cell`.
 from collections.abc import Mapping
 from typing import Any
 
+from accelbench.errors import UserError
+
 SCHEMA_VERSION = 5
 OLDEST = 3
-READABLE = f"schema {OLDEST} to {SCHEMA_VERSION}"
 
 
-def is_readable(version: object) -> bool:
-    """Whether this release reads records and plans of the schema `version`."""
-    return version in range(OLDEST, SCHEMA_VERSION + 1)
+class OtherSchemaError(UserError):
+    """A record or plan of a schema that this release cannot read.
+
+    Args:
+        version: the schema version that the file names; None if it names none.
+        message: None for one that names the version and the readable ones.
+    """
+
+    def __init__(self, version: object, message: str | None = None) -> None:
+        super().__init__(message or f"schema {version}; this accelbench reads schema {OLDEST} to {SCHEMA_VERSION}")
+        self.version = version
 
 
-def upgrade_cell(cell: Mapping[str, Any], version: int) -> Mapping[str, Any]:
-    """The JSON of a cell of schema `version`, plus the new settings whose default is not what the cell ran with."""
+def check_readable(version: object) -> None:
+    """Raises an OtherSchemaError if this release does not read records and plans of the schema `version`."""
+    if version not in range(OLDEST, SCHEMA_VERSION + 1):
+        raise OtherSchemaError(version)
+
+
+def upgrade_cell(values: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+    """The JSON of a cell of the schema `version`, with the settings whose present default it did not run with."""
     if version == SCHEMA_VERSION:
-        return cell
+        return values
     # Before these settings existed, no step was broken down, and blocks were measured for `measure_s` however
     # precise they were.
-    return {"breakdown_s": 0.0, **cell, "window": {"width": 1.0, **cell["window"]}}
+    return {"breakdown_s": 0.0, **values, "window": {"width": 1.0, **values["window"]}}

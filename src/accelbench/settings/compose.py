@@ -1,11 +1,9 @@
 """From words to configurations and cells; the only module that calls Hydra's command line."""
 
-import argparse
 import os
 import shlex
 import sys
 import tempfile
-from typing import Any, NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -15,29 +13,8 @@ from accelbench import project
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.settings import config, params, suites, to_cell
+from accelbench.settings.parser import Parser
 from accelbench.settings.to_cell import repeated
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that raises a `UserError` instead of exiting, and lists its flags.
-
-    Attributes:
-        flags: each flag in its first spelling, in the order of declaration.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        self.flags: list[str] = []
-        super().__init__(**settings, allow_abbrev=False)  # a mistyped flag must not run another one
-
-    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
-        """Declares a flag or an argument, as argparse does."""
-        action: argparse.Action = super().add_argument(*names, **settings)
-        self.flags += action.option_strings[:1]
-        return action
-
-    def error(self, message: str) -> NoReturn:
-        """Raises `message` as a `UserError`."""
-        raise UserError(f"{message}; `{self.prog} --help` shows what there is")
 
 
 def cells_of(configs: list[DictConfig]) -> tuple[list[Cell], config.SweepOptions]:
@@ -61,7 +38,7 @@ def compose(words: list[str]) -> list[DictConfig]:
         They are empty if the words ask Hydra to print something instead, as `--cfg job` does.
 
     Raises:
-        UserError: a word is no setting, or a value is none of its choices.
+        UserError: a word is no setting, or a value is not one of its choices.
     """
     root = project.project_root()
     config.register()

@@ -115,5 +115,6 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
             for entry in listed
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder}: not the folder of a `compare --run` (no {COMPARISON}): name A and B") from error
+        problem = error if path.exists() else f"no {COMPARISON}"
+        raise UserError(f"{folder}: not the folder of a `compare --run` ({problem}): name A and B") from error
     return first, second

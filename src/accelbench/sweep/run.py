@@ -91,7 +91,7 @@ def known(ready: Prepared, folder: Path, retry: Retry) -> tuple[list[Record], li
 
 
 def _existing(folder: Path, item: Planned, retry: Retry) -> Record | None:
-    """The cell's record from an earlier sweep; None if there is none, or if the cell is to be measured again."""
+    """The cell's record from an earlier sweep; None if the cell has none or is to be measured again."""
     path = folder / f"{item.record_name}.json"
     if not path.exists():
         return None

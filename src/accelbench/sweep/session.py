@@ -88,9 +88,8 @@ class Session(AbstractContextManager["Session"]):
             # idle power. Not where the device is probed first: that would disturb the probe.
             self._hosts.start(runnable[0])
         self.sinks = [stack.enter_context(sink) for sink in make_sinks(self.options.tracking, root)]
-        names = [item.record_name for item in self.ready.planned]
-        estimates = dict(zip(names, self.ready.estimates, strict=True))
-        progress = SweepProgress(self.console, self.todo, [estimates[item.record_name] for item in self.todo])
+        estimates = [self.ready.estimates[item.record_name] for item in self.todo]
+        progress = SweepProgress(self.console, self.todo, estimates)
         self._progress = stack.enter_context(progress)
 
     def measure(self, item: Planned) -> Record:
@@ -98,10 +97,9 @@ class Session(AbstractContextManager["Session"]):
         self._progress.start(item)
         if item.skip_reason is None:
             self._prober.ceilings(item.cell)
-        probe_code = self._prober.environment["code"]
-        measured = {"probe_code": probe_code, "idle_w": self._idle_w}
-        environment = {**self.ready.environments[item.cell.engine], **measured}
         ready = self.ready
+        measured = {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
+        environment = {**ready.environments[item.cell.engine], **measured}
         record = run_cell(item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id)
         records.write(record, self.folder)
         return record

@@ -1,20 +1,6 @@
 import pytest
 
-from accelbench.report import read
 from accelbench.report.pictures import phases
-from accelbench.schema.vocab import Mode
-from report.pictures.test_roofline import working
-
-
-@pytest.fixture
-def cells(tmp_path, maker):
-    records = [
-        working(maker, "mlp"),
-        working(maker, "mlp", "bf16"),
-        working(maker, "cnn", mode=Mode.train),
-        working(maker, "rnn", breakdown=None),
-    ]
-    return read.read(maker.suite(tmp_path, records)).cells
 
 
 def test_the_phases_of_each_bar_add_up_to_the_whole(cells):

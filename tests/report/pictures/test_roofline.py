@@ -35,17 +35,6 @@ def working(maker, model, precision="fp32", mode=Mode.infer, **changes):
     return made.__class__(**{**made.__dict__, "environment": {**made.environment, **ENVIRONMENT}})
 
 
-@pytest.fixture
-def cells(tmp_path, maker):
-    records = [
-        working(maker, "mlp"),
-        working(maker, "mlp", "bf16"),
-        working(maker, "cnn", mode=Mode.train),
-        working(maker, "rnn", work=Work(uncounted=["aten.fft"]), breakdown=None),
-    ]
-    return read.read(maker.suite(tmp_path, records)).cells
-
-
 def test_a_roof_is_drawn_for_each_precision_and_a_point_for_each_cell_that_has_one(cells):
     figure = roofline.roofline(cells, "title", "")
     train, infer = figure.axes

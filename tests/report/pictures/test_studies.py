@@ -55,16 +55,6 @@ def test_curves_are_of_training_and_test_and_need_two_epochs(tmp_path, maker):
     assert texts(figure) == ["cpu fp32", "training", "test"]
 
 
-@pytest.fixture
-def scaled(tmp_path, maker):
-    records = [
-        inferring(maker, "scaling_cnn_small", device, rate=rate * gain, batch_size=batch)
-        for device, gain in (("cpu", 1), ("gpu", 5))
-        for batch, rate in ((1, 100), (8, 290), (16, 300))
-    ]
-    return read.read(maker.suite(tmp_path, records, study="003"))
-
-
 def test_the_dashboard_shows_boxes_bars_lines_and_speedups(scaled):
     figure = studies.dashboard(scaled.cells, "title", "")
     boxes, bars, lines, gains = figure.axes

@@ -1,20 +1,6 @@
 import dataclasses
 
-import pytest
-
-from accelbench.report import read
 from accelbench.report.pictures import study_summary
-from report.pictures.test_studies import inferring
-
-
-@pytest.fixture
-def scaled(tmp_path, maker):
-    records = [
-        inferring(maker, "scaling_cnn_small", device, rate=rate * gain, batch_size=batch)
-        for device, gain in (("cpu", 1), ("gpu", 5))
-        for batch, rate in ((1, 100), (8, 290), (16, 300))
-    ]
-    return read.read(maker.suite(tmp_path, records, study="003"))
 
 
 def test_the_summary_has_devices_best_batches_and_conclusions_on_one_page(scaled):

@@ -1,18 +1,4 @@
-import pytest
-
-from accelbench.report import read
 from accelbench.report.tables import batch_scaling
-from report.pictures.test_studies import inferring
-
-
-@pytest.fixture
-def scaled(tmp_path, maker):
-    records = [
-        inferring(maker, "scaling_cnn_small", device, rate=rate * gain, batch_size=batch)
-        for device, gain in (("cpu", 1), ("gpu", 5))
-        for batch, rate in ((1, 100), (8, 290), (16, 300))
-    ]
-    return read.read(maker.suite(tmp_path, records, study="003"))
 
 
 def test_the_best_batch_is_that_of_the_highest_throughput_free_and_within_limits(scaled):

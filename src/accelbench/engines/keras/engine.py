@@ -20,11 +20,11 @@ from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed
 from accelbench.engines.keras.precision import Observer
 from accelbench.engines.keras.sources import feed_of
 from accelbench.engines.keras.steps import ExecutionStep
-from accelbench.engines.sources import channels_last, first_images, input_of
+from accelbench.engines.sources import channels_last, first_images, input_of, is_random
 from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import RANDOM, Pipeline
+from accelbench.schema.vocab import Pipeline
 
 
 def run(cell: Cell, data_folder: Path) -> Measurement | None:
@@ -57,7 +57,7 @@ class _Run(CellRun):
         start = time.perf_counter()
         with backend.scope():
             self.network = network = agreement.network_of(cell, self.shape, self.num_classes)
-            dtype = FORMATS[cell.precision].stored if cell.data.name == RANDOM else "uint8"
+            dtype = FORMATS[cell.precision].stored if is_random(cell) else "uint8"
             self.model = task.model_of(network, dtype)
             self.model.compile(
                 optimizer=task.optimizer_of(cell.model) if self.trains else None,

@@ -17,9 +17,6 @@ def feed_of(cell: Cell, split: str, data_folder: Path) -> Feed:
         cell: whose batches they are.
         split: `train` or `test`.
         data_folder: where the data set's arrays are.
-
-    Raises:
-        UnsupportedError: whole epochs of random images were asked for.
     """
     target = None
     if cell.mode == Mode.train:

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from accelbench.engines.cell_run import CellRun, Observed, finite
-from accelbench.engines.formats import FORMATS
 from accelbench.engines.lightning import agreement, options, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.busiest import busiest
 from accelbench.engines.lightning.feed import Feed, RandomFeed, SingleItemLoader
 from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, Task, TestStep, TrainStep
-from accelbench.engines.lightning.precision import Observer
+from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
 from accelbench.engines.lightning.sources import feed_of
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
@@ -71,7 +70,7 @@ class _Run(CellRun):
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         super().__init__(cell, data_folder, backend, ranks)
         self.task = Task(
-            getattr(torch, FORMATS[cell.precision].stored),
+            STORED_DTYPES[cell.precision],
             cell.data.augment,
             reconstructs=cell.model.is_own("autoencoder"),
             channels_last=cell.options.channels_last,

@@ -17,6 +17,10 @@ from accelbench.schema.vocab import Precision
 
 # What matrix products are computed in.
 DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, formats.computed) for word, formats in FORMATS.items()}
+# What weights are stored in.
+STORED_DTYPES: dict[Precision, torch.dtype] = {
+    word: getattr(torch, formats.stored) for word, formats in FORMATS.items()
+}
 # Lightning's words for mixed precision.
 MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 # Lightning's words for one dtype throughout, on XLA.

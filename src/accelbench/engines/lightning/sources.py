@@ -25,9 +25,6 @@ def feed_of(
         dtype: of random images.
         backend: the cell's device.
         part: index of this process's part of every batch, and the number of parts.
-
-    Raises:
-        UnsupportedError: whole epochs of random images were asked for.
     """
     labelled = cell.mode == Mode.train
     if is_random(cell):

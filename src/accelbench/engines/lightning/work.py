@@ -16,11 +16,10 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from accelbench.engines.formats import FORMATS
 from accelbench.engines.lightning import operators
 from accelbench.engines.lightning.feed import Batch
 from accelbench.engines.lightning.module import BenchModule
-from accelbench.engines.lightning.precision import DTYPES, MIXED
+from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.schema.vocab import Precision
 from accelbench.schema.work import Work
 
@@ -48,8 +47,7 @@ def count(module: BenchModule, batch: Batch, precision: Precision, *, train: boo
     counter = Counter()
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
-            dtype = getattr(torch, FORMATS[precision].stored)
-            network = _hollow(module.network, dtype).train(train)
+            network = _hollow(module.network, STORED_DTYPES[precision]).train(train)
             tensors = [_empty(tensor, tensor.dtype) for tensor in batch]
             context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
             if train:
