@@ -1,0 +1,22 @@
+"""Text that others wrote, such as an exception's message, made safe to print."""
+
+import re
+
+# C0 without tab and newline, DEL, C1, bidirectional overrides and isolates (they reorder text), lone surrogates.
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    r"""`text` without characters that command a terminal, reorder text or can't be encoded.
+
+    A control character or a bidirectional override becomes its visible escape, such as `\x1b`; a lone surrogate
+    becomes U+FFFD. Newline, tab and all other characters stay. Cleaning twice is the same as cleaning once.
+    """
+    return UNSAFE.sub(_visible, text)
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
