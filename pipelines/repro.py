@@ -98,7 +98,7 @@ def conclude() -> int:
     records = [record for folder in folders for record in plan_file.read_planned(folder)]
     failed = [record for record in records if record.status in UNEXPECTED]
     for record in failed:
-        print(f"{record.cell.suite}: {record.cell.label}: {record.status}: {record.reason}", file=sys.stderr)
+        print(f"{record.cell.suite}: {record.label}: {record.status}: {record.reason}", file=sys.stderr)
     print(f"\nReport:  {ROOT / 'report' / 'index.html'}\nMLflow:  make ui")
     return 1 if failed else 0
 

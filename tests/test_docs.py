@@ -144,7 +144,7 @@ def test_a_users_network_is_measured_as_the_page_says(measured):
         env = {**os.environ, "TMPDIR": str(measured)}
         done = subprocess.run(command, cwd=measured, env=env, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert re.search(r"MyNet-cpu-fp32-b8-\w+-host +ok ", done.stdout)
+        assert re.search(r"MyNet-cpu-fp32-b8-\w+-host-width=\d+ +ok ", done.stdout)
 
 
 def test_a_cell_is_planned_for_a_bare_machine_as_the_page_says(measured):

@@ -39,6 +39,14 @@ def test_cells_that_are_equal_but_for_the_repeat_are_a_pair():
     assert found.pairs[1].compare(anyway=True).num_second == 6
 
 
+def test_pairs_whose_cells_have_one_label_are_told_apart():
+    sides = processes(model=ModelSpec(name="mlp", args={"units": 8})) + processes(
+        model=ModelSpec(name="mlp", args={"units": 9})
+    )
+    labels = [one.label for one in pair(sides, sides).pairs]
+    assert labels == ["mlp-cpu-fp32-b32-infer-units=8", "mlp-cpu-fp32-b32-infer-units=9"]
+
+
 def test_the_suite_and_the_time_limit_are_no_part_of_it():
     assert pair(processes(suite="one"), processes(suite="two", timeout_s=5.0)).varied == {}
 

@@ -4,7 +4,7 @@ import json
 from accelbench.devices.base import absent
 from accelbench.grid import identity, plan
 from accelbench.schema import plan_file
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.conditions import Data
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Engine, Precision
@@ -62,6 +62,15 @@ def test_the_plan_file_names_every_cells_record(tmp_path):
     assert head == {"schema_version": 5, "suite": "nets", "title": "Nets", "study": "001", "profile": "quick"}
     assert [entry["record"] for entry in written["cells"]] == [item.record_name for item in items]
     assert [load(Cell, entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
+
+
+def test_cells_of_one_label_are_told_apart_and_those_planned_earlier_keep_theirs():
+    rates = [make_cell(model=ModelSpec(name="mlp", learning_rate=rate)) for rate in (0.1, 0.2, 0.3)]
+    label = make_cell().label
+    assert [item.label for item in planned(*rates[:2])] == [f"{label}-learning_rate={rate}" for rate in (0.1, 0.2)]
+    earlier = [plan_file.WantedCell(rates[0], "of-it")]
+    found = plan.plan(rates[:2], DATA, FINGERPRINTS, earlier)
+    assert [item.label for item in found] == [label, f"{label}-learning_rate=0.2"]
 
 
 def test_record_names_differ_where_identities_do():

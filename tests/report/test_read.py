@@ -84,3 +84,12 @@ def test_cells_of_two_engines_have_the_same_ceilings_of_their_device(tmp_path: P
     maker.suite(tmp_path, records)
     (found,) = read.read_all(tmp_path)
     assert [record.environment["ceilings"]["flops_per_s"] for record in found.records] == [{"fp32": 2e11}] * 2
+
+
+def test_cells_that_a_plan_of_an_earlier_release_gives_one_label_are_told_apart(tmp_path: Path, maker) -> None:
+    cells = [maker.cell(epochs=epochs) for epochs in (5, 10)]
+    folder = maker.suite(tmp_path, [maker.ok(cell, 10) for cell in cells])
+    assert [reported.label for reported in read.read(folder).cells] == [
+        "mlp-cpu-fp32-b128-train-epochs=5",
+        "mlp-cpu-fp32-b128-train-epochs=10",
+    ]

@@ -216,3 +216,12 @@ def test_labels_name_what_differs():
     keras = KerasSettings(backend=KerasBackend.jax, jit_compile=True, steps_per_execution=4)
     label = make_cell(engine=Engine.keras, keras=keras).label
     assert label == "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution"
+    assert make_cell(threads=2).label == "mlp-cpu-fp32-b32-infer-2threads"
+    own = ModelSpec(name="Net", library=Library.custom, args={"width": 8, "kind": "wide", "sizes": [512] * 9})
+    assert make_cell(model=own).label == "Net-cpu-fp32-b32-infer-width=8-kind=wide-sizes=f4424e"
+    pretrained = ModelSpec(name="resnet18", library=Library.timm, weights=Weights.pretrained)
+    assert make_cell(model=pretrained).label == "resnet18-cpu-fp32-b32-infer-pretrained"
+
+
+def test_a_label_holds_no_terminal_escape():
+    assert make_cell(model=ModelSpec(name="a\x1b[31m\nb")).label == r"a\x1b[31m b-cpu-fp32-b32-infer"

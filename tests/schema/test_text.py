@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.schema.text import clean
+from accelbench.schema.text import clean, one_line
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,7 @@ def test_characters_that_command_or_reorder_become_visible(text: str, cleaned: s
 @pytest.mark.parametrize("text", ["", "line 1\nline 2\tx", "Grüße, 数据 – 95 % 🎉", "شبكة\u200f", r"C:\x1b"])
 def test_ordinary_text_stays(text: str) -> None:
     assert clean(text) == text
+
+
+def test_one_line_has_no_breaks_and_no_escapes():
+    assert one_line(" a\n\tb\r\nc \x1b[2K") == r"a b c \x1b[2K"

@@ -75,6 +75,8 @@ def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(project):
     assert list(plan_file.read_planned(project / "runs/test")) == result.records
     assert "2 ok, 1 failed, 1 oom, 1 killed, 1 invalid" in text
     assert text.count("ValueError: a bad layer") == 2  # at once, and at the end
+    assert text.count("mlp-cpu-fp32-b32-infer-fault=raise") == 2
+    assert result.records[1].label == "mlp-cpu-fp32-b32-infer-fault=raise"
     assert "Records: runs/test" in text
 
 

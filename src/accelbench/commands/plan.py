@@ -27,7 +27,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     ready = prepare(cells)
     for item in ready.planned:
         expectation = _expectation(item, ready.estimates[item.record_name])
-        context.console.print(f"{item.cell.label:<42}", expectation, markup=False, soft_wrap=True)
+        context.console.print(f"{item.label:<42}", expectation, markup=False, soft_wrap=True)
     known = [seconds for seconds in ready.estimates.values() if seconds is not None]
     num_run = sum(item.skip_reason is None for item in ready.planned)
     num_unknown = len(ready.planned) - len(known)

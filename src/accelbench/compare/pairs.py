@@ -10,6 +10,7 @@ from accelbench.compare.record_sets import Process
 from accelbench.compare.verdict import Comparison, compare
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
+from accelbench.schema.labels import labels
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
 
@@ -19,15 +20,15 @@ Varied = dict[str, tuple[list[str], list[str]]]  # a setting's dotted name -> it
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The processes of one cell of A, and those of the matching cell of B."""
+    """The processes of one cell of A, and those of the matching cell of B.
+
+    Attributes:
+        label: of A's cell, without its repeat; no other pair of the comparison has it.
+    """
 
     first: list[Process]
     second: list[Process]
-
-    @property
-    def label(self) -> str:
-        """The label of A's cell, without its repeat."""
-        return label(self.first[0].cell)
+    label: str = ""
 
     @property
     def is_skipped(self) -> bool:
@@ -84,7 +85,9 @@ def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
         varied = _varied(*flat)
         cells = [_without(varied, groups) for groups in cells]
     a, b = cells
-    pairs = [Pair(first=a[key], second=b[key]) for key in a if key in b]
+    matched = {key: replace(a[key][0].cell, repeat=0) for key in a if key in b}
+    names = labels(matched.values())
+    pairs = [Pair(first=a[key], second=b[key], label=names[cell.id]) for key, cell in matched.items()]
     if not pairs:
         seen = [", ".join(sorted({label(process.cell) for process in processes})[:4]) for processes in (first, second)]
         raise UserError(f"no cell of A matches one of B. A has {seen[0]}, ...; B has {seen[1]}, ...")

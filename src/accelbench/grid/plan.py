@@ -11,16 +11,27 @@ from accelbench.grid.identity import identity
 from accelbench.grid.support import why_not
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
+from accelbench.schema.labels import labels
+from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.vocab import Device, Engine
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell, the identity of its record, and why it is skipped (None: it runs)."""
+    """A cell, the identity of its record, and why it is skipped (None: it runs).
+
+    Attributes:
+        label: tells the cell apart from the others of its folder; by default `cell.label`.
+    """
 
     cell: Cell
     identity: str
     skip_reason: str | None
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.cell.label)
 
     @property
     def record_name(self) -> str:
@@ -34,7 +45,12 @@ def report_on(device: Device) -> DeviceReport:
     return look(device)
 
 
-def plan(cells: Iterable[Cell], data: Data, fingerprints: Mapping[Engine, Mapping[str, Any]]) -> list[Planned]:
+def plan(
+    cells: Iterable[Cell],
+    data: Data,
+    fingerprints: Mapping[Engine, Mapping[str, Any]],
+    earlier: Iterable[WantedCell] = (),
+) -> list[Planned]:
     """The cells in the order in which they run; equal cells once.
 
     The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike.
@@ -43,9 +59,18 @@ def plan(cells: Iterable[Cell], data: Data, fingerprints: Mapping[Engine, Mappin
         cells: the grid.
         data: the data set of all cells.
         fingerprints: one for each engine of the cells.
+        earlier: cells that the folder's plan names already; they keep their labels.
     """
     unique = {cell.id: cell for cell in cells}
+    known = {wanted.cell.id: wanted for wanted in earlier}
+    everything = [*(wanted.cell for wanted in known.values()), *unique.values()]
+    names = labels(everything, {cell_id: wanted.label for cell_id, wanted in known.items()})
     return [
-        Planned(cell, identity(cell, data, fingerprints[cell.engine]), why_not(cell, report_on(cell.device)))
+        Planned(
+            cell,
+            identity(cell, data, fingerprints[cell.engine]),
+            why_not(cell, report_on(cell.device)),
+            names[cell.id],
+        )
         for cell in sorted(unique.values(), key=lambda cell: cell.repeat)
     ]

@@ -14,6 +14,7 @@ from accelbench.grid.plan import Planned, plan
 from accelbench.project import project_root
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
+from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.vocab import Engine
 
 
@@ -54,8 +55,12 @@ def data_of(cells: Sequence[Cell]) -> tuple[Data, Path]:
     return data, folder
 
 
-def prepare(cells: Sequence[Cell]) -> Prepared:
+def prepare(cells: Sequence[Cell], earlier: Sequence[WantedCell] = ()) -> Prepared:
     """Plans `cells` on this machine's data and environment.
+
+    Args:
+        cells: the grid.
+        earlier: cells that the folder's plan names already; they keep their labels.
 
     Raises:
         UserError: the cells use several data sets, or theirs is not prepared.
@@ -64,7 +69,7 @@ def prepare(cells: Sequence[Cell]) -> Prepared:
     data, folder = data_of(cells)
     check_arrays(folder)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
-    planned = plan(cells, data, fingerprints)
+    planned = plan(cells, data, fingerprints, earlier)
     recorded_s = recorded_durations_s([root / "runs", root / "results"], {item.cell.id for item in planned})
     git = git_state(root)
     return Prepared(

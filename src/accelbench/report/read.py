@@ -13,6 +13,7 @@ from accelbench.project import PLAN
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
+from accelbench.schema.labels import labels
 from accelbench.schema.record import Record, Row
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Device, Status
@@ -27,19 +28,16 @@ class ReportedCell:
 
     Attributes:
         name: of the record, `<cell_id>-<identity8>`.
+        label: the cell's short name, which no other cell of its sweep has.
         record: None if the cell has not run yet.
         costs: of devices, as the user states them.
     """
 
     cell: Cell
     name: str
+    label: str
     record: Record | None
     costs: Mapping[Device, Cost] = field(default_factory=dict)
-
-    @property
-    def label(self) -> str:
-        """The cell's short name."""
-        return self.cell.label
 
     @property
     def outcome(self) -> str:
@@ -170,6 +168,7 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
     """
     plan = plan_file.read_plan(folder)
     records = {record.name: record for record in plan_file.planned_records(plan, folder)}
+    names = _labels(plan)
     return Sweep(
         folder=folder.resolve().name,
         suite=plan.suite,
@@ -180,9 +179,17 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
             ReportedCell(
                 cell=wanted.cell,
                 name=wanted.record_name,
+                label=names[wanted.cell.id],
                 record=records.get(wanted.record_name),
                 costs=costs,
             )
             for wanted in plan.cells
         ],
     )
+
+
+def _labels(plan: plan_file.PlanFile) -> dict[str, str]:
+    """The plan's labels, by the cell's id; made anew if cells share one, as in plans of earlier releases."""
+    written = {wanted.cell.id: wanted.label for wanted in plan.cells}
+    are_distinct = len(set(written.values())) == len(written)
+    return written if are_distinct else labels(wanted.cell for wanted in plan.cells)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from accelbench.schema.serialize import digest
+from accelbench.schema.serialize import canonical_json, digest
+from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (
     XLA,
     Augment,
@@ -20,6 +21,14 @@ from accelbench.schema.vocab import (
     Scaling,
     Weights,
 )
+
+MAX_ARGUMENT = 24  # characters of a value in a label
+
+
+def argument_text(name: str, value: object) -> str:
+    """A setting in a label, such as `units=128`; of a long value, the beginning of its digest."""
+    text = value if isinstance(value, str) else canonical_json(value)
+    return f"{name}={text if len(text) <= MAX_ARGUMENT else digest(text)[:6]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +228,11 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """A short name for people, such as `cnn-cpu-bf16-b128-train`."""
+        """A short name for people, such as `cnn-cpu-bf16-b128-train`, with the settings that differ from the defaults.
+
+        It leaves out the settings whose defaults conf/ and params.yaml decide: of these, `labels.labels` adds those in
+        which the cells of one folder differ.
+        """
         device = self.device if self.devices == 1 else f"{self.device}x{self.devices}"
         parts = [self.model.name, device, self.precision, f"b{self.batch_size}", self.mode, *self.options.enabled]
         if self.scaling == Scaling.weak:
@@ -234,8 +247,12 @@ class Cell:
             parts.append(self.data.augment)
         if self.protocol != Protocol.window:
             parts.append(f"{self.steps}steps" if self.protocol == Protocol.steps else self.protocol)
+        parts += [] if self.threads is None else [f"{self.threads}threads"]
+        parts += [] if self.model.weights == Weights.none else [self.model.weights]
+        if self.model.library != Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
+            parts += [argument_text(name, value) for name, value in self.model.args.items()]
         parts += [f"s{self.seed}"] if self.seed else []
-        return "-".join(parts + ([f"r{self.repeat}"] if self.repeat else []))
+        return one_line("-".join(parts + ([f"r{self.repeat}"] if self.repeat else [])))
 
     def to_json(self) -> dict[str, Any]:
         """All attributes as plain JSON values; `serialize.load(Cell, values)` reads them back."""

@@ -15,10 +15,20 @@ from accelbench.schema.upgrade import SCHEMA_VERSION, check_readable, upgrade_ce
 
 @dataclass(frozen=True)
 class WantedCell:
-    """A planned cell and the name of its record's file without ending: `<cell_id>-<identity8>`."""
+    """A planned cell.
+
+    Attributes:
+        record_name: the name of its record's file without ending: `<cell_id>-<identity8>`.
+        label: tells the cell apart from the others of its folder; by default `cell.label`.
+    """
 
     cell: Cell
     record_name: str
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.cell.label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +52,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
     cells = [
         {
             "cell_id": wanted.cell.id,
-            "label": wanted.cell.label,
+            "label": wanted.label,
             "record": wanted.record_name,
             "cell": wanted.cell.to_json(),
         }
@@ -69,7 +79,7 @@ def read_plan(folder: Path) -> PlanFile:
             study=values["study"],
             profile=values["profile"],
             cells=[
-                WantedCell(load(Cell, upgrade_cell(entry["cell"], version)), entry["record"])
+                WantedCell(load(Cell, upgrade_cell(entry["cell"], version)), entry["record"], entry["label"])
                 for entry in values["cells"]
             ],
         )

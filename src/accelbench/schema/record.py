@@ -41,6 +41,7 @@ class Record:
         sweep_id: the sweep that measured the cell (its start and suite); None for a cell run alone.
         schema_version: the schema of the release that wrote the record.
         cell_id: the cell's id in that release, if its schema is older than this one's; None: `cell.id`.
+        label: the cell's name for people, which tells it apart from the others of its sweep; by default `cell.label`.
     """
 
     cell: Cell
@@ -57,6 +58,11 @@ class Record:
     sweep_id: str | None = None
     schema_version: int = SCHEMA_VERSION
     cell_id: str | None = None
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.cell.label)
 
     @property
     def name(self) -> str:
@@ -66,12 +72,12 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, with the cell's id and label for people and scripts."""
         values = dataclasses.asdict(self)
-        del values["cell_id"]
-        return {"cell_id": self.cell_id or self.cell.id, "label": self.cell.label, **values}
+        del values["cell_id"], values["label"]
+        return {"cell_id": self.cell_id or self.cell.id, "label": self.label, **values}
 
 
 # What every record of the present schema has.
-FIELDS = frozenset(field.name for field in dataclasses.fields(Record)) | {"label"}
+FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
 
 
 def from_values(values: Mapping[str, Any]) -> Record:
@@ -86,7 +92,7 @@ def from_values(values: Mapping[str, Any]) -> Record:
     if version == SCHEMA_VERSION and (missing := FIELDS - set(values)):
         raise KeyError(*sorted(missing))
     loaded = dict(values)
-    cell_id, _ = loaded.pop("cell_id"), loaded.pop("label")
+    cell_id = loaded.pop("cell_id")
     if version != SCHEMA_VERSION:
         loaded["cell_id"] = cell_id
     return load(Record, loaded | {"cell": upgrade_cell(values["cell"], version)})

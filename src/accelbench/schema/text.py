@@ -15,6 +15,11 @@ def clean(text: str) -> str:
     return UNSAFE.sub(_visible, text)
 
 
+def one_line(text: str) -> str:
+    """`clean(text)` on one line: each run of spaces, tabs and line breaks is one space."""
+    return clean(" ".join(text.split()))
+
+
 def _visible(match: re.Match[str]) -> str:
     code = ord(match[0])
     if 0xD800 <= code <= 0xDFFF:

@@ -74,7 +74,7 @@ def draw(record: Record) -> str | None:
     if not panels and not phases:
         return None
     return _template().render(
-        title=f"{record.cell.label} on {measured.device_name}",
+        title=f"{record.label} on {measured.device_name}",
         panels=panels,
         parts=_parts(phases),
         step=f"a step by phase: {significant(sum(phases.values()))} ms",

@@ -115,7 +115,7 @@ def translate(record: Record) -> Run:
     if record.system is not None:
         points += _system(record.system, start_ms)
     return Run(
-        name=record.cell.label,
+        name=record.label,
         start_ms=start_ms,
         end_ms=end_ms,
         status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),

@@ -41,7 +41,7 @@ def show(record: Record, places: Mapping[str, str], console: Console) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True, min_width=NAME_WIDTH)
     table.add_column(overflow="fold")
-    table.add_row("cell", Text(f"{record.cell.label}: {record.status}{_conditions(record, row)}"))
+    table.add_row("cell", Text(f"{record.label}: {record.status}{_conditions(record, row)}"))
     if record.reason:
         table.add_row("reason", Text(record.reason))
     if record.status == Status.ok:

@@ -74,7 +74,7 @@ def find(cell: Cell, options: SweepOptions, console: Console, most: int = MAX_BA
         largest, smallest = search(fits, cell.batch_size, most)
     except _OtherEndError as end:
         known = max((batch for batch, record in tried.items() if record.status == Status.ok), default=None)
-        console.print(f"The search ended: {end.record.cell.label}: {end.record.status}: {end.record.reason}")
+        console.print(f"The search ended: {end.record.label}: {end.record.status}: {end.record.reason}")
         if known is not None:
             console.print(f"The largest batch that was seen to fit: {known:,}.")
         return 1

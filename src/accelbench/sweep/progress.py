@@ -57,7 +57,7 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
     def start(self, planned: Planned) -> None:
         """Shows the cell that is measured now, and the time left."""
         left = f"about {duration(sum(self.estimates[self.num_done :]))} left"
-        self.bar.update(self.task, description=planned.cell.label, left=left)
+        self.bar.update(self.task, description=planned.label, left=left)
 
     def finish(self, record: Record) -> None:
         """Prints the cell's outcome. Skipped cells get no line: `sweep.run.conclude` counts them by reason."""
@@ -67,7 +67,7 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
             return
         line = Text()
         line.append(f"[{self.num_done:>{len(str(self.num))}}/{self.num}] ", "dim")
-        line.append(f"{record.cell.label:<38} ")
+        line.append(f"{record.label:<38} ")
         line.append(record.status, STYLES.get(record.status, "bold red"))
         line.append(f"  {outcome(record)}")
         self.console.print(line, soft_wrap=True)

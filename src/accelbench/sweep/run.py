@@ -143,7 +143,7 @@ def conclude(result: SweepResult, sinks: Sequence[Sink], console: Console) -> No
     for reason, num in reasons.most_common():
         console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
     for bad in [record for record in result.records if record.status in UNEXPECTED]:
-        console.print(f"  {bad.cell.label}: {bad.status}: {outcome(bad)}", style="red", highlight=False, markup=False)
+        console.print(f"  {bad.label}: {bad.status}: {outcome(bad)}", style="red", highlight=False, markup=False)
     for sink in sinks:
         if sink.undelivered:
             console.print(

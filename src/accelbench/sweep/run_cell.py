@@ -35,6 +35,7 @@ def run_cell(
         outcome = hosts.run(planned.cell, data_folder)
     return Record(
         cell=planned.cell,
+        label=planned.label,
         identity=planned.identity,
         status=outcome.status,
         reason=outcome.reason,
