@@ -16,7 +16,7 @@ def main() -> int:
     """Builds the report and prints its path; returns the exit status."""
     try:
         root = project.project_root()
-        page = build(root / "results", root / "report", params.costs(root))
+        page = build(root / "results", root / "report", params.costs(root), say=print)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -10,6 +10,7 @@ from accelbench.errors import UserError
 from accelbench.judging.row import summarise
 from accelbench.report import build
 from accelbench.report.tables import device_scaling
+from accelbench.schema.record import write
 from accelbench.schema.vocab import Status
 
 SCRIPT = Path(__file__).parents[2] / "pipelines" / "build_report.py"
@@ -52,6 +53,17 @@ def test_values_are_kept_whole(report: Path) -> None:
     row = pd.read_csv(report / "cells.csv", dtype=str).iloc[0]
     assert (row["num_params"], row["batch_size"], row["stand_in"]) == ("1195018", "32", "True")
     assert float(row["samples_per_s"]) == pytest.approx(12_000)
+
+
+def test_records_that_are_not_shown_are_counted_on_the_page_and_for_the_console(tmp_path: Path, maker) -> None:
+    folder = maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
+    write(maker.ok(maker.cell(batch_size=1), 10), folder)
+    said: list[str] = []
+    out = build.build(tmp_path / "results", tmp_path / "report", say=said.append).parent
+    (note,) = said
+    assert note.startswith("1 record in results/nets is not in its plan, and is not shown: ")
+    assert note in (out / "index.html").read_text()
+    assert note in (out / "report.md").read_text()
 
 
 def test_metrics_are_flat_numbers(report: Path) -> None:

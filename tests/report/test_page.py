@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,17 @@ def compose(folder: Path) -> Page:
 def test_a_stand_in_is_announced_before_any_number(results: Path) -> None:
     (notice,) = compose(results).notices
     assert notice.startswith("NOT MNIST: a stand-in (scikit-learn's digits, enlarged) was measured in 33 cells.")
+
+
+def test_only_what_was_measured_counts_as_measured(tmp_path: Path, maker) -> None:
+    skipped = [maker.record(maker.cell(device="gpu"), Status.skipped, reason="no GPU", data=maker.stand_in)]
+    skipped[0] = dataclasses.replace(skipped[0], started_at="2026-11-19T18:00:00+00:00")
+    maker.suite(tmp_path, [maker.ok(maker.cell(), 1, data=maker.stand_in), *skipped])
+    composed = compose(tmp_path)
+    assert "was measured in 1 cell." in composed.notices[0]
+    assert composed.when == ("2026-11-20 18:00", "2026-11-20 18:00")
+    maker.suite(tmp_path, skipped)
+    assert (compose(tmp_path).notices, compose(tmp_path).when) == ([], None)
 
 
 def test_real_data_needs_no_notice(tmp_path: Path, maker) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.report import read
+from accelbench.schema import record
 from accelbench.schema.vocab import Status
 from report import many
 
@@ -93,3 +94,39 @@ def test_cells_that_a_plan_of_an_earlier_release_gives_one_label_are_told_apart(
         "mlp-cpu-fp32-b128-train-epochs=5",
         "mlp-cpu-fp32-b128-train-epochs=10",
     ]
+
+
+def orphans(folder: Path, maker, num: int) -> list[str]:
+    """Writes records that the plan of `folder` does not name, and returns the names of their files."""
+    made = [maker.ok(maker.cell(batch_size=2**i), 10) for i in range(num)]
+    return sorted(record.write(each, folder).name for each in made)
+
+
+def test_records_that_the_plan_does_not_name_are_counted_and_named(tmp_path: Path, maker) -> None:
+    folder = maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 10)])
+    assert read.read(folder).notes == []
+    names = orphans(folder, maker, 4)
+    (note,) = read.read(folder).notes
+    assert note == (
+        f"4 records in results/nets are not in its plan, and are not shown: {', '.join(names[:3])} and 1 more "
+        "(of cells that are no longer wanted, or of other code, versions or machines)."
+    )
+
+
+def test_a_folder_that_lost_its_plan_shows_all_its_records_and_says_so(tmp_path: Path, maker) -> None:
+    folder = maker.suite(tmp_path / "results", [maker.ok(maker.cell("cnn"), 10), maker.ok(maker.cell("mlp"), 20)])
+    maker.suite(tmp_path / "results", [maker.ok(maker.cell(suite="planned"), 10)])
+    (folder / "plan.json").unlink()
+    lost, planned = sorted(read.read_all(tmp_path / "results"), key=lambda sweep: sweep.folder)
+    assert {reported.label: reported.outcome for reported in lost.cells} == {
+        "cnn-cpu-fp32-b128-train": "ok",
+        "mlp-cpu-fp32-b128-train": "ok",
+    }
+    (note,) = lost.notes
+    assert note.startswith("results/nets has no plan.json: the cells of all its records are shown")
+    assert planned.notes == []
+    assert [sweep.suite for sweep in read.read_all(folder)] == ["nets"]
+    (folder / "000000000000-00000000.json").write_text("{")
+    assert read.read(folder).notes[1] == (
+        "1 record in results/nets is not in its plan, and is not shown: 000000000000-00000000.json (not readable)."
+    )

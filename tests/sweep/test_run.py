@@ -126,14 +126,31 @@ def test_what_has_its_record_is_not_measured_again(project):
     assert "2 of 2 cells have their record already." in text
 
 
-def test_a_changed_axis_runs_the_new_cells_only_and_plans_no_old_ones(project):
+def test_a_second_sweep_into_a_folder_runs_the_new_cells_only_and_adds_them_to_its_plan(project):
     folder = project / "runs/test"
     swept([make_cell(batch_size=size) for size in (8, 16)])
     before = written(folder)
-    result, _ = swept([make_cell(batch_size=size) for size in (16, 32)])
+    result, _ = swept([make_cell(batch_size=size) for size in (32, 16)], title="Newest")
     assert measured(before, written(folder)) == 1
-    assert [found.cell.batch_size for found in result.records] == [16, 32]
-    assert [found.cell.batch_size for found in plan_file.read_planned(folder)] == [16, 32]
+    assert [found.cell.batch_size for found in result.records] == [16, 32]  # the known ones first
+    assert [found.cell.batch_size for found in plan_file.read_planned(folder)] == [8, 16, 32]
+    assert plan_file.read_plan(folder).title == "Newest"
+
+
+def test_a_sweep_into_a_folder_whose_plan_is_lost_plans_the_records_there_too(project):
+    folder = project / "runs/test"
+    swept([make_cell(batch_size=8)])
+    (folder / "plan.json").unlink()
+    swept([make_cell(batch_size=16)])
+    assert [found.cell.batch_size for found in plan_file.read_planned(folder)] == [8, 16]
+
+
+def test_the_plan_of_a_pipelines_suite_names_the_cells_that_it_wants_and_no_others(project):
+    folder = project / "results/test"
+    for sizes in ((8, 16), (32, 16)):
+        cells = [make_cell(batch_size=size) for size in sizes]
+        run.run(cells, OPTIONS, Console(file=io.StringIO()), out=folder)
+    assert [found.cell.batch_size for found in plan_file.read_planned(folder)] == [32, 16]
     assert len(written(folder)) == 3
 
 

@@ -53,12 +53,13 @@ def _show_best(folder: str, limit_ms: float | None, context: Context) -> int:
     from accelbench.report.tables import best
 
     root = project.project_root()
-    found = best.table(sweeps.read_all(root / folder, params.costs(root)), limit_ms)
+    read = sweeps.read_all(root / folder, params.costs(root))
+    found = best.table(read, limit_ms)
     if found is None:
         raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
     context.console.print(_rendered(found))
-    for note in found.notes:
-        context.console.print(note, style="dim")
+    for note in [*found.notes, *(note for sweep in read for note in sweep.notes)]:
+        context.console.print(note, style="dim", markup=False)
     return 0
 
 

@@ -1,6 +1,7 @@
 """`accelbench report`: builds the report of a folder of records."""
 
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 from accelbench import project
@@ -18,7 +19,9 @@ def _run(chosen: Namespace, context: Context) -> int:
 
     root, folder = project.project_root(), Path(chosen.folder)
     out = root / "report" if folder == Path("results") else folder / "report"
-    context.console.print(f"Report: {build(root / folder, out, params.costs(root))}", soft_wrap=True)
+    say = partial(context.console.print, markup=False, soft_wrap=True)
+    page = build(root / folder, out, params.costs(root), say)
+    say(f"Report: {page}")
     return 0
 
 

@@ -3,7 +3,7 @@
 import io
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,7 +21,12 @@ from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
 
 
-def build(results: Path, out: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Path:
+def build(
+    results: Path,
+    out: Path,
+    costs: Mapping[Device, Cost] = MappingProxyType({}),
+    say: Callable[[str], object] = lambda note: None,
+) -> Path:
     """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
 
     Everything is written to a temporary folder first, so a failure leaves the earlier report as it was. Other files in
@@ -31,6 +36,7 @@ def build(results: Path, out: Path, costs: Mapping[Device, Cost] = MappingProxyT
         results: the records' folder.
         out: where the report goes.
         costs: of devices, as the user states them.
+        say: shows the user a note about records that the report leaves out.
 
     Raises:
         UserError: there are no results, or they are not readable.
@@ -40,6 +46,8 @@ def build(results: Path, out: Path, costs: Mapping[Device, Cost] = MappingProxyT
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
         _write(sweeps, Path(made))
         _replace(Path(made), out)
+    for note in (note for sweep in sweeps for note in sweep.notes):
+        say(note)
     return out / "index.html"
 
 

@@ -76,6 +76,7 @@ class Page:
 
     Attributes:
         notices: warnings about the data, before any number.
+        notes: sentences about records that are not shown.
         counts: number of cells by outcome, without zeros.
         devices: each device that was asked for, with its name or the reason why it was not measured.
         when: the first and the last start, UTC; None if nothing has run.
@@ -87,6 +88,7 @@ class Page:
     """
 
     notices: list[str]
+    notes: list[str]
     counts: dict[str, int]
     devices: list[str]
     when: tuple[str, str] | None
@@ -106,9 +108,10 @@ class Page:
 def compose(sweeps: Sequence[Sweep]) -> Page:
     """The page on `sweeps`."""
     outcomes = Counter(reported.outcome for sweep in sweeps for reported in sweep.cells)
-    starts = [record.started_at for sweep in sweeps for record in sweep.records]
+    starts = [record.started_at for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     return Page(
         notices=list(stand_ins(sweeps)),
+        notes=[note for sweep in sweeps for note in sweep.notes],
         devices=first_screen.device_texts(sweeps),
         counts={outcome: outcomes[outcome] for outcome in [*Status, NOT_RUN] if outcomes[outcome]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
@@ -127,7 +130,8 @@ def _known(*tables: Table | None) -> list[Table]:
 
 def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
     """A notice per data set that is only a stand-in for the one that it is named after."""
-    data = [record.data for sweep in sweeps for record in sweep.records if record.data and record.data.stand_in]
+    measured = [record for sweep in sweeps for record in sweep.records if record.measurement]
+    data = [record.data for record in measured if record.data and record.data.stand_in]
     for (name, source), num in Counter((found.name, found.source) for found in data).items():
         yield (
             f"NOT {name.upper()}: a stand-in ({source}) was measured in {num:,} {'cell' if num == 1 else 'cells'}. "

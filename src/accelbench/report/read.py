@@ -1,6 +1,6 @@
 """What a sweep planned and what became of it, read from its folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +9,7 @@ from types import MappingProxyType
 from accelbench.errors import UserError
 from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import MEASURED, summarise
-from accelbench.project import PLAN
+from accelbench.project import PLAN, RECORDS
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
@@ -19,6 +19,7 @@ from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Device, Status
 
 NOT_RUN = "not run yet"
+MAX_NAMED = 3  # records in a note
 NOT_NUMBERS = ("device_name", "warnings")  # columns of a measurement that an invalid cell keeps
 
 
@@ -99,6 +100,7 @@ class Sweep:
         study: the published study that the suite repeats, such as `001`; None for no study.
         profile: which of params.yaml's profiles it was planned with.
         cells: in the plan's order.
+        notes: sentences about the records that the plan does not name.
     """
 
     folder: str
@@ -107,6 +109,7 @@ class Sweep:
     study: str | None
     profile: str | None
     cells: list[ReportedCell]
+    notes: list[str] = field(default_factory=list)
 
     @property
     def ok_rows(self) -> list[Row]:
@@ -120,16 +123,20 @@ class Sweep:
 
 
 def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> list[Sweep]:
-    """The sweeps under `results` (`<suite>/plan.json`), by study and name; or the sweep in `results` itself.
+    """The sweeps in the folders of `results`, by study and name; or the sweep in `results` itself.
 
     Raises:
         UserError: there is no sweep, or a plan or record is not readable.
     """
-    folders = [results] if (results / PLAN).exists() else sorted(path.parent for path in results.glob(f"*/{PLAN}"))
+    folders = [results] if _holds_sweep(results) else sorted(filter(_holds_sweep, results.glob("*")))
     if not folders:
-        raise UserError(f"{results}: no sweep there (no {PLAN}); run one first, or name another folder")
+        raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
     sweeps = _with_best_ceilings([read(folder, costs) for folder in folders])
     return sorted(sweeps, key=lambda sweep: (sweep.study or "none", sweep.folder))
+
+
+def _holds_sweep(folder: Path) -> bool:
+    return (folder / PLAN).exists() or any(folder.glob(RECORDS))
 
 
 def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
@@ -161,12 +168,13 @@ def _environment(record: Record) -> dict[str, object]:
 
 
 def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Sweep:
-    """The sweep in `folder`.
+    """The sweep in `folder`: the cells that its plan names, or without a plan those of all its records.
 
     Raises:
         UserError: the plan or one of its records is not readable.
     """
-    plan = plan_file.read_plan(folder)
+    is_planned = (folder / PLAN).exists()
+    plan = plan_file.read_plan(folder) if is_planned else plan_file.plan_of_records(folder)
     records = {record.name: record for record in plan_file.planned_records(plan, folder)}
     names = _labels(plan)
     return Sweep(
@@ -185,7 +193,25 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
             )
             for wanted in plan.cells
         ],
+        notes=list(_notes(plan, folder, is_planned=is_planned)),
     )
+
+
+def _notes(plan: plan_file.PlanFile, folder: Path, *, is_planned: bool) -> Iterator[str]:
+    place = "/".join(folder.resolve().parts[-2:])  # the same wherever the report is built
+    if not is_planned:
+        yield (
+            f"{place} has no {PLAN}: the cells of all its records are shown, in the order in which they were measured. "
+            "Which study they belong to, and which cells were planned but not measured, is unknown."
+        )
+    if names := plan_file.unplanned(plan, folder):
+        what = f"{len(names):,} records" if len(names) > 1 else "1 record"
+        are = "are" if len(names) > 1 else "is"
+        listed = ", ".join(f"{name}.json" for name in names[:MAX_NAMED])
+        more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+        changed = "of cells that are no longer wanted, or of other code, versions or machines"
+        why = changed if is_planned else "not readable"
+        yield f"{what} in {place} {are} not in its plan, and {are} not shown: {listed}{more} ({why})."
 
 
 def _labels(plan: plan_file.PlanFile) -> dict[str, str]:

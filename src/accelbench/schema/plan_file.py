@@ -1,14 +1,14 @@
 """plan.json: the cells of a sweep, whether they have a record yet or not."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from accelbench.errors import UserError
-from accelbench.project import PLAN
+from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell
-from accelbench.schema.record import Record, read
+from accelbench.schema.record import Record, read, read_all
 from accelbench.schema.serialize import load, write_json
 from accelbench.schema.upgrade import SCHEMA_VERSION, check_readable, upgrade_cell
 
@@ -79,7 +79,7 @@ def read_plan(folder: Path) -> PlanFile:
             study=values["study"],
             profile=values["profile"],
             cells=[
-                WantedCell(load(Cell, upgrade_cell(entry["cell"], version)), entry["record"], entry["label"])
+                WantedCell(load(Cell, upgrade_cell(entry["cell"], version)), entry["record"], entry.get("label", ""))
                 for entry in values["cells"]
             ],
         )
@@ -108,3 +108,35 @@ def planned_records(plan: PlanFile, folder: Path) -> Iterator[Record]:
         path = folder / f"{wanted.record_name}.json"
         if path.exists():
             yield read(path)
+
+
+def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[WantedCell]:
+    """The cells of `earlier` in their order, then those that only `new` has; `new` has the record of a cell in both."""
+    return list({wanted.cell.id: wanted for wanted in [*earlier, *new]}.values())
+
+
+def cells_in(folder: Path) -> list[WantedCell]:
+    """The cells that `folder`/plan.json names; without a readable plan, those of the records there."""
+    try:
+        return read_plan(folder).cells
+    except UserError:
+        return plan_of_records(folder).cells
+
+
+def plan_of_records(folder: Path) -> PlanFile:
+    """A plan that names all readable records of `folder`, in the order in which they were measured.
+
+    Its study and profile are unknown.
+    """
+    wanted_at = {
+        (record.started_at, record.name): WantedCell(record.cell, record.name, record.label)
+        for record in read_all(folder.glob(RECORDS))
+    }
+    cells = [wanted_at[key] for key in sorted(wanted_at)]
+    suites = dict.fromkeys(wanted.cell.suite for wanted in cells)
+    return PlanFile(suite=", ".join(suites), title=folder.resolve().name, study=None, profile=None, cells=cells)
+
+
+def unplanned(plan: PlanFile, folder: Path) -> list[str]:
+    """The names of the records in `folder` that `plan` does not name, sorted."""
+    return sorted({path.stem for path in folder.glob(RECORDS)} - {wanted.record_name for wanted in plan.cells})

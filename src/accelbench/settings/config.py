@@ -123,7 +123,7 @@ class RunConfig:
     Attributes:
         repeats: fresh processes per cell, numbered from `repeat`; each cell runs once before any runs again.
         profile: which values of params.yaml's `{quick: ..., full: ...}` are run; None: the `profile` of params.yaml.
-        out: the folder for the records; None: a new one under runs/.
+        out: the folder for the records, whose plan gets the new cells in addition; None: a new one under runs/.
         retry: whether failed, timeout and killed cells of `out` are run again.
         verbose: whether to show what the cells' libraries print.
     """

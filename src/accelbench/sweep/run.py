@@ -14,6 +14,7 @@ from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, data_of, prepare
 from accelbench.presentation import duration
 from accelbench.project import project_root
+from accelbench.schema import plan_file
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
@@ -52,7 +53,8 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
         cells: the grid.
         options: settings of the whole sweep.
         console: where progress is shown.
-        out: the folder for the records; None for the user's `out=`, or a new one under runs/.
+        out: the folder of a pipeline's suite, which wants these cells and no others; None for the user's `out=`, whose
+            plan gets these cells in addition to its own, or for a new folder under runs/.
 
     Raises:
         UserError: the sweep could not start, for a reason that the user can mend.
@@ -61,9 +63,11 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
     folder = out or _folder_under_runs(project_root(), options.out or f"runs/{sweep_id}")
     data_of(cells)  # reports a mistake now, not after waiting for the lock
     with lock.hold(lock.measuring_lock(), "another measurement", console.print):
-        ready = prepare(cells)  # after the wait, in which the data may have changed
+        # After the wait, in which the data and the plan may have changed.
+        earlier = plan_file.cells_in(folder) if out is None else []
+        ready = prepare(cells, earlier)
         _announce_stand_in(ready, console)
-        _write_plan(ready, options, folder)
+        _write_plan(ready, earlier, options, folder)
         done, todo = known(ready, folder, options.retry)
         if done:
             console.print(f"{len(done)} of {len(ready.planned)} cells have their record already.")
@@ -114,13 +118,14 @@ def _announce_stand_in(ready: Prepared, console: Console) -> None:
         )
 
 
-def _write_plan(ready: Prepared, options: SweepOptions, folder: Path) -> None:
+def _write_plan(ready: Prepared, earlier: Sequence[WantedCell], options: SweepOptions, folder: Path) -> None:
+    new = [WantedCell(item.cell, item.record_name, item.label) for item in ready.planned]
     plan = PlanFile(
         suite=options.suite,
         title=options.title,
         study=options.study,
         profile=options.profile,
-        cells=[WantedCell(item.cell, item.record_name) for item in ready.planned],
+        cells=plan_file.joined(earlier, new),
     )
     try:
         write_plan(plan, folder)
