@@ -20,6 +20,7 @@ from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
 from accelbench.project import PLAN
 from accelbench.schema import plan_file
+from accelbench.schema.text import clean
 from accelbench.schema.vocab import RETRIED, UNEXPECTED
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.hydra_errors import user_error_behind
@@ -44,7 +45,7 @@ def main() -> int:
         mended = user_error_behind(error)
         if mended is None:
             raise
-        print(f"error: {mended}", file=sys.stderr)
+        print(f"error: {clean(str(mended))}", file=sys.stderr)
         return 2
 
 

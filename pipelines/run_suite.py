@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from accelbench import cli, project
 from accelbench.errors import UserError
 from accelbench.lifeline import end_with_parent
+from accelbench.schema.text import clean
 from accelbench.settings import params
 
 
@@ -23,7 +24,7 @@ def main() -> int:
         root = project.project_root()
         retry = params.load(root).get("retry") or "none"
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {clean(str(error))}", file=sys.stderr)
         return 2
     words = ["run", "-m", f"suite={suite}", f"retry={retry}", *overrides]
     status = cli.main(words, out=root / "results" / suite)

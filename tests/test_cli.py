@@ -150,6 +150,11 @@ def test_a_mistake_is_one_line_that_names_the_flag_and_the_choices(words, told, 
     assert told in complaint(words.split(), capsys, project)
 
 
+def test_a_message_holds_no_escape_of_what_was_typed(capsys, project):
+    assert main(["compare", "\x1b[2Jx", "y"]) == 2
+    assert r"\x1b[2Jx" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_both_commands_find_the_same_mistakes(command, capsys, project):
     assert complaint([command, "model=resnet"], capsys, project).startswith("model=resnet: unknown model")

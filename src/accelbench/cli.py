@@ -9,6 +9,7 @@ from rich.console import Console
 from accelbench.commands.command import Context
 from accelbench.commands.overview import overview
 from accelbench.commands.registry import COMMANDS, choose
+from accelbench.schema.text import clean
 from accelbench.settings.hydra_errors import user_error_behind
 
 HELP = {"-h", "--help"}
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int
         mistake = user_error_behind(error)
         if mistake is None:
             raise
-        print(f"accelbench: {mistake}", file=sys.stderr)
+        print(f"accelbench: {clean(str(mistake))}", file=sys.stderr)
         return 2
 
 

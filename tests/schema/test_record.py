@@ -5,6 +5,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.schema import plan_file, record
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Block, Epoch, Evaluation
 from accelbench.schema.record import Record
@@ -130,3 +131,18 @@ def test_a_record_that_lacks_a_field_is_not_read_as_if_it_were_unknown(tmp_path,
     path.write_text(json.dumps(values))
     with pytest.raises(UserError, match=f"not a readable record .*{field}"):
         record.read(path)
+
+
+def test_texts_of_others_are_safe_to_show_and_the_record_keeps_its_name(tmp_path):
+    model = ModelSpec(name="m\x1b]0;x\x07")
+    hostile = make_record(
+        cell=make_cell(model=model), reason="a\nb\x1b[2J" + "r" * 10**6, error="e" * 10**6 + "\x9b1mthe end"
+    )
+    path = record.write(hostile, tmp_path)
+    read = record.read(path)
+    assert read.cell.model.name == r"m\x1b]0;x\x07"
+    assert read.reason.startswith(r"a b\x1b[2Jrrr")
+    assert (len(read.reason), len(read.error)) == (500, 4000)
+    assert read.error.endswith(r"\x9b1mthe end")
+    assert f"{read.name}.json" == path.name
+    assert read.label == r"m\x1b]0;x\x07-cpu-fp32-b32-infer"

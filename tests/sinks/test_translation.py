@@ -102,3 +102,13 @@ def test_a_short_window_has_a_rate_without_an_interval():
     assert "1,280 samples/s on AMD EPYC" in run.note
     assert "interval" not in run.note
     assert system_series().peak_host_bytes == 1e6 * dict(point[:2] for point in run.points)["memory/peak_host_mb"]
+
+
+def test_no_text_of_a_run_holds_an_escape():
+    wicked = "a\x1b[2J\u202e"
+    of = record(cell(wicked, suite=wicked), Status.failed)
+    of = dataclasses.replace(of, reason=wicked, error=wicked, environment={"git": {"branch": wicked}})
+    run = translate(of)
+    texts = [run.name, run.note, *run.params.values(), *run.tags.values()]
+    assert not set("\x1b\u202e") & set("".join(texts))
+    assert run.params["model"] == r"a\x1b[2J\u202e"

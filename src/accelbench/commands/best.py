@@ -66,14 +66,14 @@ def _show_best(folder: str, limit_ms: float | None, context: Context) -> int:
 def _rendered(table: "Table") -> "RichTable":
     """`table` as rich prints it; cells fold where the terminal is too narrow."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table as RichTable
+    from rich.text import Text
 
     made = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading, numeric in zip(table.headings, table.numeric, strict=True):
         made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:
-        made.add_row(*(escape(entry.text) for entry in row))
+        made.add_row(*(Text(entry.text) for entry in row))
     return made
 
 

@@ -25,6 +25,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import significant
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.text import clean, one_line
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.settings import params
 from accelbench.settings.parser import Parser
@@ -252,10 +253,10 @@ def _data_sets(root: Path) -> RenderableType:
         try:
             data = read_manifest(root / "data" / name)
         except UserError as error:
-            table.add_row(name, Text("no", style="yellow"), Text(_relative(error, root)))
+            table.add_row(Text(clean(name)), Text("no", style="yellow"), Text(_relative(error, root)))
         else:
             state = Text("stand-in", style="yellow") if data.stand_in else Text("yes", style="green")
-            table.add_row(name, state, Text(data.source))
+            table.add_row(Text(clean(name)), state, Text(data.source))
     return table if names else Text(f"{project.PARAMS} names none")
 
 
@@ -270,7 +271,7 @@ def _settings(root: Path) -> RenderableType:
 
 def _relative(error: UserError, root: Path) -> str:
     """The message on one line, with paths relative to the project's folder."""
-    return " ".join(str(error).replace(f"{root}/", "").split())
+    return one_line(str(error).replace(f"{root}/", ""))
 
 
 def _add_flags(parser: Parser) -> None:

@@ -7,6 +7,7 @@ from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import prepare
 from accelbench.presentation import duration
 from accelbench.schema.serialize import canonical_json
+from accelbench.schema.text import clean
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.parser import Parser
 
@@ -27,7 +28,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     ready = prepare(cells)
     for item in ready.planned:
         expectation = _expectation(item, ready.estimates[item.record_name])
-        context.console.print(f"{item.label:<42}", expectation, markup=False, soft_wrap=True)
+        context.console.print(f"{item.label:<42}", clean(expectation), markup=False, soft_wrap=True)
     known = [seconds for seconds in ready.estimates.values() if seconds is not None]
     num_run = sum(item.skip_reason is None for item in ready.planned)
     num_unknown = len(ready.planned) - len(known)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from accelbench import project
 from accelbench.commands.command import Command, Context
+from accelbench.schema.text import clean
 from accelbench.settings import params
 from accelbench.settings.parser import Parser
 
@@ -21,7 +22,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     out = root / "report" if folder == Path("results") else folder / "report"
     say = partial(context.console.print, markup=False, soft_wrap=True)
     page = build(root / folder, out, params.costs(root), say)
-    say(f"Report: {page}")
+    say(clean(f"Report: {page}"))
     return 0
 
 

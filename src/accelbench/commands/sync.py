@@ -4,6 +4,7 @@ from argparse import Namespace
 
 from accelbench import project
 from accelbench.commands.command import Command, Context
+from accelbench.schema.text import clean
 from accelbench.settings.parser import Parser
 
 
@@ -15,7 +16,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.sinks.sync import sync
 
     root = project.project_root()
-    context.console.print(str(sync(root, [root / "results", root / "runs"])))
+    context.console.print(clean(str(sync(root, [root / "results", root / "runs"]))), markup=False, soft_wrap=True)
     return 0
 
 

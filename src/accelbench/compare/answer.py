@@ -15,6 +15,7 @@ from accelbench.errors import UserError
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import DEVICE_MEASUREMENTS
 from accelbench.schema.serialize import canonical_json
+from accelbench.schema.text import clean
 from accelbench.stats.bootstrap import CONFIDENCE
 
 # If these settings differ, the two speeds are not of the same work.
@@ -232,4 +233,4 @@ def _listed(values: Iterable[str]) -> str:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    console.print(clean(text), style=style, markup=False, highlight=False, soft_wrap=True)

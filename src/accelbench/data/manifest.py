@@ -11,6 +11,7 @@ from accelbench.errors import DataError
 from accelbench.project import MANIFEST
 from accelbench.schema.conditions import Data
 from accelbench.schema.serialize import digest
+from accelbench.schema.text import clean_json
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
@@ -27,7 +28,7 @@ def read_manifest(folder: Path) -> Data:
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text())
-        data = Data(**{key: manifest[key] for key in ("name", "digest", "source", "stand_in")})
+        data = Data(**clean_json({key: manifest[key] for key in ("name", "digest", "source", "stand_in")}))
     except FileNotFoundError as error:
         raise DataError(f"{path}: not there; {how_to_prepare(folder)}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -10,6 +10,7 @@ from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Breakdown, Measurement, Operator
 from accelbench.schema.record import Record, Row
+from accelbench.schema.text import clean
 from accelbench.schema.vocab import RANDOM, SHARE_ONE_CPU, XLA, Engine, Mode, Phase, Pipeline, Protocol, Provenance
 from accelbench.stats import robust
 
@@ -28,7 +29,7 @@ SERIES = {
 
 
 def summarise(record: Record) -> Row:
-    """The row of `cells.csv` for `record`: the file's columns, in order; None if unknown."""
+    """The row of `cells.csv` for `record`: the file's columns, in order; None if unknown; texts are clean."""
     row = {**_settings(record), **dict.fromkeys(MEASURED)}
     if record.measurement is not None:
         row |= _rates(record, record.measurement)
@@ -47,7 +48,7 @@ def summarise(record: Record) -> Row:
             row |= _energy(record, record.measurement, record.system)
     if record.measurement is not None:
         row["warnings"] = "; ".join([*record.measurement.warnings, *warnings_of_record(record, row)]) or None
-    return row
+    return {column: clean(value) if isinstance(value, str) else value for column, value in row.items()}
 
 
 def ceilings_of(record: Record) -> Ceilings | None:

@@ -16,6 +16,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.labels import labels
 from accelbench.schema.record import Record, Row
 from accelbench.schema.serialize import canonical_json
+from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device, Status
 
 NOT_RUN = "not run yet"
@@ -178,7 +179,7 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
     records = {record.name: record for record in plan_file.planned_records(plan, folder)}
     names = _labels(plan)
     return Sweep(
-        folder=folder.resolve().name,
+        folder=clean(folder.resolve().name),
         suite=plan.suite,
         title=plan.title,
         study=plan.study,
@@ -198,7 +199,7 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
 
 
 def _notes(plan: plan_file.PlanFile, folder: Path, *, is_planned: bool) -> Iterator[str]:
-    place = "/".join(folder.resolve().parts[-2:])  # the same wherever the report is built
+    place = clean("/".join(folder.resolve().parts[-2:]))  # the same wherever the report is built
     if not is_planned:
         yield (
             f"{place} has no {PLAN}: the cells of all its records are shown, in the order in which they were measured. "

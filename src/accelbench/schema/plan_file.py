@@ -10,6 +10,7 @@ from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, read, read_all
 from accelbench.schema.serialize import load, write_json
+from accelbench.schema.text import clean_json
 from accelbench.schema.upgrade import SCHEMA_VERSION, check_readable, upgrade_cell
 
 
@@ -70,7 +71,7 @@ def read_plan(folder: Path) -> PlanFile:
     """
     path = folder / PLAN
     try:
-        values = json.loads(path.read_text())
+        values = clean_json(json.loads(path.read_text()))
         version = values["schema_version"]
         check_readable(version)
         return PlanFile(
@@ -85,7 +86,7 @@ def read_plan(folder: Path) -> PlanFile:
         )
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing; run the sweep first") from error
-    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, UserError) as error:
         raise UserError(f"{path}: not a readable plan ({error}); run the sweep again") from error
 
 

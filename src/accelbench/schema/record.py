@@ -14,6 +14,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, write_json
+from accelbench.schema.text import MAX_REASON, beginning, clean_json, ending, one_line
 from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
 from accelbench.schema.vocab import Status
 
@@ -81,7 +82,7 @@ FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
 
 
 def from_values(values: Mapping[str, Any]) -> Record:
-    """The record that `Record.to_json` gave, here or in an older release.
+    """The record that `Record.to_json` gave, here or in an older release, its texts made safe to show.
 
     Raises:
         OtherSchemaError: the record is of a schema that this release cannot read.
@@ -91,11 +92,22 @@ def from_values(values: Mapping[str, Any]) -> Record:
     check_readable(version)
     if version == SCHEMA_VERSION and (missing := FIELDS - set(values)):
         raise KeyError(*sorted(missing))
-    loaded = dict(values)
+    loaded = _clean(values)
     cell_id = loaded.pop("cell_id")
-    if version != SCHEMA_VERSION:
+    if version != SCHEMA_VERSION or loaded["cell"] != values["cell"]:
         loaded["cell_id"] = cell_id
-    return load(Record, loaded | {"cell": upgrade_cell(values["cell"], version)})
+    return load(Record, loaded | {"cell": upgrade_cell(loaded["cell"], version)})
+
+
+def _clean(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a record that anyone may have written, with texts that are safe to show and not too long."""
+    shortened = dict(values)
+    if isinstance(reason := values.get("reason"), str):
+        shortened["reason"] = beginning(one_line(reason), MAX_REASON)
+    if isinstance(error := values.get("error"), str):
+        shortened["error"] = ending(error)
+    cleaned: dict[str, Any] = clean_json(shortened)
+    return cleaned
 
 
 def write(record: Record, folder: Path) -> Path:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from accelbench.schema.record import Record
+from accelbench.schema.text import clean
 
 PATIENCE_S = 3.0  # failed attempts may take this long in total
 
@@ -83,5 +84,5 @@ class Sink(ABC):
 
 def one_line(error: Exception) -> str:
     """The first line of the error's message, or the error's type if there is no message."""
-    lines = str(error).strip().splitlines()
+    lines = clean(str(error)).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__

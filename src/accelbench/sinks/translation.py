@@ -10,6 +10,7 @@ from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
+from accelbench.schema.text import clean
 from accelbench.schema.vocab import Phase, Status
 
 # Metric -> column of cells.csv. MLflow groups its charts by the word before the slash.
@@ -134,7 +135,7 @@ def data_name(data: Data) -> str:
 def _params(record: Record, row: Row) -> dict[str, str]:
     threads = record.measurement.threads if record.measurement else record.cell.threads
     params = {key: str(row[key]) for key in PARAMS if row[key] is not None}
-    params["data"] = data_name(record.data) if record.data else record.cell.data.name
+    params["data"] = clean(data_name(record.data) if record.data else record.cell.data.name)
     return params | ({} if threads is None else {"threads": str(threads)})
 
 
@@ -193,7 +194,7 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
         "mlflow.source.git.branch": git.get("branch"),
         "mlflow.source.git.dirty": None if git.get("dirty") is None else str(git["dirty"]).lower(),
     }
-    return {key: str(value) for key, value in tags.items() if value is not None}
+    return {key: clean(str(value)) for key, value in tags.items() if value is not None}
 
 
 def _note(record: Record, row: Row) -> str:
@@ -206,7 +207,7 @@ def _note(record: Record, row: Row) -> str:
     parts += [f"- warning: {warning}" for warning in warnings_of(row)]
     if record.error:
         parts.append(f"```\n{record.error[-4000:]}\n```")
-    return "\n\n".join(parts)
+    return clean("\n\n".join(parts))
 
 
 def _figures(row: Row) -> list[str]:

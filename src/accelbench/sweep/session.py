@@ -18,6 +18,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.project import store_root
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
+from accelbench.schema.text import ending
 from accelbench.schema.vocab import Device, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sinks.base import Sink
@@ -26,6 +27,7 @@ from accelbench.sweep.prober import PROBING_ENGINE, Prober
 from accelbench.sweep.progress import SweepProgress
 from accelbench.sweep.run_cell import run_cell
 
+MAX_LIBRARY_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
 DATA_CHANGED = "the data set was prepared anew while it was measured: run the sweep again"
 
 
@@ -124,4 +126,9 @@ class Session(AbstractContextManager["Session"]):
 
     def _show_library_output(self) -> None:
         while self._library_output:
-            self.console.print(Text.from_ansi(self._library_output.pop(0), style="dim"), soft_wrap=True)
+            self.console.print(shown_output(self._library_output.pop(0)), soft_wrap=True)
+
+
+def shown_output(printed: str) -> Text:
+    """What libraries printed, without colours and moves of the cursor; of a long output the end."""
+    return Text(ending(Text.from_ansi(printed).plain, MAX_LIBRARY_OUTPUT), "dim")
