@@ -9,6 +9,7 @@ from accelbench import project
 from accelbench.errors import UserError
 from accelbench.report import dvc_plots
 from accelbench.report.build import build
+from accelbench.schema.text import clean
 from accelbench.settings import params
 
 
@@ -18,9 +19,9 @@ def main() -> int:
         root = project.project_root()
         page = build(root / "results", root / "report", params.costs(root), say=print)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {clean(str(error))}", file=sys.stderr)
         return 2
-    (root / "report" / "dvc_plots.html").write_text(dvc_plots.page(), encoding="utf-8")
+    dvc_plots.write(root / "report")
     print(f"report: {page}")
     return 0
 

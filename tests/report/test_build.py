@@ -8,7 +8,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
-from accelbench.report import build
+from accelbench.report import build, csv_file
 from accelbench.report.tables import device_scaling
 from accelbench.schema.record import write
 from accelbench.schema.vocab import Status
@@ -64,6 +64,30 @@ def test_records_that_are_not_shown_are_counted_on_the_page_and_for_the_console(
     assert note.startswith("1 record in results/nets is not in its plan, and is not shown: ")
     assert note in (out / "index.html").read_text()
     assert note in (out / "report.md").read_text()
+
+
+def test_text_of_others_does_no_harm_in_any_file(tmp_path: Path, maker) -> None:
+    wicked = "=1+1\x1b[31m\u202e`|<b>\n@x"
+    network = maker.cell(wicked, suite="s")
+    failed = maker.record(maker.cell(suite="s"), Status.failed, reason="-2 " * 10**6, error="e" * 5_000_000)
+    warned = maker.ok(network, 1000, warnings=["w" * 10**6])
+    maker.suite(tmp_path / "results", [warned, failed])
+    out = build.build(tmp_path / "results", tmp_path / "report").parent
+    for name in ("index.html", "report.md", "cells.csv"):
+        text = (out / name).read_text()
+        assert not set("\x1b\u202e") & set(text)
+        assert len(text) < 1_000_000
+    rows = pd.read_csv(out / "cells.csv", keep_default_na=False)
+    assert rows["model"][0] == "'" + r"=1+1\x1b[31m\u202e`|<b>" + "\n@x"
+    assert rows["reason"][1].startswith("'-2 -2")
+    assert len(rows["reason"][1]) == 501
+    markdown = (out / "report.md").read_text()
+    assert r"=1+1\\x1b\[31m\\u202e\`\|&lt;b> @x" in markdown
+
+
+def test_numbers_below_zero_are_no_formulas(tmp_path: Path) -> None:
+    csv_file.write([{"a": -1.5, "b": "-1.5", "c": None, "d": True}], tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_text() == "a,b,c,d\n-1.5,'-1.5,,True\n"
 
 
 def test_metrics_are_flat_numbers(report: Path) -> None:

@@ -349,6 +349,24 @@ def test_what_users_name_their_networks_is_only_text(show, two_suites: Path) -> 
     assert browser.get_log("browser") == []
 
 
+def test_only_the_pages_own_scripts_run(show) -> None:
+    browser = show()
+    browser.execute_script(
+        """const script = document.createElement("script");
+        script.textContent = "document.title = 'run'";
+        document.body.append(script);
+        document.body.insertAdjacentHTML("beforeend", '<img src="data:," onerror="document.title = 1">');"""
+    )
+    logged: list[str] = []
+
+    def both_are_refused(opened: WebDriver) -> bool:
+        logged.extend(entry["message"] for entry in opened.get_log("browser"))
+        return sum("Content Security Policy" in message for message in logged) == 2
+
+    WebDriverWait(browser, 10).until(both_are_refused)
+    assert browser.title == "accelbench report"
+
+
 def test_nothing_is_logged_and_nothing_is_asked_of_a_network(show, report: Path) -> None:
     browser = show()
     assert browser.get_log("browser") == []

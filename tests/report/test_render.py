@@ -1,3 +1,5 @@
+import base64
+import hashlib
 import html
 import json
 import re
@@ -73,6 +75,17 @@ def test_the_page_needs_no_other_file(parsed: Parsed) -> None:
     others = [link for link in links if link not in inside]
     assert len(others) == 4  # three pictures and an empty icon; the viewer shows the same ones
     assert all(link.startswith("data:") for link in others)
+
+
+def test_the_page_allows_its_own_scripts_and_no_others(report: Path) -> None:
+    text = (report / "index.html").read_text()
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
+    rules = dict(rule.split(" ", 1) for rule in html.unescape(policy).split("; "))
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert len(scripts) == 4
+    assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in digests]
+    assert rules["default-src"] == "'none'"
 
 
 def test_every_picture_has_a_text(parsed: Parsed) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 import matplotlib
-import pandas as pd
 from PIL import Image
 
 from accelbench.judging.costs import Cost
-from accelbench.report import render
+from accelbench.report import csv_file, render
 from accelbench.report.page import Picture, compose
 from accelbench.report.pictures import style
 from accelbench.report.read import Sweep, read_all
@@ -59,9 +58,7 @@ def _write(sweeps: Sequence[Sweep], folder: Path) -> None:
             _save(picture, folder / picture.path)
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
-    # dtype=object keeps whole numbers whole in columns with unknown values.
-    rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
-    pd.DataFrame(rows, dtype=object).to_csv(folder / "cells.csv", index=False)
+    csv_file.write([row for sweep in sweeps for row in device_scaling.rows(sweep)], folder / "cells.csv")
     write_json(folder / "metrics.json", headline(sweeps))
 
 

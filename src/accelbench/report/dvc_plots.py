@@ -1,13 +1,30 @@
-"""The HTML template of `dvc plots show` with Vega embedded: DVC's own template loads it from the internet."""
+"""What `dvc plots show` needs: the data of its plot, and its HTML template with Vega embedded.
 
+DVC's own template loads Vega from the internet. DVC writes the plotted file into a script of the page as it is, so the
+file has only the columns that are plotted, without the characters that could end the script.
+"""
+
+from pathlib import Path
+
+import pandas as pd
 import vl_convert
 
+# The columns of cells.csv that .dvc/plots/throughput.json names.
+COLUMNS = [
+    *("suite", "mode", "engine", "protocol", "model", "device", "precision", "batch_size"),
+    *("samples_per_s", "samples_per_s_low", "samples_per_s_high"),
+]
+HARMLESS = str.maketrans("<>&", "‹›＆")
+# The page may load nothing, and evaluates no text as code: Vega interprets the expressions of a plot. The scripts that
+# DVC adds are inline, and the page can't tell them from others.
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 # DVC fills in the plots and a line that refreshes the page. Each plot has a script that calls `vegaEmbed`. A module
 # runs after these scripts, so their calls are queued until it has loaded Vega.
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="POLICY">
 {refresh_tag}
 <title>accelbench: DVC's plots</title>
 <style>body { font-family: sans-serif; margin: 1.5em; }</style>
@@ -20,11 +37,20 @@ PAGE = """<!DOCTYPE html>
 </html>
 """
 VEGA_LITE = "5.20"  # DVC's templates need major release 5
-EMBED = "window.vegaEmbed = vegaEmbed; waiting.forEach(call => vegaEmbed(...call));"
+EMBED = """
+window.vegaEmbed = (place, plot, options) => vegaEmbed(place, plot, {...options, ast: true});
+waiting.forEach(call => window.vegaEmbed(...call));
+"""
+
+
+def write(report: Path) -> None:
+    """Writes throughput.csv and dvc_plots.html into the folder `report`, which holds cells.csv."""
+    cells = pd.read_csv(report / "cells.csv", usecols=COLUMNS, dtype=str, keep_default_na=False)[COLUMNS]
+    cells.map(lambda text: text.translate(HARMLESS)).to_csv(report / "throughput.csv", index=False)
+    (report / "dvc_plots.html").write_text(page(), encoding="utf-8")
 
 
 def page() -> str:
     """The page, with DVC's placeholders."""
-    return PAGE.replace(
-        "BUNDLE", vl_convert.javascript_bundle(EMBED, vl_version=VEGA_LITE).replace("</script", "<\\/script")
-    )
+    bundle = vl_convert.javascript_bundle(EMBED, vl_version=VEGA_LITE).replace("</script", "<\\/script")
+    return PAGE.replace("POLICY", POLICY).replace("BUNDLE", bundle)

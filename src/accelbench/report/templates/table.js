@@ -60,9 +60,10 @@ body.addEventListener("click", event => {
   if (row) choose(BY_NAME.get(row.dataset.cell));
 });
 
-// The columns of cells.csv, empty where unknown.
+// The columns of cells.csv, empty where unknown. An apostrophe keeps spreadsheets from taking a text for a formula.
 function csv(cells) {
   const field = value => {
+    if (typeof value === "string" && /^[=+\-@\t\r]/.test(value)) value = `'${value}`;
     const words = value === null ? "" : value === true ? "True" : value === false ? "False" : String(value);
     return /[",\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
   };

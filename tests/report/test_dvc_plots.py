@@ -1,0 +1,68 @@
+"""DVC's page of plots: from a file with only what is plotted, in chromium, without evaluating any text."""
+
+import csv
+import json
+from pathlib import Path
+
+import dvc_render
+import pytest
+from dvc_render.vega import VegaRenderer
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.wait import WebDriverWait
+
+from accelbench.report import build, dvc_plots
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = ROOT / ".dvc" / "plots"
+WICKED = "</script><script>document.title = 1</script>&amp;"
+
+
+@pytest.fixture
+def written(tmp_path: Path, maker) -> Path:
+    """The folder of a report on three cells, one of a network with a wicked name."""
+    cells = [maker.cell(), maker.cell(batch_size=256), maker.cell(WICKED)]
+    maker.suite(tmp_path / "results", [maker.ok(cell, 1000) for cell in cells])
+    folder = build.build(tmp_path / "results", tmp_path / "report").parent
+    dvc_plots.write(folder)
+    return folder
+
+
+def test_the_plotted_file_has_what_the_template_names_and_nothing_that_ends_a_script(written: Path) -> None:
+    text = (written / "throughput.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+    assert [row["model"] for row in rows[:2]] == ["mlp", "mlp"]
+    assert float(rows[0]["samples_per_s"]) == pytest.approx(1000)
+    template = (TEMPLATES / "throughput.json").read_text()
+    assert {name for name in rows[0] if name not in template} == set()
+    assert not set("<>&") & set(text)
+
+
+@pytest.mark.browser
+def test_dvc_draws_it_and_no_text_is_evaluated_or_sent(written: Path, browser: WebDriver) -> None:
+    rows = [{**row, "rev": "HEAD"} for row in csv.DictReader((written / "throughput.csv").read_text().splitlines())]
+    plot = VegaRenderer(
+        rows, "throughput", template="throughput", template_dir=str(TEMPLATES), x="batch_size", y="samples_per_s"
+    )
+    page = written / "dvc" / "index.html"
+    dvc_render.render_html([plot], page, html_template=written / "dvc_plots.html")
+    browser.get("about:blank")
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)
+    browser.get(page.as_uri())
+    WebDriverWait(browser, 30).until(
+        lambda opened: opened.find_elements(By.CSS_SELECTOR, ".vega-embed canvas, .vega-embed svg")
+    )
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert browser.title == "accelbench: DVC's plots"
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = {each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"}
+    assert {url.partition(":")[0] for url in asked} <= {"file", "data", "blob"}
+    # Later, since the browser lets what a test evaluates evaluate text.
+    browser.execute_script(
+        """setTimeout(() => {
+          try { window.tried = Function("return 'evaluated'")(); } catch (error) { window.tried = error.name; }
+        });"""
+    )
+    WebDriverWait(browser, 10).until(lambda opened: opened.execute_script("return window.tried"))
+    assert browser.execute_script("return window.tried") == "EvalError"
