@@ -1,0 +1,118 @@
+"""Numbers and names that README.md and docs/ state are those of the code and of params.yaml."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from accelbench.compare.verdict import MARGIN, MIN_PROCESSES
+from accelbench.judging.row import summarise
+from accelbench.report import page, read
+from accelbench.schema.text import clean
+from accelbench.schema.vocab import Status
+from accelbench.settings import params, suites
+from accelbench.sinks.translation import MAX_POINTS
+from accelbench.sinks.view import view_tags
+from accelbench.stats.robust import supported_percentile
+from report.conftest import Maker
+
+ROOT = Path(__file__).resolve().parents[1]
+MISSING = ("gpu", "tpu")  # the devices that the machine of the pages' examples lacks
+
+
+def text_of(name: str) -> str:
+    """A page, with its lines joined where a sentence goes on."""
+    return " ".join((ROOT / name).read_text().split())
+
+
+def devices_of_cells(suite: str) -> list[str]:
+    """The device of each cell of the suite in the quick profile: all combinations that are not excluded."""
+    axes = suites.suite_axes(params.load(ROOT), suite)
+    lines = suites.axis_overrides(suite, axes, "quick", given=(), sweep=True)
+    values = {name: words.split(",") for name, _, words in (line.partition("=") for line in lines)}
+    rules = suites.exclude_rules(suite, axes, "quick")
+    combined = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
+    return [
+        one["device"]
+        for one in combined
+        if not any(all(one[name] in words for name, words in rule.items()) for rule in rules)
+    ]
+
+
+def test_the_readmes_output_has_the_suites_numbers_of_cells() -> None:
+    devices = devices_of_cells("mnist_networks")
+    num_missing = sum(device in MISSING for device in devices)
+    readme = text_of("README.md")
+    assert f"[ 1/{len(devices)}] mlp-cpu-fp32-b32-train" in readme
+    assert f"{num_missing} skipped, {len(devices) - num_missing} ok" in readme
+    assert readme.count(f"skipped {devices.count('gpu')}: no ") == len(MISSING)
+
+
+def test_the_headline_figures_of_dvcs_page_have_all_cells_of_the_quick_profile() -> None:
+    devices = [device for suite in params.load(ROOT).suites for device in devices_of_cells(suite)]
+    num_missing = sum(device in MISSING for device in devices)
+    shown = text_of("docs/dvc.md")
+    assert f" 0 {len(devices) - num_missing} {num_missing} 0 ```" in shown
+    assert f"num_cells_ok {len(devices) - num_missing} " in shown
+    assert f"num_cells_skipped {num_missing} " in shown
+
+
+def test_the_readme_names_every_status() -> None:
+    (sentence,) = re.findall(
+        r"gets a `skipped` record with the reason\. Every other cell ends as ([^.]*)\.", text_of("README.md")
+    )
+    assert {*re.findall(r"`(\w+)`", sentence), "skipped"} == set(Status)
+
+
+def test_the_readme_lists_every_suite() -> None:
+    table = (ROOT / "README.md").read_text().partition("| suite | what | study |")[2].partition("\n\n")[0]
+    listed = {name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.partition(" | ")[0])}
+    assert listed == set(params.load(ROOT).suites)
+
+
+def test_the_parts_of_the_first_screen_are_on_it(tmp_path: Path) -> None:
+    table = (ROOT / "docs/reading-the-report.md").read_text().partition("| red box |")[2].partition("\n\n")[0]
+    parts = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[1:]]
+    maker = Maker()
+    maker.suite(tmp_path, *maker.everything())
+    composed = page.compose(read.read_all(tmp_path))
+    assert [each.title for each in composed.first] == parts
+    assert len(composed.notices) == 1
+
+
+def test_the_columns_that_the_pages_name_exist() -> None:
+    columns = set(summarise(Maker().ok(Maker().cell(), 1000))) | {"scaling_efficiency"}
+    text = "".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    named = set(re.findall(r"`(\w+_(?:ms|mb|per_sample|per_s|share|shares|provenance))`", text))
+    assert {"output_error", "settled", "stopped", "num_compiles", "compile_s", "mfu"} <= columns
+    assert len(named) > 5
+    assert named - columns == set()
+
+
+@pytest.mark.parametrize(("percent", "num"), [(90, 64), (99, 662)])
+def test_percentiles_are_shown_from_the_number_of_samples_that_the_readme_states(percent: int, num: int) -> None:
+    assert re.search(rf"p{percent} (is shown )?from {num}\b", text_of("README.md"))
+    assert supported_percentile([1.0] * num, percent) is not None
+    assert supported_percentile([1.0] * (num - 1), percent) is None
+
+
+def test_comparing_needs_what_its_page_states() -> None:
+    shown = text_of("docs/comparing.md")
+    assert "fewer than five processes on a side" in shown
+    assert MIN_PROCESSES == 5
+    assert f"lies within {MARGIN:.0%}".replace("%", " %") in shown
+
+
+def test_mlflow_has_the_views_and_points_that_its_page_states() -> None:
+    shown = text_of("docs/mlflow.md")
+    assert f"thinned to {MAX_POINTS} points" in shown
+    views = [value for key, value in view_tags(0, {}).items() if "sharedViewState" in key]
+    assert "Each experiment has three saved views" in shown
+    assert len(views) == 3
+    names = [re.search(r'"name": ?"([^"]+)"', view)[1] for view in views]
+    assert all(f"`{name}`" in shown for name in names)
+
+
+def test_an_escape_looks_as_the_page_on_the_report_states() -> None:
+    assert f"such as `{clean(chr(27))}`" in text_of("docs/reading-the-report.md")
