@@ -1,8 +1,9 @@
-"""What all tests share: a browser; and a guard, since TensorFlow and PyTorch never share a process.
+"""What all tests share: a lock, a browser; and a guard, since TensorFlow and PyTorch never share a process.
 
 Each brings a copy of what the other one needs.
 """
 
+import os
 import shutil
 import sys
 
@@ -24,6 +25,14 @@ def pytest_collection_finish(session):
 def _one_framework():
     yield
     assert not sys.modules.keys() >= BOTH, REASON
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_lock():
+    """Tests don't wait for a measurement on this machine, nor for those of another test run."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ACCELBENCH_LOCK", f"accelbench-tests-{os.getpid()}")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from accelbench import lock
 from accelbench.cli import main
 from accelbench.commands.registry import COMMANDS
 from accelbench.engines.registry import HostSpec
@@ -35,7 +34,6 @@ def shared(tmp_path_factory):
 def enter(project, monkeypatch):
     monkeypatch.chdir(project)
     monkeypatch.setattr(sys, "argv", ["accelbench"])
-    monkeypatch.setattr(lock, "measuring_lock", lambda: project / "measuring.lock")
     for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `main`: to be put back
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("COLUMNS", "200")

@@ -1,15 +1,15 @@
 import os
 import signal
+import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
 import pytest
 
 from accelbench import lock
-from accelbench.errors import BusyError
+from accelbench.errors import BusyError, UserError
 
 HOLD = """
 import sys, time
@@ -83,7 +83,69 @@ def test_the_holder_is_named_and_no_earlier_one(path):
         pytest.fail("two at once")
 
 
-def test_all_sweeps_of_a_machine_share_one_lock(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert lock.measuring_lock().parent == tmp_path
-    assert lock.measuring_lock() == lock.measuring_lock()
+@pytest.mark.parametrize("kind", ["link", "dangling link", "folder", "pipe", "socket"])
+def test_what_is_no_file_is_not_locked_and_what_it_points_to_stays(path, tmp_path, kind):
+    target = tmp_path / "target"
+    if kind == "link":
+        target.write_text("another's")
+    if kind.endswith("link"):
+        path.symlink_to(target)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+    with pytest.raises(UserError, match=r"a.lock: not a file"), lock.hold(path, "a test"):
+        pytest.fail("held")
+    assert target.exists() == (kind == "link")
+    assert kind != "link" or target.read_text() == "another's"
+
+
+ME, NOBODY = os.getuid(), 65534
+MEASURE = """
+import os, sys
+from accelbench.lock import hold_measuring
+os.setuid(int(sys.argv[1]))
+def say(line): print(line, flush=True)
+with hold_measuring(say):
+    say("held")
+    sys.stdin.read()
+"""
+
+
+def measurement(folder, user=ME):
+    """A process that measures as soon as it may, with a temporary folder of its own."""
+    folder.mkdir()
+    command = [sys.executable, "-c", MEASURE, str(user)]
+    env = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize(
+    "user", [ME, pytest.param(NOBODY, marks=pytest.mark.skipif(ME != 0, reason="only root may become another user"))]
+)
+@pytest.mark.parametrize("end", ["ends", "is killed"])
+def test_all_measurements_of_a_machine_take_turns(tmp_path, user, end):
+    with measurement(tmp_path / "a", user=user) as first:
+        assert first.stdout.readline() == "held\n"
+        with measurement(tmp_path / "b") as second:
+            said = f"Waiting for another measurement (process {first.pid}) to end: "
+            assert second.stdout.readline().startswith(said)
+            first.stdin.close() if end == "ends" else first.kill()
+            assert second.stdout.readline() == "held\n"
+            second.stdin.close()
+
+
+def test_measurements_under_locks_of_different_names_do_not_wait(monkeypatch):
+    with lock.hold_measuring(pytest.fail):
+        monkeypatch.setenv("ACCELBENCH_LOCK", f"{os.environ['ACCELBENCH_LOCK']}-2")
+        with lock.hold_measuring(pytest.fail):
+            pass
+
+
+def test_a_name_that_no_lock_can_have_is_the_users_mistake(monkeypatch):
+    monkeypatch.setenv("ACCELBENCH_LOCK", "x" * 120)
+    with pytest.raises(UserError, match="ACCELBENCH_LOCK.*too long"), lock.hold_measuring(pytest.fail):
+        pytest.fail("held")

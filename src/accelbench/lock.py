@@ -1,36 +1,82 @@
-"""File locks. On one machine only one measurement runs at a time, since two would disturb each other."""
+"""Locks of a file and of the whole machine. The kernel frees each of them when its holder ends."""
 
 import contextlib
+import errno
 import fcntl
 import os
-import tempfile
+import socket
+import stat
+import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from accelbench.errors import BusyError
+from accelbench.errors import BusyError, UserError
+
+# The lock of all measurements on this machine. The variable names another lock: two sweeps with different names do not
+# wait for each other.
+MEASURING, MEASURING_VARIABLE = "accelbench-measuring", "ACCELBENCH_LOCK"
+RETRY_S = 0.1
 
 
-def measuring_lock() -> Path:
-    """The lock file of all sweeps on this machine."""
-    return Path(tempfile.gettempdir()) / "accelbench-measuring.lock"
+@contextlib.contextmanager
+def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
+    """Holds the lock of all measurements on this machine inside the context, after waiting until it is free.
+
+    The lock is the name of an abstract Unix socket: the process that has bound it holds it. Unlike a file it is the
+    same one for all users, for jobs with a TMPDIR or a /tmp of their own, and for containers that share the machine's
+    network; and nobody can put a link or a pipe in its place. Processes in another network namespace, as in a
+    container with a network of its own, have another lock.
+
+    Args:
+        waiting: called once with a message before waiting for another holder.
+
+    Raises:
+        UserError: there can be no such lock here.
+    """
+    name = os.environ.get(MEASURING_VARIABLE) or MEASURING
+    has_waited = False
+    with socket.socket(socket.AF_UNIX) as server:
+        while not _bind(server, name):
+            with socket.socket(socket.AF_UNIX) as client:
+                # It has ended meanwhile, does not listen yet, or may not be asked: then it is unknown, and tried again.
+                with contextlib.suppress(OSError):
+                    client.connect(f"\0{name}")
+                if not has_waited:
+                    holder = f"another measurement (process {_peer(client) or 'unknown'})"
+                    waiting(f"Waiting for {holder} to end: two at once would disturb each other.")
+                    has_waited = True
+                with contextlib.suppress(OSError):
+                    client.recv(1)  # returns when the holder ends, since it never answers
+            time.sleep(RETRY_S)
+        server.listen(socket.SOMAXCONN)
+        yield
 
 
-def _open(path: Path, for_all_users: bool) -> IO[str]:
-    """Opens the file; creates it if it is missing."""
-    # With O_EXCL: Linux refuses O_CREAT alone on another user's file in a shared temporary folder.
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
-        if for_all_users:
-            path.chmod(0o666)  # whatever the umask
-    return path.open("r+")
+def _bind(server: socket.socket, name: str) -> bool:
+    """Gives `server` the abstract name; False if another socket has it."""
+    try:
+        server.bind(f"\0{name}")
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return False
+        problem = f"the lock of this machine's measurements, {name} ({MEASURING_VARIABLE}), can't be taken"
+        raise UserError(f"{problem}: {error.strerror or error}") from error
+    return True
+
+
+def _peer(client: socket.socket) -> int:
+    """The id of the process that listens at the other end; 0 if it is unknown, or of another container."""
+    size = struct.calcsize("3i")
+    return int(struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0])
 
 
 @contextlib.contextmanager
 def hold(
     path: Path, what: str, waiting: Callable[[str], None] | None = None, *, for_all_users: bool = True
 ) -> Iterator[None]:
-    """Holds the lock `path` inside the context. The kernel frees it if the process ends.
+    """Holds the lock `path` inside the context.
 
     Args:
         path: the lock file; its text is the holder's process id.
@@ -40,6 +86,7 @@ def hold(
 
     Raises:
         BusyError: another process holds the lock, and `waiting` is None.
+        UserError: a link, a folder or another thing that is no file is at `path`.
     """
     with _open(path, for_all_users) as file:
         try:
@@ -55,3 +102,24 @@ def hold(
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _open(path: Path, for_all_users: bool) -> IO[str]:
+    """Opens the file; creates it if it is missing."""
+    # With O_EXCL: Linux refuses O_CREAT alone on another user's file in a shared temporary folder.
+    with contextlib.suppress(FileExistsError):
+        created = os.open(path, os.O_CREAT | os.O_EXCL, 0o666)
+        if for_all_users:
+            os.fchmod(created, 0o666)  # whatever the umask
+        os.close(created)
+    in_the_way = UserError(f"{path}: not a file, so it can't be locked: move it away")
+    try:  # without following a link, and without waiting for the other end of a pipe
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise in_the_way from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise in_the_way
+    return os.fdopen(descriptor, "r+")

@@ -44,13 +44,12 @@ pytestmark = pytest.mark.timeout(600)
 class Project:
     """A copy of the project in a new git repository, where gpu cells are skipped."""
 
-    def __init__(self, root, temp):
+    def __init__(self, root):
         self.root = root
         bin_folder = Path(sys.executable).parent
-        # TMPDIR: a separate lock, so that no other run on this machine makes the test wait.
         # SHELL: DVC runs stages in it, and in /bin/sh if it is not set, as in many containers.
         # CUDA_VISIBLE_DEVICES: the gpu cells are skipped, also on a machine with a GPU, so that the counts below hold.
-        self.env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "TMPDIR": str(temp), "SHELL": "/bin/sh"}
+        self.env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "SHELL": "/bin/sh"}
         self.env["CUDA_VISIBLE_DEVICES"] = ""
         self.env.pop("MLFLOW_TRACKING_URI", None)
 
@@ -97,7 +96,7 @@ def copy_project(root):
 def project(tmp_path_factory):
     root = copy_project(tmp_path_factory.mktemp("project"))
     (root / "params.yaml").write_text(SUITE)
-    made = Project(root, tmp_path_factory.mktemp("tmp"))
+    made = Project(root)
     made.git("init", "-q")
     made.git("add", "-A")
     made.git("commit", "-qm", "start")

@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from accelbench import lock
 from accelbench.data.manifest import digest_of
 from accelbench.errors import UserError
 from accelbench.grid import identity, plan, prepare
@@ -36,7 +34,6 @@ OPTIONS = SweepOptions(
 def project(tmp_path, monkeypatch):
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lock, "measuring_lock", lambda: tmp_path / "measuring.lock")
     monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
     return tmp_path
 
@@ -271,20 +268,16 @@ WINDOW = {"warmup_steps": 1, "warmup_s": 0, "measure_s": 0.1, "block_s": 0.01, "
 TINY = ["model.args.widths=[8]", "mode=infer", *[f"window.{name}={n}" for name, n in WINDOW.items()]]
 
 
-def start(project, scratch, *words):
+def start(project, *words):
     sweep_words = ["-m", *TINY, "threads=1", "tracking=none", "out=runs/real", *words]
     command = [sys.executable, "-m", "accelbench.cli", *sweep_words]
-    environment = {**os.environ, "TMPDIR": str(scratch)}  # where the measuring lock is
-    return subprocess.Popen(
-        command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    return subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
     project, folder = make_project(tmp_path / "p"), tmp_path / "p/runs/real"
     sizes = "batch_size=" + ",".join(map(str, range(1, 9)))
-    (tmp_path / "t").mkdir()
-    with start(project, tmp_path / "t", sizes) as killed:
+    with start(project, sizes) as killed:
         deadline = time.monotonic() + 120
         while len(written(folder)) < 2 and killed.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -292,7 +285,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
         assert killed.wait() == -signal.SIGKILL
     before = written(folder)
     assert 2 <= len(before) < 8
-    with start(project, tmp_path / "t", sizes) as resumed:
+    with start(project, sizes) as resumed:
         text, _ = resumed.communicate(timeout=120)
     after = written(folder)
     assert resumed.returncode == 0, text

@@ -64,7 +64,7 @@ def show(root: Path, console: Console | None = None, *, probe: bool = False) -> 
 
 def measure_ceilings(root: Path, console: Console) -> None:
     """Probes every present device, and keeps the results in the project's store."""
-    with lock.hold(lock.measuring_lock(), "another measurement", console.print), Hosts() as hosts:
+    with lock.hold_measuring(console.print), Hosts() as hosts:
         prober = Prober(hosts, project.store_root(root), fingerprint.fingerprint(PROBING_ENGINE), console.print)
         for device in Device:
             if look(device).present:

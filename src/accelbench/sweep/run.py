@@ -62,7 +62,7 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     folder = out or _folder_under_runs(project_root(), options.out or f"runs/{sweep_id}")
     data_of(cells)  # reports a mistake now, not after waiting for the lock
-    with lock.hold(lock.measuring_lock(), "another measurement", console.print):
+    with lock.hold_measuring(console.print):
         # After the wait, in which the data and the plan may have changed.
         earlier = plan_file.cells_in(folder) if out is None else []
         ready = prepare(cells, earlier)
