@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from accelbench.engines.registry import HostSpec
+from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.schema.measurement import Block, Measurement
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
@@ -70,6 +71,40 @@ def faulty_host(cell: Cell) -> HostSpec:
     return HostSpec("fakes", ("fakes",), num_processes=cell.devices)
 
 
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class Unprintable(Exception):
+    """An exception of a library that has no message because of a mistake of its own."""
+
+    def __str__(self) -> str:
+        raise AttributeError("message")
+
+
+def _be_interrupted() -> None:
+    """Raises and leaves as Lightning's trainer does."""
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        sys.exit(1)
+
+
+# Exceptions with unusual types or messages.
+MISUSES = {
+    "interrupt": lambda: _raise(KeyboardInterrupt()),
+    "interrupt as Lightning does": _be_interrupted,
+    "leave": lambda: sys.exit(3),
+    "file name": lambda: _raise(RuntimeError("no weights in " + os.fsdecode(b"caf\xe9"))),
+    "escapes": lambda: _raise(ValueError("\x1b]0;title\x07")),
+    "no message": lambda: _raise(ValueError()),
+    "bad message": lambda: _raise(Unprintable()),
+    "unsupported": lambda: _raise(UnsupportedError("not here\nbut elsewhere")),
+    "long message": lambda: _raise(ValueError("x" * 5_000_000 + " the end")),
+    "long unsupported": lambda: _raise(UnsupportedError("x" * 5_000_000)),
+}
+
+
 def run(cell: Cell, data_folder: Path) -> Measurement | None:
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
     fault, _, rank = cell.model.args.get("fault", "none").partition("@")
@@ -83,6 +118,8 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         return None
     if fault == "raise":
         raise ValueError("a bad layer\nwith a second line")
+    if fault in MISUSES:
+        MISUSES[fault]()
     if fault == "tell pid":
         with Path(data_folder, "pids").open("a") as file:
             file.write(f"{os.getpid()}\n")
@@ -122,6 +159,18 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
             time.sleep(0.01)
         time.sleep(0.3)
     return make_measurement(num_devices=cell.devices)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process ends within 10 s; one that only its parent has not waited for has ended."""
+    import psutil
+
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def make_project(root: Path) -> Path:

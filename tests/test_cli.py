@@ -1,6 +1,7 @@
 """Most cases call `main` in this process, since that is fast; what depends on a process of its own starts one."""
 
 import importlib.util
+import io
 import os
 import re
 import subprocess
@@ -331,6 +332,15 @@ def test_a_cell_that_fails_is_told_at_once_and_by_the_exit_status(failing, capsy
     assert "ModuleNotFoundError: No module named 'no_such_engine'" in captured.out
     (found,) = plan_file.read_planned(failing / "runs/a")
     assert found.status == Status.failed
+
+
+def test_an_output_without_the_letters_of_a_reason_shows_their_escapes(own, monkeypatch):
+    monkeypatch.setattr(session, "Hosts", lambda: Hosts(lambda cell: HostSpec("kein_maß", ())))
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, "ascii"))
+    assert main(["tracking=none", "out=runs/a"]) == 1
+    sys.stdout.flush()
+    assert rb"No module named 'kein_ma\xdf'" in output.getvalue()
 
 
 def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatch, capsys):

@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int
         0: done. 1: done, but a cell failed unexpectedly, or what the command checks for holds. 2: a mistake that the
         user can correct; stderr says how. 130: interrupted.
     """
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a log shows each cell at once
+    # Line by line, so that a log shows each cell at once. Letters that the output's encoding lacks become escapes.
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _run(words, out)

@@ -40,6 +40,14 @@ def test_a_result_arrives_as_it_was_sent_on_one_line(result):
     assert decode(type(result), text) == result
 
 
+@pytest.mark.parametrize("kind", [Answer, Outcome])
+def test_the_texts_of_a_result_are_short_and_safe_to_print(kind):
+    result = kind(status=Status.killed, reason="\n\x1b[1m\udcff\nmore", error="first" + "\x07" * 3_999 + "\n")
+    assert result.reason == "\\x1b[1m\ufffd"
+    assert result.error == ("\\x07" * 1000 + "\n")[-4000:]
+    assert decode(kind, encode(result)) == result
+
+
 def test_a_message_of_the_wrong_kind_is_an_error():
     with pytest.raises(TypeError, match="system"):
         decode(Answer, encode(RESULTS[2]))

@@ -47,7 +47,7 @@ def tries(monkeypatch, tmp_path):
 
     def use(ends):
         def swept(cells, options, console):
-            records = [make_record(cell, status=ends(cell.batch_size), reason="told") for cell in cells]
+            records = [make_record(cell, status=ends(cell.batch_size), reason="told [/so]") for cell in cells]
             return SweepResult(tmp_path / "runs" / (options.out or "runs/new").split("/")[1], records)
 
         monkeypatch.setattr(largest_batch.run, "run", swept)
@@ -61,13 +61,13 @@ def tries(monkeypatch, tmp_path):
 
 def test_what_fits_is_told_with_what_does_not(tries):
     status, text = tries(lambda batch: Status.ok if batch <= 50 else Status.oom)
-    assert (status, text) == (0, "The largest batch that fits: 48; 52 does not (told).\n")
+    assert (status, text) == (0, "The largest batch that fits: 48; 52 does not (told [/so]).\n")
 
 
 def test_another_end_tells_what_was_seen_to_fit(tries):
     status, text = tries(lambda batch: Status.ok if batch <= 50 else Status.skipped)
     assert status == 1
-    assert "The search ended: mlp-cpu-fp32-b64-infer: skipped: told" in text
+    assert "The search ended: mlp-cpu-fp32-b64-infer: skipped: told [/so]" in text
     assert "The largest batch that was seen to fit: 32." in text
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,23 @@ def test_a_record_holds_what_it_depended_on(project):
         {k: v for k, v in found.environment.items() if k not in ("git", *record.DEVICE_MEASUREMENTS)},
     )
     assert 0 < found.wall_s < 60
+
+
+@pytest.mark.parametrize("fault", ["file name", "long message"])
+def test_a_record_of_any_exception_can_be_read_again(project, fault):
+    first, text = swept([make_cell(fault), make_cell(batch_size=8)])
+    assert [found.status for found in first.records] == [Status.failed, Status.ok]
+    assert first.records[0].reason in text
+    again, text = swept([make_cell(fault), make_cell(batch_size=8)])
+    assert again.records == first.records
+    assert "2 of 2 cells have their record already." in text
+
+
+def test_what_a_probe_says_is_printed_as_it_is(project, monkeypatch):
+    monkeypatch.setattr(session, "Hosts", lambda: Hosts(lambda cell: replace(faulty_host(cell), prober="no [/such]")))
+    result, text = swept([make_cell()])
+    assert result.records[0].status == Status.ok
+    assert "No module named 'no [/such]'" in text
 
 
 def test_without_a_folder_each_sweep_has_one_of_its_own_under_runs(project):

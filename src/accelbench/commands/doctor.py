@@ -1,5 +1,6 @@
 """`accelbench doctor`: what this machine has, which cells would be skipped on it, and why."""
 
+import functools
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,7 +66,8 @@ def show(root: Path, console: Console | None = None, *, probe: bool = False) -> 
 def measure_ceilings(root: Path, console: Console) -> None:
     """Probes every present device, and keeps the results in the project's store."""
     with lock.hold_measuring(console.print), Hosts() as hosts:
-        prober = Prober(hosts, project.store_root(root), fingerprint.fingerprint(PROBING_ENGINE), console.print)
+        say = functools.partial(console.print, markup=False)
+        prober = Prober(hosts, project.store_root(root), fingerprint.fingerprint(PROBING_ENGINE), say)
         for device in Device:
             if look(device).present:
                 prober.probe(_cell(device, Precision.fp32, Mode.infer, ModelSpec(name="mlp")))

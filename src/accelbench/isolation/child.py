@@ -31,7 +31,6 @@ NOT_IMPLEMENTED = re.compile(
 )
 # On this signal a child writes its call stack. SIGUSR1 is taken: Lightning handles it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2
-ERROR_CHARACTERS = 4000  # of a traceback's end
 
 
 def main(
@@ -70,7 +69,7 @@ def respond(request: Request) -> Answer:
     try:
         return _probe(request) if isinstance(request, ProbeRequest) else _measure(request)
     except UnsupportedError as error:
-        return Answer(status=Status.skipped, reason=str(error))
+        return Answer(status=Status.skipped, reason=_message(error))
     except BaseException as error:  # SystemExit too: whatever ends the cell is its outcome
         return _failure(error)
 
@@ -95,15 +94,25 @@ def _measure(request: CellRequest) -> Answer:
 
 
 def _failure(error: BaseException) -> Answer:
-    text = str(error)
+    # Lightning's trainer leaves with status 1 after an interrupt, here one of the model's: Ctrl-C reaches no cell.
+    if isinstance(error, SystemExit) and isinstance(error.__context__, KeyboardInterrupt):
+        error = error.__context__
+    text = _message(error)
     if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is a RuntimeError
-        return Answer(status=Status.skipped, reason=text.strip().splitlines()[0])
+        return Answer(status=Status.skipped, reason=text)
     out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     out_of_memory = out_of_memory or any(words in text for words in OUT_OF_MEMORY)
-    kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-    lines = (kind + text).strip().splitlines()
+    kind = type(error).__name__
     return Answer(
         status=Status.oom if out_of_memory else Status.failed,
-        reason=lines[0] if lines else type(error).__name__,
-        error="".join(traceback.format_exception(error))[-ERROR_CHARACTERS:],
+        reason=text if isinstance(error, UserError) else f"{kind}: {text}" if text else kind,
+        error="".join(traceback.format_exception(error)),
     )
+
+
+def _message(error: BaseException) -> str:
+    """The exception's message; empty if it fails to make one."""
+    try:
+        return str(error).strip()
+    except Exception:
+        return ""

@@ -74,7 +74,8 @@ def find(cell: Cell, options: SweepOptions, console: Console, most: int = MAX_BA
         largest, smallest = search(fits, cell.batch_size, most)
     except _OtherEndError as end:
         known = max((batch for batch, record in tried.items() if record.status == Status.ok), default=None)
-        console.print(f"The search ended: {end.record.label}: {end.record.status}: {end.record.reason}")
+        ended = f"The search ended: {end.record.label}: {end.record.status}: {end.record.reason}"
+        console.print(ended, markup=False)
         if known is not None:
             console.print(f"The largest batch that was seen to fit: {known:,}.")
         return 1
@@ -83,7 +84,7 @@ def find(cell: Cell, options: SweepOptions, console: Console, most: int = MAX_BA
         return 1
     above = tried[smallest].reason if smallest is not None else None
     stopped = f"{smallest:,} does not ({above})" if smallest is not None else f"more than {most:,} was not tried"
-    console.print(f"The largest batch that fits: {largest:,}; {stopped}.", soft_wrap=True)
+    console.print(f"The largest batch that fits: {largest:,}; {stopped}.", soft_wrap=True, markup=False)
     return 0
 
 

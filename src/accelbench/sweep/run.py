@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from accelbench import lock
 from accelbench.errors import UserError
@@ -112,7 +113,7 @@ def _existing(folder: Path, item: Planned, retry: Retry) -> Record | None:
 def _announce_stand_in(ready: Prepared, console: Console) -> None:
     if ready.data.stand_in:
         console.print(
-            f"[bold yellow]Not {ready.data.name}:[/] {ready.data.source}",
+            f"[bold yellow]Not {escape(ready.data.name)}:[/] {escape(ready.data.source)}",
             highlight=False,
             soft_wrap=not console.is_terminal,
         )
@@ -157,7 +158,8 @@ def conclude(result: SweepResult, sinks: Sequence[Sink], console: Console) -> No
                 markup=False,
             )
     took_s = sum(record.wall_s for record in result.records)
-    console.print(f"Records: {shown(result.folder)} ({duration(took_s)} of measuring)", highlight=False, soft_wrap=True)
+    where = f"Records: {shown(result.folder)} ({duration(took_s)} of measuring)"
+    console.print(where, highlight=False, markup=False, soft_wrap=True)
 
 
 def shown(folder: Path) -> str:

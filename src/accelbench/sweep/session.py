@@ -84,7 +84,7 @@ class Session(AbstractContextManager["Session"]):
         if self.options.verbose:
             self._hosts.listener = self._library_output.append
         root = self.ready.root
-        self._prober = Prober(self._hosts, store_root(root), fingerprint(PROBING_ENGINE), self.console.print)
+        self._prober = Prober(self._hosts, store_root(root), fingerprint(PROBING_ENGINE), self._say)
         if runnable and self._prober.knows(runnable[0]):
             # The host imports its framework while MLflow is imported here. Not before: that would disturb the
             # idle power. Not where the device is probed first: that would disturb the probe.
@@ -123,6 +123,9 @@ class Session(AbstractContextManager["Session"]):
         if len(self.ready.planned) == 1:  # each link is a query
             found = {sink.name: sink.link(record) for sink in self.sinks}
             self.links = {name: link for name, link in found.items() if link is not None}
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, markup=False)
 
     def _show_library_output(self) -> None:
         while self._library_output:

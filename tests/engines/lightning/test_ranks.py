@@ -53,6 +53,11 @@ def test_training_on_two_devices_is_training_on_one(run, digits, tmp_path):
         torch.testing.assert_close(first[name], weights, rtol=1e-5, atol=1e-6)
 
 
+def test_an_interrupt_that_the_network_raises_is_named(run):
+    outcome = run(suite="interrupted", devices=1)
+    assert (outcome.status, outcome.reason) == (Status.failed, "KeyboardInterrupt")
+
+
 def test_each_device_drops_out_others_and_the_weights_stay_equal(run, digits, tmp_path):
     folder = shutil.copytree(digits, tmp_path / "digits")
     outcome = run(folder, suite="tell", model=DROPPING, **FIT)

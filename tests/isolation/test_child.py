@@ -1,0 +1,58 @@
+"""What becomes of an exception: most in this process, what a framework does with it in a cell's."""
+
+import os
+
+import pytest
+
+from accelbench.isolation import child
+from accelbench.isolation.messages import ERROR_CHARACTERS, REASON_CHARACTERS, CellRequest, encode
+from accelbench.schema.vocab import Status
+from fakes import make_cell
+
+
+def answer(fault):
+    cell = make_cell(fault)
+    return child.respond(CellRequest(cell=cell, engine="fakes", data_folder=os.devnull, timeout_s=cell.timeout_s))
+
+
+def test_a_format_that_a_layer_has_not_on_a_device_is_skipped_in_the_librarys_words(hosts, tmp_path):
+    outcome = hosts.run(make_cell("half"), tmp_path)
+    assert (outcome.status, outcome.reason) == (Status.skipped, "\"cholesky_cpu\" not implemented for 'Half'")
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "reason"),
+    [
+        ("raise", Status.failed, "ValueError: a bad layer"),
+        ("memory", Status.oom, "RuntimeError: [enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate"),
+        ("interrupt", Status.failed, "KeyboardInterrupt"),
+        ("interrupt as Lightning does", Status.failed, "KeyboardInterrupt"),
+        ("leave", Status.failed, "SystemExit: 3"),
+        ("file name", Status.failed, "RuntimeError: no weights in caf\ufffd"),
+        ("escapes", Status.failed, r"ValueError: \x1b]0;title\x07"),
+        ("no message", Status.failed, "ValueError"),
+        ("bad message", Status.failed, "Unprintable"),
+        ("unsupported", Status.skipped, "not here"),
+    ],
+)
+def test_an_exception_becomes_a_reason_of_one_line(fault, status, reason):
+    found = answer(fault)
+    assert (found.status, found.reason.partition(" memory")[0]) == (status, reason)
+
+
+def test_the_error_is_the_traceback_of_what_the_model_raised():
+    assert answer("raise").error.endswith("ValueError: a bad layer\nwith a second line\n")
+    assert answer("interrupt as Lightning does").error.endswith("    raise KeyboardInterrupt\nKeyboardInterrupt\n")
+
+
+@pytest.mark.parametrize("fault", ["long message", "long unsupported"])
+def test_a_message_of_any_length_is_cut(fault):
+    found = answer(fault)
+    assert len(found.reason) == REASON_CHARACTERS
+    assert found.reason.endswith("xxx…")
+    assert len(found.error or "") <= ERROR_CHARACTERS
+    assert len(encode(found)) < 2 * (REASON_CHARACTERS + ERROR_CHARACTERS)
+
+
+def test_what_is_cut_is_the_beginning_of_an_error_which_says_least():
+    assert answer("long message").error.endswith("xxx the end\n")

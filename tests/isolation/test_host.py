@@ -1,0 +1,122 @@
+"""What the host does with the processes of a cell: cells that end in every way, on one or several devices."""
+
+import json
+import re
+import signal
+import time
+
+import pytest
+
+from accelbench.isolation import host
+from accelbench.schema.vocab import Status
+from fakes import is_gone, make_cell
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "reason"),
+    [
+        ("raise", Status.failed, "ValueError: a bad layer"),
+        ("memory", Status.oom, "can't allocate memory"),
+        ("exit", Status.failed, "exit code 3"),
+        ("signal", Status.killed, "SIGSEGV"),
+        ("killed", Status.killed, "SIGKILL"),
+        ("other device", Status.invalid, "asked for device cpu, but xla_cpu ran"),
+    ],
+)
+def test_every_way_to_end_is_told_apart_and_the_next_cell_runs(hosts, tmp_path, fault, status, reason):
+    outcome = hosts.run(make_cell(fault), tmp_path)
+    assert outcome.status == status
+    assert reason in outcome.reason
+    assert hosts.run(make_cell(), tmp_path).status == Status.ok
+
+
+def test_what_a_dying_process_said_is_kept(hosts, tmp_path):
+    assert "last words" in hosts.run(make_cell("exit"), tmp_path).error
+    assert "raise ValueError" in hosts.run(make_cell("raise"), tmp_path).error
+
+
+def test_a_hang_ends_at_its_limit_and_takes_its_children_along(hosts, tmp_path):
+    start = time.monotonic()
+    outcome = hosts.run(make_cell("hang", timeout_s=1.0), tmp_path)
+    assert outcome.status == Status.timeout
+    assert "1 s" in outcome.reason
+    assert re.search(r'fakes.py", line \d+ in run$', outcome.error)  # where it hung, which is said last
+    assert time.monotonic() - start < 10
+    assert is_gone(int((tmp_path / "child.pid").read_text()))
+
+
+def test_a_cells_memory_is_sampled(hosts, tmp_path):
+    small = hosts.run(make_cell(), tmp_path).system
+    large = hosts.run(make_cell("allocate"), tmp_path).system
+    assert large.peak_host_bytes - small.peak_host_bytes == pytest.approx(256e6, rel=0.05)
+    assert max(large.values["host_memory_mb"]) * 1e6 <= large.peak_host_bytes * 1.05
+    assert len(large.t_s) >= 2
+
+
+def test_each_cell_has_a_process_of_its_own(hosts, tmp_path):
+    for _ in range(3):
+        hosts.run(make_cell("tell pid"), tmp_path)
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == len(set(pids)) == 3
+
+
+def test_a_fresh_process_per_cell_costs_little_after_the_first(hosts, tmp_path):
+    hosts.run(make_cell(), tmp_path)
+    start = time.monotonic()
+    for _ in range(5):
+        hosts.run(make_cell(), tmp_path)
+    # A new interpreter with a framework's imports takes 5 s; loaded machines are slow, hence not the 0.05 s that it is.
+    assert (time.monotonic() - start) / 5 < 2
+
+
+def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():
+    assert host._death(-signal.SIGKILL, 1, "").status == Status.oom
+    assert host._death(-signal.SIGKILL, 0, "").status == Status.killed
+    assert host._death(-signal.SIGTERM, 1, "").status == Status.killed
+
+
+def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):
+    assert hosts.run(make_cell("tell rank", devices=3), tmp_path).status == Status.ok
+    seen = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(3)]
+    assert [each["RANK"] for each in seen] == ["0", "1", "2"]
+    assert {each["WORLD_SIZE"] for each in seen} == {"3"}
+    assert len({(each["MASTER_ADDR"], each["MASTER_PORT"]) for each in seen}) == 1
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("fault", "status", "reason"),
+    [
+        ("raise", Status.failed, "ValueError: a bad layer"),
+        ("memory", Status.oom, "can't allocate memory"),
+        ("exit", Status.failed, "its process ended with exit code 3"),
+        ("killed", Status.killed, "killed by signal 9 (SIGKILL)"),
+    ],
+)
+def test_the_rank_that_failed_first_is_named_and_the_others_end(hosts, tmp_path, fault, status, reason, rank):
+    outcome = hosts.run(make_cell(f"{fault}@{rank}", devices=2), tmp_path)
+    assert outcome.status == status
+    assert outcome.reason.startswith(f"rank {rank} of 2: ")
+    assert reason in outcome.reason
+    assert hosts.run(make_cell(devices=2), tmp_path).status == Status.ok
+
+
+def test_a_rank_that_hangs_ends_with_all_others(hosts, tmp_path):
+    outcome = hosts.run(make_cell("hang@1", devices=2, timeout_s=3.0), tmp_path)
+    assert outcome.status == Status.timeout
+    assert re.findall(r"rank \d of 2 was here", outcome.error) == ["rank 0 of 2 was here", "rank 1 of 2 was here"]
+    assert is_gone(int((tmp_path / "child.pid").read_text()))
+    assert all(is_gone(int((tmp_path / f"{rank}.pid").read_text())) for rank in range(2))
+
+
+def test_a_rank_that_ended_before_another_hung_is_said_to_have(hosts, tmp_path):
+    outcome = hosts.run(make_cell("hang behind", devices=2, timeout_s=3.0), tmp_path)
+    assert outcome.status == Status.timeout
+    assert outcome.error.endswith("rank 1 of 2 had ended")
+
+
+def test_the_memory_of_all_ranks_is_sampled(hosts, tmp_path):
+    one = hosts.run(make_cell("allocate"), tmp_path).system
+    two = hosts.run(make_cell("allocate", devices=2), tmp_path).system
+    more = max(two.values["host_memory_mb"]) - max(one.values["host_memory_mb"])
+    assert more > 256
