@@ -105,6 +105,25 @@ MISUSES = {
 }
 
 
+def _leave_daemon(marker: Path, restless: bool = False) -> None:
+    """Leaves a process of another session, whose parent has ended; a restless one's child replaces it every 1 ms."""
+    if (pid := os.fork()) != 0:
+        os.waitpid(pid, 0)
+        return
+    os.setsid()
+    if os.fork() == 0:
+        marker.write_text(str(os.getpid()))
+        for _ in range(5000 if restless else 0):
+            time.sleep(0.001)
+            if os.fork() != 0:
+                os._exit(0)
+        time.sleep(5)
+        os._exit(0)
+    while not marker.exists():
+        time.sleep(0.001)
+    os._exit(0)
+
+
 def run(cell: Cell, data_folder: Path) -> Measurement | None:
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
     fault, _, rank = cell.model.args.get("fault", "none").partition("@")
@@ -143,6 +162,10 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         Path(data_folder, "child.pid").write_text(str(child.pid))
         time.sleep(600)
+    if fault == "daemon":
+        _leave_daemon(Path(data_folder, "daemon.pid"))
+    if fault == "restless daemon":
+        _leave_daemon(Path(data_folder, "daemon.pid"), restless=True)
     if fault == "tell rank":
         Path(data_folder, os.environ["LOCAL_RANK"]).write_text(json.dumps(dict(os.environ)))
     if fault == "tell environment":

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from multiprocessing import connection
 
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 
 
 def end_with_parent() -> None:
@@ -15,11 +15,23 @@ def end_with_parent() -> None:
 
     Otherwise the sweep of a killed `make repro` would run on unseen and block the next one.
     """
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def adopt_orphans() -> None:
+    """Makes every descendant whose parent ends a child of this process, unless an adopter is nearer to it.
+
+    Does nothing on other systems than Linux.
+    """
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
     try:
         prctl = ctypes.CDLL(None).prctl
     except (OSError, AttributeError):
         return
-    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    prctl(option, value)
 
 
 def end_with_starter(end: Callable[[], None]) -> None:

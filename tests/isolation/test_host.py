@@ -5,11 +5,13 @@ import re
 import signal
 import time
 
+import psutil
 import pytest
 
 from accelbench.isolation import host
+from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Status
-from fakes import is_gone, make_cell
+from fakes import faulty_host, is_gone, make_cell
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,18 @@ def test_a_hang_ends_at_its_limit_and_takes_its_children_along(hosts, tmp_path):
     assert re.search(r'fakes.py", line \d+ in run$', outcome.error)  # where it hung, which is said last
     assert time.monotonic() - start < 10
     assert is_gone(int((tmp_path / "child.pid").read_text()))
+
+
+@pytest.mark.parametrize("fault", ["daemon", "restless daemon"])
+def test_a_process_of_another_session_ends_with_its_cell_and_the_hosts_own_stay(tmp_path, fault):
+    with Hosts(faulty_host) as running:
+        running.run(make_cell(), tmp_path)
+        (started,) = running._hosts.values()
+        host_process = psutil.Process(started.process.pid)
+        before = host_process.children(recursive=True)
+        assert running.run(make_cell(fault), tmp_path).status == Status.ok
+        assert not psutil.pid_exists(int((tmp_path / "daemon.pid").read_text()))
+        assert host_process.children(recursive=True) == before
 
 
 def test_a_cells_memory_is_sampled(hosts, tmp_path):

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerProcess
@@ -23,7 +23,9 @@ from typing import Any
 
 from accelbench.isolation import child
 from accelbench.isolation.messages import Answer, Outcome, Request, decode, decode_request, encode
+from accelbench.isolation.processes import children, end_orphans
 from accelbench.isolation.sampler import Sampler
+from accelbench.lifeline import adopt_orphans
 from accelbench.schema.vocab import Status
 
 SAMPLE_S = 0.1
@@ -46,6 +48,7 @@ def main() -> None:
     outcomes = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     context = mp.get_context("forkserver")
+    adopt_orphans()
     context.set_forkserver_preload(json.loads(sys.stdin.readline()))
     forkserver.ensure_running()  # starts its imports now, before the first request
     for line in sys.stdin:
@@ -97,26 +100,16 @@ Answers = dict[int, Answer | None]
 
 def _run(context: Any, request: Request) -> Outcome:
     oom_kills = _oom_kills()
-    ranks = [_start(context, request, environment) for environment in _environments(request.num_processes)]
-    sampler = Sampler(ranks[0].pid, num_gpus=request.num_gpus, others=[rank.pid for rank in ranks[1:]])
-    answers = _await(ranks, sampler, request.timeout_s)
-    if answers is None:
-        reason = f"no result within {request.timeout_s:g} s (timeout_s)"
-        error = "\n".join([_log_end(request.log, HUNG_BYTES).strip(), *_hung(ranks)]).strip()
-        result = Answer(status=Status.timeout, reason=reason, error=error)
-    elif (answer := answers.get(0)) is not None and all(map(_is_good, answers.values())):
-        result = answer
-        deadline = time.monotonic() + END_S
-        for rank in ranks:
-            rank.process.join(max(0.0, deadline - time.monotonic()))
-    else:
-        result = _failure(ranks, _with_late(ranks, answers), oom_kills, request.log)
-    for rank in ranks:
-        rank.kill()
-    for rank in ranks:
-        rank.process.join(END_S)  # its memory and device must be free before the next request
-        rank.answers.close()
-        rank.stack.close()
+    forkserver.ensure_running()  # starts another one if it has died
+    own = children(os.getpid())
+    ranks: list[_Rank] = []
+    try:
+        for environment in _environments(request.num_processes):
+            ranks.append(_start(context, request, environment))
+        sampler = Sampler(ranks[0].pid, num_gpus=request.num_gpus, others=[rank.pid for rank in ranks[1:]])
+        result = _result(ranks, _await(ranks, sampler, request.timeout_s), request, oom_kills)
+    finally:
+        _end(ranks, own)
     return Outcome(
         status=result.status,
         reason=result.reason,
@@ -125,6 +118,37 @@ def _run(context: Any, request: Request) -> Outcome:
         ceilings=result.ceilings,
         system=sampler.series(result.peak_host_bytes, result.until_boot_s),
     )
+
+
+def _result(ranks: Sequence[_Rank], answers: Answers | None, request: Request, oom_kills: int) -> Answer:
+    """What the answers, or their lack, say of the request."""
+    if answers is None:
+        reason = f"no result within {request.timeout_s:g} s (timeout_s)"
+        error = "\n".join([_log_end(request.log, HUNG_BYTES).strip(), *_hung(ranks)]).strip()
+        return Answer(status=Status.timeout, reason=reason, error=error)
+    answer = answers.get(0)
+    if answer is None or not all(map(_is_good, answers.values())):
+        return _failure(ranks, _with_late(ranks, answers), oom_kills, request.log)
+    _join(ranks)
+    return answer
+
+
+def _end(ranks: Sequence[_Rank], own: Collection[int]) -> None:
+    """Ends the processes of a request: their memory and device must be free before the next one."""
+    for rank in ranks:
+        rank.kill()
+    _join(ranks)
+    end_orphans(own)
+    for rank in ranks:
+        rank.answers.close()
+        rank.stack.close()
+
+
+def _join(ranks: Sequence[_Rank]) -> None:
+    """Waits until all processes have ended, at most `END_S`."""
+    deadline = time.monotonic() + END_S
+    for rank in ranks:
+        rank.process.join(max(0.0, deadline - time.monotonic()))
 
 
 def _start(context: Any, request: Request, environment: dict[str, str]) -> _Rank:
@@ -164,8 +188,6 @@ def _await(ranks: Sequence[_Rank], sampler: Sampler, timeout_s: float) -> Answer
         if 0 in answers or not all(map(_is_good, answers.values())):
             return answers
         if ready and not answered:  # standard input has closed: no request comes while the host is busy
-            for rank in ranks:
-                rank.kill()
             sys.exit(0)
         sampler.sample()
     return None

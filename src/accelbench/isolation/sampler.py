@@ -1,6 +1,5 @@
 """The sampler: memory and processor time of a process tree, and the state of its GPUs as NVML reports it."""
 
-import contextlib
 import functools
 import os
 import time
@@ -13,6 +12,7 @@ import pynvml
 
 from accelbench.devices import cgroup, energy_counters
 from accelbench.devices import nvml as gpus
+from accelbench.isolation.processes import descendants
 from accelbench.schema.conditions import SystemSeries
 
 MB = 1e6  # bytes
@@ -141,7 +141,7 @@ class Sampler:
         if memory_bytes == 0:  # a zombie, or about to be one
             raise psutil.NoSuchProcess(self._root.pid)
         known, self._descendants = self._descendants, {}
-        below = [pid for root in (self._root.pid, *self._others_pids) for pid in _descendant_pids(root)]
+        below = [pid for root in (self._root.pid, *self._others_pids) for pid in descendants(root)]
         for pid in (*self._others_pids, *below):
             try:
                 process = known.get(pid) or psutil.Process(pid)
@@ -163,37 +163,6 @@ def _of_process(process: psutil.Process) -> tuple[int, float]:
     """Resident bytes, and processor seconds including those of children that the process has waited for."""
     times = process.cpu_times()
     return process.memory_info().rss, times.user + times.system + times.children_user + times.children_system
-
-
-def _descendant_pids(pid: int) -> list[int]:
-    """The process ids of all descendants, zombies included.
-
-    The kernel's list of children costs some microseconds per thread. psutil, for kernels built without that list
-    (CONFIG_PROC_CHILDREN), reads every process of the machine.
-    """
-    if not _KERNEL_LISTS_CHILDREN:
-        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        children = _children(waiting.pop())
-        found += children
-        waiting += children
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    # A thread or process may end meanwhile: then it has no children.
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            path = f"/proc/{pid}/task/{thread}/children"
-            with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:  # unbuffered: half the time
-                children += [int(word) for word in file.read().split()]
-    return children
-
-
-_KERNEL_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 def _started_s(pid: int) -> float:
