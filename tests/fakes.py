@@ -166,10 +166,17 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         _leave_daemon(Path(data_folder, "daemon.pid"))
     if fault == "restless daemon":
         _leave_daemon(Path(data_folder, "daemon.pid"), restless=True)
+    if fault in ("stop host", "stop forkserver", "leave daemon and kill host"):
+        forkserver = os.getppid()
+        host = int(Path(f"/proc/{forkserver}/stat").read_text().rpartition(")")[2].split()[1])
+        if "daemon" in fault:
+            _leave_daemon(Path(data_folder, "daemon.pid"))
+        os.kill(forkserver if "forkserver" in fault else host, signal.SIGKILL if "kill" in fault else signal.SIGSTOP)
+        time.sleep(600)
     if fault == "tell rank":
         Path(data_folder, os.environ["LOCAL_RANK"]).write_text(json.dumps(dict(os.environ)))
     if fault == "tell environment":
-        Path(data_folder, "environment.json").write_text(json.dumps(list(os.environ)))
+        Path(data_folder, "environment.json").write_text(json.dumps(dict(os.environ)))
     if fault == "other device":
         return make_measurement(device="xla_cpu")
     if fault == "allocate":

@@ -1,13 +1,18 @@
-"""Makes a process end when the process that started it ends, even if that was killed."""
+"""Makes processes end with the one that started them, even if that was killed."""
 
+import contextlib
 import ctypes
 import multiprocessing as mp
+import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing import connection
+from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
+MARKED_S, MARKED_POLL_S = 5.0, 0.01
 
 
 def end_with_parent() -> None:
@@ -47,3 +52,26 @@ def end_with_starter(end: Callable[[], None]) -> None:
         end()
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def end_marked(mark: str) -> None:
+    """Kills every process whose environment contains `mark`, until there is none, or for `MARKED_S`.
+
+    Processes inherit their environment, so this also finds those whose ancestors have ended. It reads the environment
+    of every process on the machine, which takes milliseconds.
+    """
+    deadline = time.monotonic() + MARKED_S
+    while (marked := _marked(mark.encode(errors="surrogateescape"))) and time.monotonic() < deadline:
+        for pid in marked:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(MARKED_POLL_S)
+
+
+def _marked(mark: bytes) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if mark in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found

@@ -3,12 +3,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
+from accelbench.isolation.processes import descendants
 from accelbench.schema.vocab import Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
 
@@ -51,6 +54,46 @@ def test_a_killed_host_is_replaced(tmp_path):
         outcome = hosts.run(make_cell(), tmp_path)
         assert outcome.status == Status.killed
         assert "process that starts cells" in outcome.reason
+        assert hosts.run(make_cell(), tmp_path).status == Status.ok
+
+
+@pytest.mark.parametrize("fault", ["stop host", "stop forkserver"])
+def test_a_stopped_host_is_replaced_after_the_time_limit(tmp_path, fault):
+    with Hosts(faulty_host, margin_s=0.3) as hosts:
+        hosts.run(make_cell(), tmp_path)
+        (running,) = hosts._hosts.values()
+        family = [running.process.pid, *descendants(running.process.pid)]
+        outcome = hosts.run(make_cell(fault, timeout_s=0.5), tmp_path)
+        assert outcome.status == Status.killed
+        assert outcome.reason == "the host did not answer for 0.3 s beyond timeout_s"
+        assert all(is_gone(pid) for pid in family)
+        assert hosts.run(make_cell(), tmp_path).status == Status.ok
+
+
+def test_what_a_killed_host_leaves_running_in_another_session_is_ended(tmp_path):
+    with Hosts(faulty_host) as hosts:
+        outcome = hosts.run(make_cell("leave daemon and kill host"), tmp_path)
+        assert outcome.reason == "the process that starts cells died"
+        assert is_gone(int((tmp_path / "daemon.pid").read_text()))
+        assert hosts.run(make_cell(), tmp_path).status == Status.ok
+
+
+def test_what_a_cell_and_its_libraries_leave_in_tmpdir_is_removed(tmp_path, monkeypatch):
+    with tempfile.TemporaryDirectory() as temporary:
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        with Hosts(faulty_host) as hosts:
+            hosts.run(make_cell("tell environment"), tmp_path)
+            (folder,) = Path(temporary).iterdir()
+            assert json.loads((tmp_path / "environment.json").read_text())["TMPDIR"] == str(folder)
+            assert any(folder.glob("pymp-*/listener-*"))  # the forkserver's
+        assert os.listdir(temporary) == []
+
+
+def test_a_tmpdir_whose_path_is_too_long_for_a_socket_does_not_matter(tmp_path, monkeypatch):
+    temporary = tmp_path / ("x" * 100)
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with Hosts(faulty_host) as hosts:
         assert hosts.run(make_cell(), tmp_path).status == Status.ok
 
 

@@ -3,9 +3,11 @@
 import dataclasses
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 
@@ -286,16 +288,26 @@ WINDOW = {"warmup_steps": 1, "warmup_s": 0, "measure_s": 0.1, "block_s": 0.01, "
 TINY = ["model.args.widths=[8]", "mode=infer", *[f"window.{name}={n}" for name, n in WINDOW.items()]]
 
 
-def start(project, *words):
+def start(project, temporary, *words):
     sweep_words = ["-m", *TINY, "threads=1", "tracking=none", "out=runs/real", *words]
     command = [sys.executable, "-m", "accelbench.cli", *sweep_words]
-    return subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    environment = {**os.environ, "TMPDIR": temporary}
+    return subprocess.Popen(
+        command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
-def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
+@pytest.fixture
+def temporary():
+    """A temporary folder with a path so short that a socket can be made in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
+def test_a_killed_sweep_goes_on_where_it_was_and_tmpdir_is_clean_afterwards(tmp_path, temporary):
     project, folder = make_project(tmp_path / "p"), tmp_path / "p/runs/real"
     sizes = "batch_size=" + ",".join(map(str, range(1, 9)))
-    with start(project, sizes) as killed:
+    with start(project, temporary, sizes) as killed:
         deadline = time.monotonic() + 120
         while len(written(folder)) < 2 and killed.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -303,10 +315,12 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
         assert killed.wait() == -signal.SIGKILL
     before = written(folder)
     assert 2 <= len(before) < 8
-    with start(project, sizes) as resumed:
+    assert os.listdir(temporary) != []
+    with start(project, temporary, sizes) as resumed:
         text, _ = resumed.communicate(timeout=120)
     after = written(folder)
     assert resumed.returncode == 0, text
+    assert os.listdir(temporary) == []
     assert f"{len(before)} of 8 cells have their record already." in text
     assert measured(before, after) == 8 - len(before)
     records = list(plan_file.read_planned(folder))

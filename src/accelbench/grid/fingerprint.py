@@ -58,9 +58,10 @@ MEASURING = (
     "schema/work.py",
     "stats/**/*.py",
 )
-# What a cell's process imports besides: messages, texts, names of files, words (a new word must not measure every cell
-# again; those that a cell uses are among its settings) and the type of the ceilings, which no cell is measured with.
-NOT_MEASURING = ("errors.py", "project.py", "schema/ceilings.py", "schema/text.py", "schema/vocab.py")
+# What a cell's process and its host import besides: messages, texts, names and places of files, words (a new word must
+# not measure every cell again; those that a cell uses are among its settings) and the type of the ceilings, which no
+# cell is measured with.
+NOT_MEASURING = ("errors.py", "project.py", "schema/ceilings.py", "schema/text.py", "schema/vocab.py", "scratch.py")
 
 
 def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:

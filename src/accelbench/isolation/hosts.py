@@ -1,23 +1,33 @@
 """The hosts of a sweep. Each cell gets a fresh process, forked from a preloaded one in 0.04 s instead of 5 s."""
 
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from multiprocessing import connection
 from pathlib import Path
 from typing import IO
 
+from accelbench import scratch
 from accelbench.engines.registry import SUBSTITUTING, HostSpec, host_spec
-from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
+from accelbench.isolation.messages import ERROR_CHARACTERS, CellRequest, Outcome, ProbeRequest, Request, decode, encode
+from accelbench.lifeline import end_marked
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Status
 
 # A host that has not ended its cell and itself after this long is killed.
 END_S = 10.0
+# A host ends a request at its timeout_s and needs up to half a minute until all processes have ended. One that has not
+# answered after this long does not work any more, and is killed. It has more time to start, which imports a framework.
+MARGIN_S = 60.0
+START_S = 600.0
 PROBE_TIMEOUT_S = 300.0
 
 
@@ -30,23 +40,28 @@ class Hosts:
 
     Args:
         spec_of: cell -> the host that it needs.
+        margin_s: seconds beyond a request's `timeout_s` after which a host that does not answer is killed.
 
     Attributes:
         listener: gets what each cell's process and its libraries printed, after the process ended, and the last
             output of each host; None to drop it.
     """
 
-    def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec) -> None:
+    def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec, margin_s: float = MARGIN_S) -> None:
         self.listener: Callable[[str], None] | None = None
-        self._spec_of = spec_of
+        self._spec_of, self._margin_s = spec_of, margin_s
         self._hosts: dict[tuple[object, ...], _Host] = {}
+        self._numbers = itertools.count()
+        self._stack = ExitStack()
 
     def __enter__(self) -> "Hosts":
+        self._scratch = self._stack.enter_context(scratch.folder())
         return self
 
     def __exit__(self, *_: object) -> None:
-        printed = [host.end() for host in self._hosts.values()]
-        self._hosts.clear()
+        with self._stack:
+            printed = [host.end() for host in self._hosts.values()]
+            self._hosts.clear()
         for text in printed:
             self._show(text)
 
@@ -86,20 +101,23 @@ class Hosts:
 
     def _host(self, spec: HostSpec) -> "_Host":
         if spec.key not in self._hosts:
-            self._hosts[spec.key] = _start(spec)
+            self._hosts[spec.key] = _start(spec, self._scratch, next(self._numbers))
         return self._hosts[spec.key]
 
     def _ask(self, spec: HostSpec, request: Request) -> Outcome:
         host = self._host(spec)
-        with tempfile.NamedTemporaryFile(prefix="accelbench-", suffix=".log") as log:
-            outcome = host.ask(replace(request, log=log.name))
+        reason = "the process that starts cells died"
+        with tempfile.NamedTemporaryFile(dir=self._scratch, suffix=".log") as log:
+            try:
+                outcome = host.ask(replace(request, log=log.name), self._margin_s)
+            except TimeoutError as error:
+                outcome, reason = None, str(error)
             if self.listener is not None:
                 self._show(Path(log.name).read_text(errors="replace"))
         if outcome is None:
             del self._hosts[spec.key]
-            printed = host.end()
+            printed = host.kill()
             self._show(printed)
-            reason = "the process that starts cells died"
             return Outcome(status=Status.killed, reason=reason, error=printed or None)
         return outcome
 
@@ -109,25 +127,47 @@ class Hosts:
 
 
 class _Host:
-    """A running host process and its two pipes."""
+    """A running host process and its two pipes.
 
-    def __init__(self, process: "subprocess.Popen[str]", log: IO[str]) -> None:
+    Args:
+        process: the host.
+        log: gets what it prints.
+        mark: a part of its environment that no other process has, except those below it.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: IO[bytes], mark: str) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.process, self.stdin, self.stdout, self.log = process, process.stdin, process.stdout, log
+        self._mark = mark
+        self._has_answered = False
 
     def send(self, message: object) -> None:
-        self.stdin.write(encode(message) + "\n")
+        self.stdin.write(encode(message).encode() + b"\n")
         self.stdin.flush()
 
-    def ask(self, request: Request) -> Outcome | None:
-        """The outcome of `request`; blocks until it comes. None if the host died."""
+    def ask(self, request: Request, margin_s: float) -> Outcome | None:
+        """The outcome of `request`; blocks until it comes. None if the host died.
+
+        Raises:
+            TimeoutError: no outcome came within the request's `timeout_s` and `margin_s`.
+        """
+        margin_s += 0.0 if self._has_answered else START_S
+        deadline = time.monotonic() + request.timeout_s + margin_s
         try:
             self.send(request)
-            line = self.stdout.readline()
         except BrokenPipeError:
             return None
-        return decode(Outcome, line) if line else None
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            if not connection.wait([self.stdout.fileno()], max(0.0, deadline - time.monotonic())):
+                raise TimeoutError(f"the host did not answer for {margin_s:g} s beyond timeout_s")
+            part = os.read(self.stdout.fileno(), 1 << 20)
+            if not part:
+                return None
+            line += part
+        self._has_answered = True
+        return decode(Outcome, bytes(line))
 
     def end(self) -> str:
         """Ends the host and its cell; returns the end of the host's output."""
@@ -136,27 +176,39 @@ class _Host:
         try:
             self.process.wait(timeout=END_S)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            return self.kill()
+        return self._close()
+
+    def kill(self) -> str:
+        """Kills the host and every process below it, also orphans; returns the end of the host's output."""
+        self.process.kill()
+        end_marked(self._mark)
+        self.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
+        return self._close()
+
+    def _close(self) -> str:
         self.stdout.close()
-        self.log.seek(0)
         with self.log:
-            return self.log.read()[-4000:]
+            self.log.seek(max(0, os.fstat(self.log.fileno()).st_size - ERROR_CHARACTERS))
+            return self.log.read().decode(errors="replace")
 
 
-def _start(spec: HostSpec) -> _Host:
-    log = tempfile.TemporaryFile("w+")  # noqa: SIM115  # the output of the imports; closed in `_Host.end`
+def _start(spec: HostSpec, folder: Path, number: int) -> _Host:
+    log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # the output of the imports; closed in `_Host._close`
     inherited = {name: value for name, value in os.environ.items() if name not in SUBSTITUTING}
+    # What the host, its cells and their libraries leave in TMPDIR goes with the folder.
+    own = {scratch.VARIABLE: f"{folder}/{number}", "TMPDIR": str(folder)}
     process = subprocess.Popen(
         # Not `-m`: each cell's process would import the host's main module again.
         [sys.executable, "-c", "from accelbench.isolation.host import main; main()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
-        text=True,
-        env={**inherited, **spec.environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={**inherited, **spec.environment, **own, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         start_new_session=True,  # so that Ctrl-C reaches the parent only
     )
-    host = _Host(process, log)
+    host = _Host(process, log, f"{scratch.VARIABLE}={own[scratch.VARIABLE]}\0")
     host.send(spec.preload)
     return host

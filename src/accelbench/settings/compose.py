@@ -3,13 +3,12 @@
 import os
 import shlex
 import sys
-import tempfile
 
 import hydra
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 
-from accelbench import project
+from accelbench import project, scratch
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.settings import config, params, suites, to_cell
@@ -55,8 +54,8 @@ def compose(words: list[str]) -> list[DictConfig]:
     def keep(configs: DictConfig | list[DictConfig]) -> None:  # our launcher hands over all of a sweep's in one call
         composed.extend(configs if isinstance(configs, list) else [configs])
 
-    with tempfile.TemporaryDirectory(prefix="accelbench-") as scratch:
-        os.environ["ACCELBENCH_SCRATCH"] = scratch  # for the multirun.yaml that Hydra's sweeper writes
+    with scratch.folder() as folder:
+        os.environ["ACCELBENCH_SCRATCH"] = str(folder)  # for the multirun.yaml that Hydra's sweeper writes
         hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(keep)()
     kept = [one for one in composed if not suites.is_excluded(one, rules)]
     if composed and not kept:

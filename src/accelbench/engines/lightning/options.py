@@ -74,7 +74,7 @@ def empty_cache(options: Options) -> AbstractContextManager[None]:
 def _fresh_cache() -> Iterator[None]:
     from torch._inductor.utils import fresh_cache
 
-    with tempfile.TemporaryDirectory(prefix="accelbench-") as folder, fresh_cache(dir=folder):
+    with tempfile.TemporaryDirectory(prefix="inductor-") as folder, fresh_cache(dir=folder):
         yield
 
 
