@@ -7,6 +7,8 @@ import time
 import psutil
 import pytest
 
+from accelbench.lifeline import end_marked
+
 PARENT = """
 import subprocess, sys, time
 from accelbench.lifeline import end_with_parent
@@ -41,3 +43,14 @@ def test_a_process_whose_parent_lives_goes_on():
     start = time.monotonic()
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"1\n"
     assert time.monotonic() - start >= 0.1
+
+
+def test_a_process_ends_whose_environment_has_the_mark_and_no_other_one():
+    marks = ["x/1", "x/10", "y"]
+    env = [{**os.environ, "ACCELBENCH_TEST_MARK": f"{os.getpid()}{mark}"} for mark in marks]
+    started = [subprocess.Popen(["sleep", "20"], env=each, start_new_session=True) for each in env]
+    end_marked(f"ACCELBENCH_TEST_MARK={os.getpid()}x/1\0")
+    assert started[0].wait() == -signal.SIGKILL
+    assert [process.poll() for process in started[1:]] == [None, None]
+    end_marked(f"ACCELBENCH_TEST_MARK={os.getpid()}")
+    assert [process.wait() for process in started] == [-signal.SIGKILL] * 3

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import socket
 import stat
@@ -14,9 +15,8 @@ from typing import IO
 
 from accelbench.errors import BusyError, UserError
 
-# The lock of all measurements on this machine. The variable names another lock: two sweeps with different names do not
-# wait for each other.
-MEASURING, MEASURING_VARIABLE = "accelbench-measuring", "ACCELBENCH_LOCK"
+# Any text in it names another lock than the machine's: sweeps with different texts do not wait for each other.
+VARIABLE = "ACCELBENCH_LOCK"
 RETRY_S = 0.1
 
 
@@ -35,14 +35,14 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
     Raises:
         UserError: there can be no such lock here.
     """
-    name = os.environ.get(MEASURING_VARIABLE) or MEASURING
+    address = _address()
     has_waited = False
     with socket.socket(socket.AF_UNIX) as server:
-        while not _bind(server, name):
+        while not _bind(server, address):
             with socket.socket(socket.AF_UNIX) as client:
                 # It has ended meanwhile, does not listen yet, or may not be asked: then it is unknown, and tried again.
                 with contextlib.suppress(OSError):
-                    client.connect(f"\0{name}")
+                    client.connect(address)
                 if not has_waited:
                     holder = f"another measurement (process {_peer(client) or 'unknown'})"
                     waiting(f"Waiting for {holder} to end: two at once would disturb each other.")
@@ -54,15 +54,20 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _bind(server: socket.socket, name: str) -> bool:
-    """Gives `server` the abstract name; False if another socket has it."""
+def _address() -> str:
+    chosen = os.environ.get(VARIABLE)
+    suffix = f"-{hashlib.sha256(os.fsencode(chosen)).hexdigest()}" if chosen else ""  # a socket's name has 107 bytes
+    return f"\0accelbench-measuring{suffix}"
+
+
+def _bind(server: socket.socket, address: str) -> bool:
+    """Gives `server` the abstract address; False if another socket has it."""
     try:
-        server.bind(f"\0{name}")
+        server.bind(address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return False
-        problem = f"the lock of this machine's measurements, {name} ({MEASURING_VARIABLE}), can't be taken"
-        raise UserError(f"{problem}: {error.strerror or error}") from error
+        raise UserError(f"the lock of this machine's measurements can't be taken ({error.strerror})") from error
     return True
 
 

@@ -16,10 +16,11 @@ from typing import IO
 
 from accelbench import scratch
 from accelbench.engines.registry import SUBSTITUTING, HostSpec, host_spec
-from accelbench.isolation.messages import ERROR_CHARACTERS, CellRequest, Outcome, ProbeRequest, Request, decode, encode
+from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
 from accelbench.lifeline import end_marked
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
+from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.vocab import Device, Status
 
 # A host that has not ended its cell and itself after this long is killed.
@@ -191,7 +192,7 @@ class _Host:
     def _close(self) -> str:
         self.stdout.close()
         with self.log:
-            self.log.seek(max(0, os.fstat(self.log.fileno()).st_size - ERROR_CHARACTERS))
+            self.log.seek(max(0, os.fstat(self.log.fileno()).st_size - MAX_TEXT))
             return self.log.read().decode(errors="replace")
 
 

@@ -13,13 +13,11 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
-from accelbench.schema.text import clean
+from accelbench.schema.text import MAX_REASON, beginning, ending
 from accelbench.schema.vocab import Device, Status
 
 T = TypeVar("T")
 
-REASON_CHARACTERS = 500
-ERROR_CHARACTERS = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +71,8 @@ class _Result:
     """How a request ended. Its texts may come from a model or a library; they are cut and made safe to print and keep.
 
     Attributes:
-        reason: why the status is not `ok`, in one line of at most `REASON_CHARACTERS`: the first line of what is given.
-        error: details for people, of several lines, at most `ERROR_CHARACTERS`: the end of what is given.
+        reason: why the status is not `ok`, in one line of at most `MAX_REASON`: the first line of what is given.
+        error: details for people, of several lines, at most `MAX_TEXT`: the end of what is given.
         measurement: of a cell; None if it failed, and from every rank but the first.
         ceilings: of a probed device.
     """
@@ -87,14 +85,9 @@ class _Result:
 
     def __post_init__(self) -> None:
         if self.reason is not None:
-            object.__setattr__(self, "reason", _first_line(self.reason))
+            object.__setattr__(self, "reason", beginning(self.reason.strip().partition("\n")[0], MAX_REASON))
         if self.error is not None:
-            object.__setattr__(self, "error", clean(self.error[-ERROR_CHARACTERS:])[-ERROR_CHARACTERS:])
-
-
-def _first_line(text: str) -> str:
-    line = clean(text.strip().partition("\n")[0][: REASON_CHARACTERS + 1])
-    return line if len(line) <= REASON_CHARACTERS else line[: REASON_CHARACTERS - 1] + "…"
+            object.__setattr__(self, "error", ending(self.error))
 
 
 @dataclass(frozen=True, kw_only=True)
