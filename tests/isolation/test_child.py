@@ -5,7 +5,8 @@ import os
 import pytest
 
 from accelbench.isolation import child
-from accelbench.isolation.messages import ERROR_CHARACTERS, REASON_CHARACTERS, CellRequest, encode
+from accelbench.isolation.messages import CellRequest, encode
+from accelbench.schema.text import MAX_REASON, MAX_TEXT
 from accelbench.schema.vocab import Status
 from fakes import make_cell
 
@@ -48,10 +49,10 @@ def test_the_error_is_the_traceback_of_what_the_model_raised():
 @pytest.mark.parametrize("fault", ["long message", "long unsupported"])
 def test_a_message_of_any_length_is_cut(fault):
     found = answer(fault)
-    assert len(found.reason) == REASON_CHARACTERS
+    assert len(found.reason) == MAX_REASON
     assert found.reason.endswith("xxx…")
-    assert len(found.error or "") <= ERROR_CHARACTERS
-    assert len(encode(found)) < 2 * (REASON_CHARACTERS + ERROR_CHARACTERS)
+    assert len(found.error or "") <= MAX_TEXT
+    assert len(encode(found)) < 2 * (MAX_REASON + MAX_TEXT)
 
 
 def test_what_is_cut_is_the_beginning_of_an_error_which_says_least():

@@ -19,7 +19,6 @@ from accelbench.schema.vocab import Device, Status
 T = TypeVar("T")
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class _Request:
     """What the host needs to know of a request.
