@@ -52,11 +52,12 @@ test: setup  ## run the tests
 test-slow: setup  ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow --ignore=tests/engines/keras
 
-lint: setup  ## check style, types and the import rules between the parts
+lint: setup  ## check style, types, the import rules between the parts, and the locks for known advisories
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python environments/check_advisories.py
 
 bench: setup  ## measure accelbench itself (BENCH=keras: the Keras engine; BENCH=accuracy: on MNIST, an hour)
 	@$(BIN)/python -m bench $(BENCH)

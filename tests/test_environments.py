@@ -1,8 +1,11 @@
+import importlib.util
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = sorted((ROOT / "environments").glob("*.in"))
@@ -38,3 +41,75 @@ def test_no_separate_environment_has_torch():
     assert ENVIRONMENTS
     for path in ENVIRONMENTS:
         assert not re.search(r"^torch", path.with_suffix(".lock").read_text(), re.MULTILINE)
+
+
+# Known advisories.
+
+
+@pytest.fixture(scope="module")
+def advisories():
+    path = ROOT / "environments" / "check_advisories.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses look it up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[path.stem]
+
+
+def test_make_lint_compares_every_lock_with_the_advisories(advisories):
+    assert "\t$(BIN)/python environments/check_advisories.py\n" in (ROOT / "Makefile").read_text()
+    assert set(advisories.LOCKS) == set(LOCKS)
+    assert advisories.main([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("pinned", "told"),
+    [
+        (
+            "pytorch-lightning==2.6.2",
+            "pytorch-lightning 2.6.2 is affected by GHSA-w37p-236h-pfx3 (==2.6.2 or ",
+        ),
+        ("Lightning[extra]==2.6.3 ; python_version < '3.14'", "Lightning 2.6.3 is affected by GHSA-w37p"),
+        ("pytorch_lightning==2.5.5", "CVE-2026-31221"),
+        ("torch==2.5.1+cpu", "CVE-2025-32434"),
+        ("onnx==1.20.1", "CVE-2026-27489"),
+        ("keras==3.14.0", "CVE-2026-12479"),
+        ("mlflow==3.10.1", "CVE-2026-2651"),
+        ("ray==2.60.0", "CVE-2023-48022"),
+    ],
+)
+def test_a_lock_with_a_version_that_is_not_accepted_fails(advisories, tmp_path, capsys, pinned, told):
+    lock = tmp_path / "my.lock"
+    lock.write_text(f"# made by hand\nnumpy==2.4.6 \\\n    --hash=sha256:00\n{pinned} \\\n    --hash=sha256:00\n")
+    assert advisories.main([str(lock)]) == 1
+    assert any(line.startswith("my.lock: ") and told in line for line in capsys.readouterr().out.splitlines())
+
+
+def test_versions_that_are_not_affected_or_are_accepted_pass(advisories, tmp_path):
+    lock = tmp_path / "my.lock"
+    lock.write_text("torch==2.9.0\nlightning==2.6.1\npytorch-lightning==2.6.6\nkeras==3.12.3\nonnx==1.21.0\n")
+    assert advisories.main([str(lock)]) == 0
+    lock.write_text("# empty\n")
+    with pytest.raises(ValueError, match="my.lock: pins no package"):
+        advisories.main([str(lock)])
+
+
+def test_every_advisory_has_its_source_and_what_is_accepted_its_reason(advisories):
+    known = advisories.read_advisories()
+    assert known
+    for advisory in known:
+        assert advisory.affected
+        assert advisory.source.startswith("https://")
+        assert advisory.reason
+        assert advisory.accepted is None or len(advisory.accepted.split()) > 3
+
+
+def test_the_malicious_releases_are_in_no_range():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lines = [*settings["project"]["dependencies"], *settings["tool"]["uv"]["constraint-dependencies"]]
+    ranges = {requirement.name: requirement.specifier for requirement in map(Requirement, lines)}
+    for version in ("2.6.2", "2.6.3"):
+        assert not ranges["pytorch-lightning"].contains(version)
+        assert not ranges["lightning"].contains(version)
+    assert ranges["pytorch-lightning"].contains("2.6.6")
