@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from accelbench.engines.registry import HostSpec
-from accelbench.errors import UnsupportedError
+from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Window
 from accelbench.schema.measurement import Block, Measurement
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
@@ -139,6 +139,8 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         raise ValueError("a bad layer\nwith a second line")
     if fault in MISUSES:
         MISUSES[fault]()
+    if fault == "mistake":
+        raise UserError("model.args: there is no such width")
     if fault == "tell pid":
         with Path(data_folder, "pids").open("a") as file:
             file.write(f"{os.getpid()}\n")

@@ -343,6 +343,43 @@ def test_an_output_without_the_letters_of_a_reason_shows_their_escapes(own, monk
     assert rb"No module named 'kein_ma\xdf'" in output.getvalue()
 
 
+@pytest.fixture
+def faulty(own, monkeypatch):
+    """A project whose cells are run by the faulty engine."""
+    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
+    return own
+
+
+MISTAKE = "model.args: there is no such width"
+
+
+def test_a_mistake_that_only_the_cells_process_finds_is_exit_status_2_and_a_record(faulty, capsys):
+    words = ["+model.args.fault=mistake", "mode=infer", "tracking=none", "out=runs/a"]
+    for _ in range(2):  # measured, then known from its record
+        assert main(words) == 2
+        assert capsys.readouterr().err == f"accelbench: {MISTAKE}\n"
+    (found,) = plan_file.read_planned(faulty / "runs/a")
+    assert (found.status, found.reason, found.user_error) == (Status.failed, MISTAKE, True)
+    several = ["-m", "+model.args.fault=mistake", "mode=infer", "tracking=none", "device=cpu,gpu", "out=runs/b"]
+    assert main(several) == 2
+    assert capsys.readouterr().err == f"accelbench: {MISTAKE}\n"
+    assert len(list(plan_file.read_planned(faulty / "runs/b"))) == 2
+
+
+def test_a_mistake_in_some_cells_of_a_sweep_is_exit_status_1(faulty, capsys):
+    assert main(["-m", "+model.args.fault=mistake,none", "mode=infer", "tracking=none", "out=runs/a"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert MISTAKE in captured.out
+
+
+def test_a_comparison_whose_cells_all_have_a_mistake_is_exit_status_2(faulty, capsys):
+    words = "+model.args.fault=mistake mode=infer tracking=none out=runs/c"
+    assert main(["compare", "--run", words, words, "--repeats", "1"]) == 2
+    assert capsys.readouterr().err == f"accelbench: {MISTAKE}\n"
+    assert (faulty / "runs/c/compare.json").exists()
+
+
 def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatch, capsys):
     path = ROOT / "pipelines" / "run_suite.py"
     spec = importlib.util.spec_from_file_location("run_suite", path)

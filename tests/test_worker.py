@@ -11,7 +11,7 @@ import pytest
 from accelbench import worker
 from accelbench.schema import record
 from accelbench.schema.vocab import Mode
-from fakes import make_cell, make_project
+from fakes import TESTS, make_cell, make_project
 
 # What a machine that only measures need not have.
 NOT_NEEDED = (
@@ -69,7 +69,7 @@ def test_a_cell_runs_alone_where_there_is_torch_and_lightning_and_little_else(ru
     assert (done.returncode, outcome["status"]) == (0, "ok"), outcome or done.stderr
     assert outcome["measurement"]["device"] == "cpu"
     assert outcome["measurement"]["blocks"]
-    assert list(outcome) == ["status", "reason", "measurement", "peak_host_bytes", "until_boot_s"]
+    assert list(outcome) == ["status", "reason", "user_error", "measurement", "peak_host_bytes", "until_boot_s"]
     assert outcome["reason"] is None
 
 
@@ -88,6 +88,14 @@ def test_the_cell_of_a_record_of_an_unknown_schema_is_refused(tmp_path, capsys):
         worker.parse([str(path), str(tmp_path)])
     assert ended.value.code == 2
     assert "of schema 99; this accelbench reads schema 3 to 5" in capsys.readouterr().err
+
+
+def test_a_mistake_in_the_cells_settings_is_exit_status_2(run_alone):
+    code = f"import sys; sys.path.insert(0, {str(TESTS)!r}); from accelbench import worker; import fakes;"
+    code += "worker.host_spec = fakes.faulty_host; sys.exit(worker.main(sys.argv[1:]))"
+    done, outcome = run_alone((sys.executable, "-c", code), fault="mistake")
+    assert (done.returncode, outcome["status"], outcome["user_error"]) == (2, "failed", True), done.stderr
+    assert outcome["reason"].startswith("model.args: ")
 
 
 def test_two_ranks_run_under_torchrun_and_the_first_answers(run_alone):

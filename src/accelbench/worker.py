@@ -26,7 +26,7 @@ def main(words: Sequence[str]) -> int:
         words: of the command line.
 
     Returns:
-        The exit status: 0 if the cell is ok or skipped, else 1.
+        The exit status: 0 if the cell is ok or skipped, 2 if it failed because of a mistake in its settings, else 1.
     """
     cell, data_folder = parse(words)
     spec = host_spec(cell)
@@ -39,6 +39,8 @@ def main(words: Sequence[str]) -> int:
     if answer.status != Status.ok or answer.measurement is not None:
         output.write(_shown(answer) + "\n")
     output.close()
+    if answer.user_error:
+        return 2
     return 0 if answer.status in (Status.ok, Status.skipped) else 1
 
 

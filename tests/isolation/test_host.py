@@ -134,3 +134,11 @@ def test_the_memory_of_all_ranks_is_sampled(hosts, tmp_path):
     two = hosts.run(make_cell("allocate", devices=2), tmp_path).system
     more = max(two.values["host_memory_mb"]) - max(one.values["host_memory_mb"])
     assert more > 256
+
+
+def test_a_mistake_of_the_users_is_marked_and_is_no_single_ranks(hosts, tmp_path):
+    for devices in (1, 2):
+        outcome = hosts.run(make_cell("mistake", devices=devices), tmp_path)
+        assert (outcome.status, outcome.user_error) == (Status.failed, True)
+        assert outcome.reason == "model.args: there is no such width"
+    assert not hosts.run(make_cell("raise"), tmp_path).user_error

@@ -21,7 +21,7 @@ REQUESTS = [
 ]
 RESULTS = [
     Answer(status=Status.ok, measurement=make_measurement(steady_boot_s=(1.0, 2.5)), peak_host_bytes=7, ended_s=0.1),
-    Answer(status=Status.failed, reason="ValueError: x", error="a\nb"),
+    Answer(status=Status.failed, reason="ValueError: x", error="a\nb", user_error=True),
     Outcome(status=Status.ok, measurement=make_measurement(), system=SystemSeries(t_s=[0.1], values={"a": [None]})),
 ]
 
@@ -44,7 +44,7 @@ def test_a_result_arrives_as_it_was_sent_on_one_line(result):
 def test_the_texts_of_a_result_are_short_and_safe_to_print(kind):
     result = kind(status=Status.killed, reason="\n\x1b[1m\udcff\nmore", error="first" + "\x07" * 3_999 + "\n")
     assert result.reason == "\\x1b[1m\ufffd"
-    assert result.error == ("\\x07" * 1000 + "\n")[-4000:]
+    assert result.error == "…" + ("\\x07" * 1000 + "\n")[-3999:]
     assert decode(kind, encode(result)) == result
 
 

@@ -59,6 +59,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     runs, options = interleaved.plan_runs(one_cell(names[0] + shown), one_cell(names[1] + shown), chosen.repeats, root)
     result = sweep.run(runs.cells, options, context.console)
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
+    result.check_request()
     status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)
     return 1 if result.num_unexpected else status
 

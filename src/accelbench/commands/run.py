@@ -27,6 +27,8 @@ def _run(chosen: Namespace, context: Context) -> int:
         (record,) = result.records
         places = {"record": f"{sweep.shown(result.folder)}/{record.name}.json", **result.links}
         card.show(record, places, context.console)
+    if context.out is None:  # the pipeline goes on: its report says why the cells failed
+        result.check_request()
     return 1 if result.num_unexpected else 0
 
 

@@ -102,11 +102,12 @@ def _failure(error: BaseException) -> Answer:
         return Answer(status=Status.skipped, reason=text)
     out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     out_of_memory = out_of_memory or any(words in text for words in OUT_OF_MEMORY)
-    kind = type(error).__name__
+    by_user, kind = isinstance(error, UserError), type(error).__name__
     return Answer(
         status=Status.oom if out_of_memory else Status.failed,
-        reason=text if isinstance(error, UserError) else f"{kind}: {text}" if text else kind,
+        reason=text if by_user else f"{kind}: {text}" if text else kind,
         error="".join(traceback.format_exception(error)),
+        user_error=by_user,
     )
 
 

@@ -114,6 +114,7 @@ def _run(context: Any, request: Request) -> Outcome:
         status=result.status,
         reason=result.reason,
         error=result.error,
+        user_error=result.user_error,
         measurement=result.measurement,
         ceilings=result.ceilings,
         system=sampler.series(result.peak_host_bytes, result.until_boot_s),
@@ -219,7 +220,7 @@ def _failure(ranks: Sequence[_Rank], answers: Answers, oom_kills: int, log: str)
     else:
         index = min(failed, key=lambda rank: failed[rank].ended_s or 0.0)
         failure = failed[index]
-    if len(ranks) > 1 and failure.status != Status.skipped:
+    if len(ranks) > 1 and failure.status != Status.skipped and not failure.user_error:  # which are no single rank's
         failure = replace(failure, reason=f"rank {index} of {len(ranks)}: {failure.reason}")
     return failure
 

@@ -72,6 +72,7 @@ class _Result:
     Attributes:
         reason: why the status is not `ok`, in one line of at most `MAX_REASON`: the first line of what is given.
         error: details for people, of several lines, at most `MAX_TEXT`: the end of what is given.
+        user_error: whether it failed because of a mistake in the user's request (`errors.UserError`).
         measurement: of a cell; None if it failed, and from every rank but the first.
         ceilings: of a probed device.
     """
@@ -79,6 +80,7 @@ class _Result:
     status: Status
     reason: str | None = None
     error: str | None = None
+    user_error: bool = False
     measurement: Measurement | None = None
     ceilings: Ceilings | None = None
 

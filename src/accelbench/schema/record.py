@@ -38,6 +38,7 @@ class Record:
         environment: the fingerprint of machine, versions, measuring code and git, and `DEVICE_MEASUREMENTS`.
         reason: why the status is not `ok`, in one line; None if it is.
         error: the end of the traceback, of the process's output, or of the calls it hung in; None if the cell is ok.
+        user_error: whether the cell failed because of a mistake in the user's request, which `reason` explains.
         data, measurement, system: None if the cell did not get that far.
         sweep_id: the sweep that measured the cell (its start and suite); None for a cell run alone.
         schema_version: the schema of the release that wrote the record.
@@ -53,6 +54,7 @@ class Record:
     environment: Mapping[str, Any]
     reason: str | None = None
     error: str | None = None
+    user_error: bool = False
     data: Data | None = None
     measurement: Measurement | None = None
     system: SystemSeries | None = None

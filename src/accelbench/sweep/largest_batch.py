@@ -64,6 +64,7 @@ def find(cell: Cell, options: SweepOptions, console: Console, most: int = MAX_BA
         nonlocal folder
         cells = [dataclasses.replace(cell, batch_size=each) for each in [*tried, batch]]
         done = run.run(cells, dataclasses.replace(options, out=folder), console)
+        done.check_request()
         folder = str(done.folder.relative_to(done.folder.parents[1]))
         tried[batch] = record = done.records[-1]
         if record.status not in (Status.ok, Status.oom, Status.killed):

@@ -46,6 +46,12 @@ class SweepResult:
         """Number of cells that failed unexpectedly."""
         return sum(record.status in UNEXPECTED for record in self.records)
 
+    def check_request(self) -> None:
+        """Raises a UserError if a mistake in the user's request made every cell fail that was not skipped."""
+        tried = [record for record in self.records if record.status != Status.skipped]
+        if tried and all(record.user_error for record in tried):
+            raise UserError("; ".join(dict.fromkeys(str(record.reason) for record in tried)))
+
 
 def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Path | None = None) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, whatever happens.

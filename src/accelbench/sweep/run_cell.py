@@ -11,7 +11,6 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
-from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.vocab import Status
 
 
@@ -39,8 +38,9 @@ def run_cell(
         label=planned.label,
         identity=planned.identity,
         status=outcome.status,
-        reason=None if outcome.reason is None else beginning(one_line(outcome.reason), MAX_REASON),
-        error=None if outcome.error is None else ending(outcome.error),
+        reason=outcome.reason,
+        error=outcome.error,
+        user_error=outcome.user_error,
         started_at=started_at,
         wall_s=time.perf_counter() - start,
         environment=environment,
