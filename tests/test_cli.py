@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import yaml
 
 from accelbench.cli import main
 from accelbench.commands.registry import COMMANDS
-from accelbench.engines.registry import HostSpec
+from accelbench.engines.registry import HostSpec, host_spec
 from accelbench.grid import plan
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file
@@ -101,6 +102,10 @@ def complaint(words, capsys, project):
         ),
         ("data.num_workers=0", "data.num_workers=0: should be at least 1"),
         ("model.input_shape=[3,0,8]", "model.input_shape=0: should be at least 1"),
+        (
+            "model=custom model.target=os.system +model.args.command=true",
+            "model.target=os.system: os is a module of Python's standard library, which has no networks",
+        ),
         ("compile=inductor", "compile=inductor: should be true or false"),
         ("-m freeze=true,maybe", "freeze=maybe: should be true or false"),
         ("batch_size=0", "batch_size=0: should be at least 1"),
@@ -364,6 +369,51 @@ def test_a_mistake_that_only_the_cells_process_finds_is_exit_status_2_and_a_reco
     assert main(several) == 2
     assert capsys.readouterr().err == f"accelbench: {MISTAKE}\n"
     assert len(list(plan_file.read_planned(faulty / "runs/b"))) == 2
+
+
+MY_NETS = """
+import pathlib
+import pytorch_lightning
+
+def make():
+    pathlib.Path("called").touch()
+
+class OwnTraining(pytorch_lightning.LightningModule):
+    pass
+"""
+
+
+def test_a_target_that_may_not_be_called_is_exit_status_2_and_one_that_trains_itself_is_skipped(
+    own, capsys, monkeypatch
+):
+    monkeypatch.setattr(session, "Hosts", lambda: Hosts(lambda cell: replace(host_spec(cell), prober=None)))
+    (own / "my_nets.py").write_text(MY_NETS)
+    targets = "model.target=my_nets.make,my_nets.OwnTraining"
+    assert main(["-m", "model=custom", targets, "data=mnist", "batch_size=8", "tracking=none", "out=runs/a"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("accelbench: model.target=my_nets.make: is neither a subclass of torch.nn.Module nor a ")
+    assert line.endswith("model.factory=true has it called")
+    assert not (own / "called").exists()
+    called, trained = plan_file.read_planned(own / "runs/a")
+    assert (called.status, called.user_error) == (Status.failed, True)
+    assert (trained.status, trained.reason[:38]) == (Status.skipped, "model=OwnTraining is a LightningModule")
+
+
+def test_plans_records_and_reports_import_nothing_of_the_users(faulty, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    (faulty / "my_loud_nets.py").write_text("import pathlib\npathlib.Path('imported').touch()\nNet = 1\n")
+    settings = ["model=custom", "model.target=my_loud_nets.Net", "data=mnist", "mode=infer", "tracking=none"]
+    assert main(["plan", *settings]) == 0
+    for out in ("runs/a", "runs/b", "runs/b"):  # at last it is known from its record
+        assert main([*settings, f"out={out}"]) == 0
+    assert main(["report", "runs/a"]) == 0
+    assert main(["best", "runs/a"]) == 0
+    assert main(["compare", "runs/a", "runs/b"]) == 0
+    assert "my_loud_nets" not in sys.modules
+    assert not (faulty / "imported").exists()
+    importlib.import_module("my_loud_nets")  # it would have been seen
+    monkeypatch.delitem(sys.modules, "my_loud_nets")
+    assert (faulty / "imported").exists()
 
 
 def test_a_mistake_in_some_cells_of_a_sweep_is_exit_status_1(faulty, capsys):

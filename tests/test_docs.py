@@ -66,7 +66,7 @@ def measured(tmp_path_factory):
     for name in ("random", "cats_vs_dogs"):  # planning reads only the manifest, not the pictures
         prepare_random(root, name)
     (root / "my_package").mkdir()
-    (root / "my_package" / "nets.py").write_text(*blocks("your-own-network.md", "python"))
+    (root / "my_package" / "nets.py").write_text(blocks("your-own-network.md", "python")[0])
     words = ["-m", "model=mlp", "model.args.widths=[8]", "precision=fp32,bf16", *SHORT]
     for name in ("h100", "l40s"):
         command = [sys.executable, "-m", "accelbench.cli", *words, f"out=runs/cluster/{name}"]

@@ -33,6 +33,7 @@ MODELS = st.builds(
     name=st.text(),
     library=st.sampled_from(Library),
     network=st.none() | st.text(),
+    factory=st.booleans(),
     weights=st.sampled_from(Weights),
     args=ARGS,
     optimizer=st.text(),
@@ -138,6 +139,7 @@ def test_every_setting_of_the_model_changes_the_id(name):
     other = {"name": "cnn", "args": {"width": 8}, "optimizer": "sgd", "learning_rate": 0.5} | {
         "library": Library.timm,
         "network": "resnet18",
+        "factory": True,
         "weights": Weights.pretrained,
         "input_shape": (3, 8, 8),
         "num_classes": 2,

@@ -34,6 +34,7 @@ def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
         "name": "mlp",
         "library": "accelbench",
         "network": None,
+        "factory": False,
         "weights": "none",
         "args": {"width": 8},
         "optimizer": "adam",
@@ -102,3 +103,20 @@ def test_a_cell_is_repeated_as_other_processes_of_the_same_settings():
     again = repeated([make_cell(), make_cell(batch_size=8, repeat=4)], 2)
     assert [(cell.batch_size, cell.repeat) for cell in again] == [(32, 0), (32, 1), (8, 4), (8, 5)]
     assert repeated([make_cell()], 1) == [make_cell()]
+
+
+CUSTOM = ("model.name=custom", "model.library=custom")
+
+
+def test_a_factory_is_a_setting_of_the_users_own_network():
+    cell, _ = cell_and_options(merged(*CUSTOM, "model.target=my.nets.make", "model.factory=true"))
+    assert (cell.model.definition, cell.model.name, cell.model.factory) == ("my.nets.make", "make", True)
+    assert not cell_and_options(merged(*CUSTOM, "model.target=my.nets.Net"))[0].model.factory
+    with pytest.raises(UserError, match="^model.factory=true: goes with model=custom, and not with model=mlp$"):
+        cell_and_options(merged("model.factory=true"))
+
+
+def test_a_target_in_the_standard_library_is_refused_at_once():
+    for more in ((), ("model.factory=true",)):
+        with pytest.raises(UserError, match="^model.target=os.system: os is a module of Python's standard library"):
+            cell_and_options(merged(*CUSTOM, "model.target=os.system", *more))

@@ -39,6 +39,7 @@ class ModelSpec:
         name: the name in labels and tables.
         library: where the network is defined.
         network: the name in that library, for `custom` the class's dotted path; None if it equals `name`.
+        factory: for `custom`: whether the user trusts any callable at that path to make a network.
         weights: the initial weights.
         args: arguments of the network's constructor, such as dropout.
         optimizer: `adam` or `sgd`.
@@ -49,6 +50,7 @@ class ModelSpec:
     name: str
     library: Library = Library.accelbench
     network: str | None = None
+    factory: bool = False
     weights: Weights = Weights.none
     args: Mapping[str, Any] = field(default_factory=dict)
     optimizer: str = "adam"

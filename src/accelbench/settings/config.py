@@ -60,13 +60,15 @@ class DeviceConfig:
 class ModelConfig:
     """conf/model: a network and how its study trains it; see `cell.ModelSpec`.
 
-    `target` is the dotted path of the user's class; for the library `custom` only.
+    For the library `custom` only: `target` is the dotted path of the user's class; with `factory`, of any callable that
+    makes a network.
     """
 
     name: str = MISSING
     library: Library = Library.accelbench
     network: str | None = None
     target: str | None = None
+    factory: bool = ModelSpec.factory
     weights: Weights = Weights.none
     optimizer: Optimizer = Optimizer.adam
     learning_rate: float = 1e-3

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 
 from omegaconf import DictConfig, OmegaConf
 
+from accelbench.engines.targets import check_name
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options, Window
 from accelbench.schema.vocab import (
@@ -74,6 +75,7 @@ def _model(model: ModelConfig) -> ModelSpec:
         name=model.name,
         library=model.library,
         network=None if model.network == model.name else model.network,
+        factory=model.factory,
         weights=model.weights,
         args=model.args,
         optimizer=model.optimizer.value,
@@ -125,15 +127,18 @@ def _name_custom_model(model: ModelConfig) -> None:
     """Names a network of the user's own after its class, unless the user gave it a name.
 
     Raises:
-        UserError: the class's path is missing or malformed, or was given for another library.
+        UserError: the class's path is missing, malformed or in the standard library, or was given for another library.
     """
     if model.library != Library.custom:
         if model.target is not None:
             raise UserError(f"model.target={model.target}: goes with model=custom, and not with model={model.name}")
+        if model.factory:
+            raise UserError(f"model.factory=true: goes with model=custom, and not with model={model.name}")
         return
     if not model.target or not all(part.isidentifier() for part in model.target.split(".")) or "." not in model.target:
         problem = f"{model.target} is not one" if model.target else "it is missing"
         raise UserError(f"model.target: should be the dotted path of a class, such as my_package.nets.MyNet; {problem}")
+    check_name(model.target)
     if model.weights != Weights.none:
         raise UserError(f"model.weights={model.weights}: your own network loads its weights itself. Choose from: none.")
     model.network = model.target

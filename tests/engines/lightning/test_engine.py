@@ -6,6 +6,8 @@ import json
 
 import pytest
 import torch
+from pytorch_lightning import LightningModule
+from torch import nn
 from torch.nn import functional
 
 from accelbench.data.arrays import load_split
@@ -14,11 +16,12 @@ from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning import engine, trainer, zoo
 from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
+from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Scaling, Status
+from accelbench.schema.vocab import Device, Library, Mode, Precision, Protocol, Scaling, Status
 from fakes import SHORT, assert_epochs_in_turn, make_cell
 
 pytestmark = pytest.mark.filterwarnings(
@@ -95,6 +98,34 @@ def test_every_network_trains_and_infers(digits, name):
         assert len(measured.latency_s) == len(measured.data_s) == len(measured.launch_s) > 0
         assert measured.warmup_s[0] == measured.first_step_s
         assert (measured.loss is None) == (mode == Mode.infer)
+
+
+class OwnTraining(LightningModule):
+    """With a training of its own, which must not be replaced in silence."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(784, 10)
+
+    def forward(self, images):
+        return self.layer(images.flatten(1))
+
+    def training_step(self, batch, index):
+        pytest.fail("accelbench does not call it")
+
+    def configure_optimizers(self):
+        pytest.fail("accelbench does not call it")
+
+
+def test_a_lightning_module_infers_as_any_network_and_is_not_trained(digits):
+    own = ModelSpec(name="OwnTraining", library=Library.custom, network=f"{__name__}.OwnTraining")
+    measured = engine.run(make_cell(mode=Mode.infer, model=own), digits)
+    assert judge(make_cell(mode=Mode.infer, model=own), measured) is None
+    assert measured.num_params == 7850
+    with pytest.raises(
+        UnsupportedError, match="^model=OwnTraining is a LightningModule, and .* its training_step: use "
+    ):
+        engine.run(make_cell(mode=Mode.train, model=own), digits)
 
 
 def test_a_fit_is_tested_on_every_test_sample(digits):

@@ -41,7 +41,10 @@ class MyNet(nn.Module):
         self.layers = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, width), nn.Linear(width, 10))
     def forward(self, images):
         return self.layers(images)
-nothing = dict
+def make(width=8):
+    return MyNet(width)
+def make_list():
+    return []
 """
 
 
@@ -96,7 +99,7 @@ def test_weights_that_cannot_be_had_are_a_clear_error(library, monkeypatch, tmp_
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
-    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: (_ for _ in ()).throw(OSError("no network")))
+    monkeypatch.setattr("torch.hub.urlopen", lambda *_, **__: (_ for _ in ()).throw(OSError("no network")))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=r"model.weights=pretrained: the weights of resnet18 can't be had \(.+\); use"):
         zoo.build(spec(library, "resnet18", weights=Weights.pretrained), (3, 32, 32), 1000)
@@ -128,10 +131,18 @@ def test_a_network_of_ones_own_gets_its_arguments(my_package):
     [
         ("nowhere.at.All", {}, r"model.target=nowhere.at.All: can't be imported \(No module named 'nowhere'\)"),
         ("{0}.YourNet", {}, r"can't be imported \(module .* has no attribute 'YourNet'\)"),
-        ("{0}.nothing", {}, "should make a torch.nn.Module, not a dict"),
+        ("os.system", {"command": "true"}, "os is a module of Python's standard library"),
+        ("{0}.make", {}, "model.factory=true has it called"),
         ("{0}.MyNet", {"widht": 3}, "model.args: .*unexpected keyword argument 'widht'"),
     ],
 )
 def test_a_target_that_is_not_a_network_is_a_user_error(my_package, target, args, told):
     with pytest.raises(UserError, match=told):
         zoo.build(spec(Library.custom, "x", network=target.format(my_package), args=args), (3, 4, 4), 10)
+
+
+def test_a_factory_is_called_if_the_user_says_so(my_package):
+    model = spec(Library.custom, "x", network=f"{my_package}.make", args={"width": 5}, factory=True)
+    assert zoo.build(model, (3, 4, 4), 10).layers[1].out_features == 5
+    with pytest.raises(UserError, match="should make a torch.nn.Module, not a list"):
+        zoo.build(spec(Library.custom, "x", network=f"{my_package}.make_list", factory=True), (3, 4, 4), 10)

@@ -83,6 +83,8 @@ class _Run(CellRun):
         self.build_s = math.nan  # until Lightning calls back
         pl.seed_everything(cell.seed, verbose=False)
         network = zoo.build(cell.model, self.shape, self.num_classes)
+        if self.trains:
+            zoo.check_trainable(network, cell.model)
         self.num_params = zoo.num_params(network)
         network = options.prepared(network, cell.options, self.shape)
         self.network = network

@@ -1,17 +1,18 @@
 """Builds the network of a model's spec: accelbench's, timm's, torchvision's or the user's."""
 
 import difflib
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from torch import Tensor, nn
 
+from accelbench.engines.lightning import checkpoints
 from accelbench.engines.lightning.networks import NETWORKS, initialise_as_keras
 from accelbench.engines.models import own_network
 from accelbench.engines.sources import Shape
-from accelbench.errors import UserError
+from accelbench.engines.targets import import_target, is_lightning_module
+from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, Weights
 
@@ -31,11 +32,21 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
         UnsupportedError: it does not take images of this shape.
     """
     try:
-        return BUILDERS[model.library](model, shape, num_classes)
+        with checkpoints.guarded(model):
+            return BUILDERS[model.library](model, shape, num_classes)
     except TypeError as error:
         if model.library == Library.custom:  # its arguments were checked: the class itself fails
             raise
         raise UserError(f"model.args: {error}") from error
+
+
+def check_trainable(network: nn.Module, model: ModelSpec) -> None:
+    """Raises an UnsupportedError if `network` has a training step and an optimiser of its own, which would not run."""
+    if is_lightning_module(type(network)):
+        raise UnsupportedError(
+            f"model={model.name} is a LightningModule, and accelbench would train it with its own loss and optimiser "
+            "instead of its training_step: use mode=infer, or a plain torch.nn.Module"
+        )
 
 
 def num_params(network: nn.Module) -> int:
@@ -65,24 +76,22 @@ def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     _check_name(model, models.list_models(module=models))  # networks that classify images
     if _colours(shape) != 3:
         raise UserError(f"model={model.definition}: torchvision's networks take images in colour")
-    return _weighted(
-        model,
-        lambda pretrained: models.get_model(
-            model.definition,
-            weights="DEFAULT" if pretrained else None,
-            # The classes of a pretrained network are fixed: torchvision refuses another number.
-            **({} if pretrained else {"num_classes": num_classes}),
-            **model.args,
-        ),
-    )
+
+    def make(pretrained: bool) -> nn.Module:
+        network: nn.Module
+        if pretrained:  # its classes are fixed: torchvision refuses another number
+            weights = models.get_model_weights(model.definition).DEFAULT
+            with checkpoints.verified(weights.url):
+                network = models.get_model(model.definition, weights=weights, **model.args)
+        else:
+            network = models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
+        return network
+
+    return _weighted(model, make)
 
 
 def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    module, _, name = model.definition.rpartition(".")
-    try:
-        kind = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"model.target={model.definition}: can't be imported ({error})") from error
+    kind = import_target(model, nn.Module, "torch.nn.Module")
     with suppress(ValueError):  # not every callable has a signature
         try:
             inspect.signature(kind).bind(**model.args)
@@ -106,7 +115,7 @@ def _weighted(model: ModelSpec, make: Callable[[bool], nn.Module]) -> nn.Module:
         return make(False)
     try:
         return make(True)
-    except TypeError:
+    except (TypeError, UserError):
         raise
     except Exception as error:  # clients of model hubs raise many kinds
         why = " ".join(str(error).split())[:200] or type(error).__name__

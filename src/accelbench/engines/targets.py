@@ -1,0 +1,94 @@
+"""A user's own network, `model.target`: what may be called is judged before it is called.
+
+Importing the target's module runs its code, so that this is done in the process of a cell and nowhere else.
+"""
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from accelbench.errors import UserError
+from accelbench.schema.cell import ModelSpec
+
+# The root packages of Lightning; each has a LightningModule of its own.
+LIGHTNING = ("lightning", "pytorch_lightning")
+
+
+def check_name(target: str) -> None:
+    """Raises a UserError if the dotted path `target` lies in Python's standard library. Imports nothing."""
+    root = target.partition(".")[0]
+    if root in sys.stdlib_module_names:
+        raise UserError(
+            f"model.target={target}: {root} is a module of Python's standard library, which has no networks; "
+            "a module of your own needs another name"
+        )
+
+
+def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., object]:
+    """The class or function that `model` names. Its module is imported; the target itself is not called.
+
+    Args:
+        model: of the library `custom`.
+        network: the framework's class that all networks extend.
+        named: that class's name as a user knows it.
+
+    Raises:
+        UserError: there is no such target, or nothing says that it makes a network, and `model.factory` is false.
+    """
+    target = model.definition
+    check_name(target)
+    module, _, name = target.rpartition(".")
+    try:
+        found: Any = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"model.target={target}: can't be imported ({error})") from error
+    if not callable(found):
+        raise UserError(f"model.target={target}: should be a class or a function, not of type {type(found).__name__}")
+    if _root(found) in sys.stdlib_module_names:
+        raise UserError(f"model.target={target}: it is part of Python's standard library, which has no networks")
+    if not (model.factory or _is_network(found, network) or _returns_network(found, network)):
+        raise UserError(
+            f"model.target={target}: is neither a subclass of {named} nor a function whose return annotation is one; "
+            "if you trust it to make a network, model.factory=true has it called"
+        )
+    called: Callable[..., object] = found
+    return called
+
+
+def is_lightning_module(kind: type) -> bool:
+    """Whether `kind` extends a LightningModule, as told by the names of its bases: no Lightning is imported."""
+    return any(
+        base.__name__ == "LightningModule" and base.__module__.partition(".")[0] in LIGHTNING for base in kind.__mro__
+    )
+
+
+def _root(found: Any) -> str:
+    """The root package of the code that a call of `found` would run."""
+    while isinstance(found, functools.partial):
+        found = found.func
+    module = getattr(found, "__module__", None) or type(found).__module__  # methods of built-in objects have none
+    return str(module).partition(".")[0]
+
+
+def _is_network(found: object, network: type) -> bool:
+    return isinstance(found, type) and issubclass(found, network)
+
+
+def _returns_network(found: Callable[..., object], network: type) -> bool:
+    """Whether `found` is a Python function, perhaps a decorated one, whose return annotation is a network's class."""
+    function = inspect.unwrap(found)
+    if not inspect.isfunction(function):
+        return False
+    # Without the annotations of the parameters, which may have names that exist only for type checkers.
+    annotated = SimpleNamespace(__annotations__={"return": function.__annotations__.get("return")})
+    try:
+        hint = get_type_hints(annotated, function.__globals__)["return"]
+    except Exception:  # an annotation may hold any expression
+        return False
+    kinds = [kind for kind in (get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint])]
+    kinds = [get_origin(kind) or kind for kind in kinds if kind is not NoneType]
+    return bool(kinds) and all(_is_network(kind, network) for kind in kinds)

@@ -1,0 +1,187 @@
+import importlib
+import sys
+
+import pytest
+from pytorch_lightning import LightningModule
+from torch import nn
+
+from accelbench.engines import targets
+from accelbench.errors import UserError
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Library
+
+TARGETS = """
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional, Union
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from nowhere import Size
+
+CALLED = Path({called!r})
+
+
+class Net(nn.Module):
+    pass
+
+
+class Other:
+    def __call__(self) -> Net:
+        CALLED.touch()
+        return Net()
+
+
+def annotated(size: Size = 3) -> Net:
+    return Net()
+
+
+def optional() -> Optional[Net]:
+    return Net()
+
+
+def either() -> Net | Union[nn.Linear, None]:
+    return Net()
+
+
+@functools.cache
+def cached() -> Net:
+    return Net()
+
+
+def _wrap(function):
+    @functools.wraps(function)
+    def wrapped(*args):
+        return function(*args)
+    return wrapped
+
+
+decorated = _wrap(annotated)
+
+
+def bare():
+    CALLED.touch()
+    return Net()
+
+
+def of_a_number() -> int:
+    CALLED.touch()
+    return 3
+
+
+def of_nothing() -> None:
+    CALLED.touch()
+
+
+def net_or_number() -> Net | int:
+    CALLED.touch()
+    return 3
+
+
+def unresolved() -> Size:
+    CALLED.touch()
+
+
+def malformed() -> "1 +":
+    CALLED.touch()
+
+
+instance = Other()
+network = Net()
+partial = functools.partial(annotated, 3)
+made_of = bare
+run = os.system
+remove = os.remove
+shell = functools.partial(os.system, "true")
+start = threading.Thread
+evaluate = eval
+kept = dict
+append = [].append
+number = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory):
+    """The name of a module with targets; a target that is called, and should not be, writes the file `called`."""
+    folder = tmp_path_factory.mktemp("targets")
+    name = "targets_of_a_user"
+    (folder / f"{name}.py").write_text(TARGETS.format(called=str(folder / "called")))
+    sys.path.insert(0, str(folder))
+    yield importlib.import_module(name)
+    sys.path.remove(str(folder))
+    del sys.modules[name]
+
+
+def found(target, *, factory=False):
+    model = ModelSpec(name="x", library=Library.custom, network=target, factory=factory)
+    return targets.import_target(model, nn.Module, "torch.nn.Module")
+
+
+@pytest.mark.parametrize("name", ["Net", "annotated", "optional", "either", "cached", "decorated"])
+def test_a_networks_class_and_a_function_that_says_that_it_makes_one_may_be_called(module, name):
+    assert found(f"{module.__name__}.{name}") is getattr(module, name)
+
+
+def test_torchvisions_builders_say_what_they_make():
+    assert found("torchvision.models.resnet18").__name__ == "resnet18"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bare", "made_of", "of_a_number", "of_nothing", "net_or_number", "unresolved", "malformed", "instance"]
+    + ["partial", "Other", "network"],
+)
+def test_any_other_callable_needs_the_users_word_for_it(module, name):
+    target = f"{module.__name__}.{name}"
+    with pytest.raises(UserError, match=rf"^model.target={target}: is neither a subclass of torch.nn.M.*factory=true"):
+        found(target)
+    assert not module.CALLED.exists()
+    assert found(target, factory=True) is getattr(module, name)
+
+
+@pytest.mark.parametrize("name", ["run", "remove", "shell", "start", "evaluate", "kept", "append"])
+@pytest.mark.parametrize("factory", [False, True])
+def test_the_standard_library_is_refused_under_any_name(module, name, factory):
+    with pytest.raises(UserError, match=rf"{name}: it is part of Python's standard library, which has no networks"):
+        found(f"{module.__name__}.{name}", factory=factory)
+
+
+@pytest.mark.parametrize("target", ["os.system", "subprocess.run", "builtins.exec", "antigravity.geohash"])
+def test_the_standard_library_is_not_even_imported(target):
+    loaded = set(sys.modules)
+    with pytest.raises(UserError, match=rf"^model.target={target}: .* standard library, which has no networks; "):
+        found(target, factory=True)
+    assert set(sys.modules) == loaded
+
+
+def test_what_cannot_be_called_is_no_target(module):
+    with pytest.raises(UserError, match="should be a class or a function, not of type int"):
+        found(f"{module.__name__}.number", factory=True)
+
+
+class Plain(nn.Module):
+    pass
+
+
+class Mine(LightningModule):
+    pass
+
+
+def test_a_lightning_module_of_either_package_is_known_by_its_bases(tmp_path, monkeypatch):
+    folder = tmp_path / "lightning" / "pytorch"
+    folder.mkdir(parents=True)
+    (folder / "module.py").write_text("from torch import nn\n\nclass LightningModule(nn.Module):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    other = importlib.import_module("lightning.pytorch.module").LightningModule
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lightning"]:
+        monkeypatch.delitem(sys.modules, name)
+    assert targets.is_lightning_module(Mine)
+    assert targets.is_lightning_module(type("MyOther", (other,), {}))
+    assert not targets.is_lightning_module(Plain)
+    assert not targets.is_lightning_module(type("LightningModule", (nn.Module,), {}))  # only its name is the same
