@@ -1,11 +1,11 @@
 import hashlib
 import io
 import pickle
+import sys
 import tarfile
 
 import numpy as np
 import pytest
-from torchvision.datasets import CIFAR10
 
 from accelbench.data.arrays import load_split
 from accelbench.data.sets import cifar10
@@ -13,37 +13,68 @@ from accelbench.data.sets.cifar10 import BATCHES, DATA_SET, FILES
 from accelbench.errors import DataError
 
 
+def text(content: str) -> bytes:
+    return b"U" + bytes([len(content)]) + content.encode()
+
+
+def numbers(values) -> bytes:
+    return b"](" + b"".join(b"K" + bytes([value]) for value in values) + b"e"
+
+
+def as_python_2_pickles(pixels: np.ndarray, labels: list[int]) -> bytes:
+    """A batch, opcode by opcode as in the original files, which numpy of Python 2 pickled."""
+    shape = b"".join(b"M" + length.to_bytes(2, "little") for length in pixels.shape)
+    kind = (
+        b"cnumpy\ndtype\n"
+        + text("u1")
+        + b"K\x00K\x01\x87R(K\x03"
+        + text("|")
+        + b"NNN"
+        + 2 * b"J\xff\xff\xff\xff"
+        + b"K\x00tb"
+    )
+    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text("b") + b"\x87R"
+    array += (
+        b"(K\x01" + shape + b"\x86" + kind + b"\x89T" + pixels.size.to_bytes(4, "little") + pixels.tobytes() + b"tb"
+    )
+    batch = text("batch_label") + text("training batch 1 of 5") + text("labels") + numbers(labels)
+    return b"\x80\x02}(" + batch + text("data") + array + b"u."
+
+
+def pixels_of(name: str) -> np.ndarray:
+    return np.random.default_rng(FILES.index(name)).integers(0, 256, (20, 3072), dtype=np.uint8)
+
+
 @pytest.fixture
 def batches(tmp_path, monkeypatch):
     """Little batches in the original's form, whose checksums stand for the original's."""
     folder = tmp_path / "above" / BATCHES
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    digests = {}
-    for name in FILES:
-        content = {"data": rng.integers(0, 256, (20, 3072), dtype=np.uint8), "labels": [i % 10 for i in range(20)]}
-        packed = pickle.dumps({"label_names": list(cifar10.CLASSES)} if name == "batches.meta" else content)
-        (folder / name).write_bytes(packed)
-        digests[name] = hashlib.md5(packed).hexdigest()
-    monkeypatch.setattr(CIFAR10, "train_list", [[name, digests[name]] for name in FILES[:5]])
-    monkeypatch.setattr(CIFAR10, "test_list", [[FILES[5], digests[FILES[5]]]])
-    monkeypatch.setattr(CIFAR10, "meta", {**CIFAR10.meta, "md5": digests["batches.meta"]})
+    for checksums in (cifar10.TRAIN_BATCHES, cifar10.TEST_BATCHES, cifar10.META):
+        for name in checksums:
+            (folder / name).write_bytes(as_python_2_pickles(pixels_of(name), [i % 10 for i in range(20)]))
+            accept(folder / name, monkeypatch)
     return folder
 
 
-def check(batches, target):
+def accept(path, monkeypatch):
+    """Has the file's checksum stand for the original's."""
+    (known,) = [d for d in (cifar10.TRAIN_BATCHES, cifar10.TEST_BATCHES, cifar10.META) if path.name in d]
+    monkeypatch.setitem(known, path.name, hashlib.md5(path.read_bytes()).hexdigest())
+
+
+def check(target):
     train, test = (load_split(target.folder, split) for split in ("train", "test"))
     assert train.images.shape == (100, 32, 32, 3)
     assert test.labels.tolist() == [i % 10 for i in range(20)]
-    first = pickle.loads((batches / "data_batch_1").read_bytes())["data"][0]
-    assert np.array_equal(train.images[0].transpose(2, 0, 1).ravel(), first)
+    assert np.array_equal(train.images[20].transpose(2, 0, 1).ravel(), pixels_of("data_batch_2")[0])
 
 
 def test_the_python_batches_and_the_folder_above_them(batches, project, target):
     DATA_SET.obtain("cifar10", str(batches), project, target)
-    check(batches, target)
+    check(target)
     DATA_SET.obtain("cifar10", str(batches.parent), project, target)
-    check(batches, target)
+    check(target)
 
 
 def test_the_archive_of_the_batches(batches, project, target, tmp_path):
@@ -52,17 +83,52 @@ def test_the_archive_of_the_batches(batches, project, target, tmp_path):
         info = tarfile.TarInfo(f"{BATCHES}/readme.html")
         made.addfile(info, io.BytesIO())
     DATA_SET.obtain("cifar10", str(tmp_path / "cifar.tar.gz"), project, target)
-    check(batches, target)
+    check(target)
+
+
+class Harm:
+    """Its pickle creates a file when it is read by Python's own unpickler."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
 
 
 def test_an_altered_batch_is_refused_before_it_is_unpickled(batches, project, target, tmp_path):
-    class Harm:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "harm"), "w"))
-
-    (batches / "test_batch").write_bytes(pickle.dumps(Harm()))
-    with pytest.raises(DataError, match="a batch is altered or incomplete"):
+    (batches / "test_batch").write_bytes(pickle.dumps(Harm(tmp_path / "harm")))
+    with pytest.raises(DataError, match="a batch is altered or incomplete: test_batch"):
         DATA_SET.obtain("cifar10", str(batches), project, target)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_a_pickle_that_would_run_code_is_refused_even_if_its_checksum_is_right(
+    batches, project, target, tmp_path, monkeypatch
+):
+    (batches / "data_batch_3").write_bytes(pickle.dumps(Harm(tmp_path / "harm"), protocol=2))
+    accept(batches / "data_batch_3", monkeypatch)
+    with pytest.raises(DataError, match="data_batch_3: .*names io.open"):
+        DATA_SET.obtain("cifar10", str(batches), project, target)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_a_file_that_is_replaced_after_its_check_is_never_unpickled(batches, project, target, tmp_path):
+    """Replaces a batch whenever it is opened a second time, which is where a check and a read are two steps."""
+    num_opened = 0
+
+    def replace(event, arguments):
+        nonlocal num_opened
+        if watching and event == "open" and str(arguments[0]).endswith("/data_batch_1") and "r" in (arguments[1] or ""):
+            num_opened += 1
+            if num_opened == 2:
+                (batches / "data_batch_1").write_bytes(pickle.dumps(Harm(tmp_path / "harm")))
+
+    watching = True
+    sys.addaudithook(replace)  # which can't be removed
+    DATA_SET.obtain("cifar10", str(batches), project, target)
+    watching = False
+    check(target)
     assert not (tmp_path / "harm").exists()
 
 

@@ -1,5 +1,6 @@
 """CIFAR-10: its Python batches, or the same pictures as PNG files by class; drawn shapes as a stand-in."""
 
+import hashlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +13,7 @@ from accelbench.data.drawings import Style, save_drawn
 from accelbench.data.obtain import FileSet, Target, Verified
 from accelbench.data.pictures import convert, open_source
 from accelbench.data.shapes import THINGS
+from accelbench.data.unpickle import unpickle
 from accelbench.errors import DataError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -20,7 +22,16 @@ SIDE = 32
 ARCHIVE = downloads.File("cifar-10-python.tar.gz", "md5", "c58f30108f718f92721af3b95e74349a")
 MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
 BATCHES = "cifar-10-batches-py"
-FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta")
+TRAIN_BATCHES = {
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+}
+TEST_BATCHES = {"test_batch": "40351d587109b95175f43aff81a1287e"}
+META = {"batches.meta": "5ff9c542aee3614f3951f8cda6e48888"}
+FILES = (*TRAIN_BATCHES, *TEST_BATCHES, *META)
 MAX_BATCH_BYTES = 40_000_000
 
 
@@ -52,20 +63,34 @@ def stand_in(target: Target) -> str:
 
 
 def _read_batches(folder: Path, target: Path) -> None:
-    """Reads the batches through torchvision, which checks each file's md5 before it unpickles it."""
-    from torchvision.datasets import CIFAR10  # takes a second
-
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise DataError(f"{folder} does not hold the original files of CIFAR-10: missing {', '.join(missing)}")
-    with TemporaryDirectory() as temporary:
-        Path(temporary, BATCHES).symlink_to(folder.resolve())
-        for split in ("train", "test"):
-            try:
-                data = CIFAR10(temporary, train=split == "train")
-            except RuntimeError as error:
-                raise DataError(f"{folder}: a batch is altered or incomplete: its md5 is not the original's") from error
-            save_split(target, split, Arrays(data.data, np.array(data.targets, np.uint8)))
+    for name, md5 in META.items():
+        _original_bytes(folder / name, md5)
+    for split, md5s in {"train": TRAIN_BATCHES, "test": TEST_BATCHES}.items():
+        batches = [_batch(folder / name, md5) for name, md5 in md5s.items()]
+        images = np.concatenate([batch.images for batch in batches])
+        save_split(target, split, Arrays(images, np.concatenate([batch.labels for batch in batches])))
+
+
+def _original_bytes(path: Path, md5: str) -> bytes:
+    """The file's bytes, read once: another process can't replace the file after the check."""
+    with path.open("rb") as file:
+        content = file.read(MAX_BATCH_BYTES + 1)
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
+        raise DataError(f"{path.parent}: a batch is altered or incomplete: {path.name}'s md5 is not the original's")
+    return content
+
+
+def _batch(path: Path, md5: str) -> Arrays:
+    content = _original_bytes(path, md5)
+    try:
+        batch = unpickle(content)
+        pixels = batch[b"data"].array().reshape(-1, 3, SIDE, SIDE)
+        return Arrays(pixels.transpose(0, 2, 3, 1), np.array(batch[b"labels"], np.uint8))
+    except (DataError, AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{path}: not a batch of CIFAR-10 ({error})") from error
 
 
 DATA_SET = FileSet(
