@@ -4,6 +4,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
+from accelbench.settings import compose as composing
 from accelbench.settings.compose import compose, one_cell
 from fakes import make_project
 
@@ -29,6 +30,22 @@ def test_a_run_is_one_configuration_and_a_sweep_one_for_each_combination(project
 def test_settings_that_are_only_printed_make_no_configuration(project, capsys):
     assert compose(["--cfg", "job"]) == []
     assert "batch_size" in capsys.readouterr().out
+
+
+def test_a_sweep_that_takes_long_to_compose_is_announced(project, capsys, monkeypatch):
+    monkeypatch.setattr(composing, "ANNOUNCED", 3)
+    compose(["-m", "batch_size=8,16,32"])
+    assert capsys.readouterr().err == ""
+    compose(["-m", "batch_size=8,16", "seed=0,1"])
+    assert capsys.readouterr().err == "Composing 4 combinations ...\n"
+
+
+@pytest.mark.parametrize("word", ["--experimental-rerun=config.pickle", "--config-dir=elsewhere"])
+def test_no_flag_of_hydras_own_reaches_it(project, word):
+    """Not even after `--`: Hydra would unpickle the one file, and read settings of the other folder."""
+    for words in ([word], ["--", word]):
+        with pytest.raises(UserError, match="unrecognized arguments|should be name=value"):
+            compose(words)
 
 
 def test_one_cell_is_read_as_in_a_shell(project):

@@ -88,8 +88,8 @@ def test_words_are_such_as_hydra_reads():
     section = {"data": "mnist", "a.b": [True, False, None, 1.5]}
     with pytest.raises(UserError, match="a.b: unknown setting"):
         axis_overrides("nets", section, "quick", (), True)
-    section = {"data": "mnist", "model.args": [True, False, None, 1.5]}
-    assert axis_overrides("nets", section, "quick", (), True) == ["data=mnist", "model.args=true,false,null,1.5"]
+    section = {"data": "mnist", "model.args.x": [True, False, None, 1.5]}
+    assert axis_overrides("nets", section, "quick", (), True) == ["data=mnist", "model.args.x=true,false,null,1.5"]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,9 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
         ({"data": "mnist", "retry": "failed"}, "suites.nets.retry: unknown setting"),
         ({"data": "mnist", "batch_size": []}, "suites.nets.batch_size: should be a value, a list of values, or"),
         ({"data": "mnist", "batch_size": [[1]]}, "suites.nets.batch_size: should be a value, a list of values, or"),
+        ({"data": "mnist", "batch_size": None}, "suites.nets.batch_size: should have a value"),
+        ({"data": "mnist", "model": [None, "mlp"]}, "suites.nets.model: should have a value"),
+        ({"data": None}, "suites.nets.data: should have a value"),
         ({"data": "mnist", "batch_size": {"full": 1}}, "suites.nets.batch_size: should have a value for each of"),
         ({"data": "mnist", "batch_size": {"quick": 1, "full": 1, "slow": 1}}, "and no other key"),
         ({"data": "mnist", "batch_size": {"quick": [], "full": 1}}, "suites.nets.batch_size: should be a value"),

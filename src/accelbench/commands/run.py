@@ -14,11 +14,12 @@ def _add_flags(parser: Parser) -> None:
     parser.add_argument("-m", "--multirun", action="store_true", help="measure every combination of listed values")
     parser.add_argument("-v", "--verbose", action="store_true", help="show what the cells' libraries print, too")
     parser.add_argument("--cfg", metavar="job", help="print all settings of one run, and measure nothing")
+    parser.add_argument("--resolve", action="store_true", help="with --cfg: print values instead of references to them")
 
 
 def _run(chosen: Namespace, context: Context) -> int:
     flags = ["-m"] * chosen.multirun + (["--cfg", chosen.cfg] if chosen.cfg is not None else [])
-    configs = compose([*flags, *chosen.words, *[VERBOSE] * chosen.verbose])
+    configs = compose([*flags, *["--resolve"] * chosen.resolve, *chosen.words, *[VERBOSE] * chosen.verbose])
     if not configs:  # --cfg: Hydra has printed the settings
         return 0
     cells, options = cells_of(configs)

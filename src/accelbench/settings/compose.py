@@ -5,50 +5,59 @@ import shlex
 import sys
 
 import hydra
-from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 
 from accelbench import project, scratch
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
-from accelbench.settings import config, params, suites, to_cell
+from accelbench.settings import config, params, sizes, suites, to_cell
 from accelbench.settings.parser import Parser
 from accelbench.settings.to_cell import repeated
+
+MULTIRUN = "--multirun"
+ANNOUNCED = 1000  # combinations that take several seconds to compose
 
 
 def cells_of(configs: list[DictConfig]) -> tuple[list[Cell], config.SweepOptions]:
     """The cells of a sweep's configurations, repeats included, and the options of the whole sweep.
 
     Raises:
-        UserError: a value is out of range, or an option of the whole sweep has several values.
+        UserError: a value is out of range, an option of the whole sweep has several values, or there are too many
+            cells.
     """
     pairs = [to_cell.cell_and_options(one) for one in configs]
     options = pairs[0][1]
     for _, other in pairs:
         if names := config.differing_options(options, other):
             raise UserError(f"{names}: holds for a whole sweep: give it one value")
+    sizes.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
     return repeated([cell for cell, _ in pairs], options.repeats), options
 
 
 def compose(words: list[str]) -> list[DictConfig]:
     """The configurations that `words` ask for: one, or with -m one for each combination of values.
 
+    Args:
+        words: settings, and the flags -m, --cfg and --resolve.
+
     Returns:
         They are empty if the words ask Hydra to print something instead, as `--cfg job` does.
 
     Raises:
-        UserError: a word is no setting, or a value is not one of its choices.
+        UserError: a word is no setting, a value is not one of its choices, or there are too many combinations.
     """
     root = project.project_root()
     config.register()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises errors instead of printing them and exiting
-    parsed = Parser(prog="accelbench run", parents=[get_args_parser()], add_help=False).parse_intermixed_args(words)
-    if parsed.multirun and parsed.cfg:
-        raise UserError("--cfg shows the settings of one run: leave out -m, and plan")
-    flags = [word for word in words if word not in parsed.overrides]
+    flags, overrides = _read(words)
+    is_sweep = MULTIRUN in flags
     settings = params.load(root)
-    sys.argv[1:] = suites.add_suite_axes([*flags, *parsed.overrides], settings)
-    rules = suites.exclude_rules_in_force(parsed.overrides, settings) if parsed.multirun else []
+    sys.argv[1:] = suites.add_suite_axes([*flags, *overrides], settings)
+    if is_sweep:
+        num = sizes.check_combinations(map(suites.parse, sys.argv[1 + len(flags) :]))
+        if num > ANNOUNCED:
+            print(f"Composing {num:,} combinations ...", file=sys.stderr)
+    rules = suites.exclude_rules_in_force(overrides, settings) if is_sweep else []
     composed: list[DictConfig] = []
 
     def keep(configs: DictConfig | list[DictConfig]) -> None:  # our launcher hands over all of a sweep's in one call
@@ -61,6 +70,25 @@ def compose(words: list[str]) -> list[DictConfig]:
     if composed and not kept:
         raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
     return kept
+
+
+def _read(words: list[str]) -> tuple[list[str], list[str]]:
+    """The flags for Hydra, and the settings, in `words`. Hydra's other flags are refused: they read and run files."""
+    parser = Parser(prog="accelbench run", add_help=False)
+    parser.add_argument("-m", MULTIRUN, action="store_true")
+    parser.add_argument("--cfg", choices=("job", "hydra", "all"))
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("overrides", nargs="*")
+    parsed = parser.parse_intermixed_args(words)
+    if parsed.multirun and parsed.cfg:
+        raise UserError("--cfg shows the settings of one run: leave out -m, and plan")
+    if parsed.resolve and not parsed.cfg:
+        raise UserError("--resolve: goes with --cfg job")
+    for word in parsed.overrides:
+        if word.startswith("-"):  # after `--`
+            raise UserError(f"{word}: should be name=value")
+    given = {MULTIRUN: parsed.multirun, f"--cfg={parsed.cfg}": parsed.cfg, "--resolve": parsed.resolve}
+    return [flag for flag, is_given in given.items() if is_given], parsed.overrides
 
 
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:

@@ -1,5 +1,6 @@
 """params.yaml: what `dvc repro` runs."""
 
+import io
 import math
 from dataclasses import fields
 from pathlib import Path
@@ -13,6 +14,7 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.project import PARAMS
 from accelbench.schema.vocab import Device
+from accelbench.settings.sizes import check_yaml
 
 PROFILES = ("quick", "full")
 KEYS = ("profile", "retry", "costs", "data", "suites")
@@ -22,13 +24,14 @@ def load(root: Path) -> DictConfig:
     """Reads `root`/params.yaml.
 
     Raises:
-        UserError: the file is missing, is no YAML mapping, or has an unknown key.
+        UserError: the file is missing, is no YAML mapping, is too large, or has an unknown key.
     """
     path = root / PARAMS
     try:
-        params = OmegaConf.load(path)
-        OmegaConf.resolve(params)
-    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+        text = path.read_text()
+        check_yaml(text)
+        params = OmegaConf.load(io.StringIO(text))
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException, UserError) as error:
         raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
     if not isinstance(params, DictConfig):
         raise UserError(f"{PARAMS}: should be a mapping with profile, data and suites")

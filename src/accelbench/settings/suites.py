@@ -1,10 +1,12 @@
 """The suites of params.yaml: their axes as Hydra overrides, and the combinations that they exclude."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, is_dataclass
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
@@ -12,6 +14,7 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import PARAMS
 from accelbench.settings.config import GROUPS, RunConfig
 from accelbench.settings.params import PROFILES
+from accelbench.settings.sizes import check_brackets
 
 # Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "verbose"}
@@ -104,30 +107,44 @@ def _values_of(config: DictConfig, setting: str) -> set[str]:
 
 def _settings_in(words: list[str]) -> dict[str, str]:
     """The settings that a command line names -> their values as written."""
-    return dict(_name_and_value(word) for word in words if word[:1] != "-" and ("=" in word or word[:1] == "~"))
+    return dict(_name_and_value(word) for word in words if word[:1] != "-")
+
+
+def parse(word: str) -> Override:
+    """`word` as Hydra reads it.
+
+    Raises:
+        UserError: `word` is not of the form `name=value`.
+    """
+    check_brackets(word)
+    try:
+        return OverridesParser.create().parse_override(word)
+    except HydraException as error:
+        raise UserError(f"{word}: not readable as name=value ({str(error).splitlines()[0]})") from error
 
 
 def _name_and_value(word: str) -> tuple[str, str]:
     """The setting that `word` names, and its value as written.
 
     Raises:
-        UserError: `word` is not of the form `name=value`.
+        UserError: `word` is not of the form `name=value`, or names a setting of Hydra itself.
     """
-    try:
-        override = OverridesParser.create().parse_override(word)
-    except HydraException as error:
-        raise UserError(f"{word}: not readable as name=value ({str(error).splitlines()[0]})") from error
+    override = parse(word)
     name, value = override.key_or_group, override.value()
     if not name:
         raise UserError(f"{word}: should be name=value")
+    if name.strip("/").startswith("hydra"):
+        raise UserError(f"{word}: Hydra's own settings are fixed; out=FOLDER names the folder of the records")
     if name.startswith("model.args.") and (
         override.is_add() or override.is_force_add()
     ):  # of a class of the user's own
         return name, word.partition("=")[2]
-    if (override.is_add() or override.is_force_add() or override.is_delete()) and not name.startswith("hydra"):
+    if override.is_add() or override.is_force_add() or override.is_delete():
         raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")
     if name in GROUPS and isinstance(value, int | float | None):  # Hydra's message would not name the setting
         raise UserError(f"{word}: should be the name of a file in conf/{name}/")
+    if value is None and not _takes_null(name):
+        raise UserError(f"{word}: should have a value")
     return name, value if isinstance(value, str) else word.partition("=")[2]
 
 
@@ -155,6 +172,8 @@ def axis_overrides(suite: str, axes: Mapping[str, Any], profile: str, given: Ite
         values = _values(axis, profile, f"{flag}.{name}")
         if name == "data" and len(values) != 1:
             raise UserError(f"{flag}.data: should name exactly one data set")
+        if None in values and not _takes_null(name):
+            raise UserError(f"{flag}.{name}: should have a value")
         if name not in given:
             result.append(f"{name}={','.join(map(_word, values if sweep else values[:1]))}")
     if "data" not in axes:
@@ -171,6 +190,14 @@ def _values(axis: Any, profile: str, flag: str) -> list[Any]:
     if not values or any(isinstance(value, list | Mapping) for value in values):
         raise UserError(f"{flag}: should be a value, a list of values, or {{quick: ..., full: ...}}")
     return values
+
+
+def _takes_null(name: str) -> bool:
+    """Whether the setting may be null; true also for an unknown one, of which Hydra says that it is unknown."""
+    kind: Any = RunConfig
+    for part in name.split("."):
+        kind = get_type_hints(kind).get(part, Any) if is_dataclass(kind) else Any
+    return kind is Any or NoneType in get_args(kind)
 
 
 def _word(value: Any) -> str:

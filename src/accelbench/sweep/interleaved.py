@@ -17,6 +17,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, read
 from accelbench.schema.serialize import write_json
 from accelbench.settings.config import SweepOptions, differing_options
+from accelbench.settings.sizes import check_cells
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,18 @@ def plan_runs(
         The runs, and the options of the sweep that runs them; without `out=`, its folder is runs/<time>-compare.
 
     Raises:
-        UserError: `repeats` is malformed, the options differ, or the folder holds records already.
+        UserError: `repeats` is malformed or too large, the options differ, or the folder holds records already.
     """
     if repeats is not None and (not repeats.isdecimal() or int(repeats) < 1):
         raise UserError(f"--repeats {repeats}: should be a whole number, at least 1")
+    num = int(repeats) if repeats else MIN_PROCESSES
+    check_cells(2 * num, f"--repeats {num}")
     options = first[1]
     if names := differing_options(options, second[1]):
         raise UserError(f"{names}: holds for both sides: give it one value")
     folder = options.out or f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-compare"
     if any((root / folder).glob(RECORDS)):
         raise UserError(f"out={folder}: holds records already, which new ones can't be interleaved with: name another")
-    num = int(repeats) if repeats else MIN_PROCESSES
     runs = shuffled_runs(first[0], second[0], num, secrets.randbits(32))
     return runs, dataclasses.replace(options, out=folder)
 
