@@ -4,9 +4,11 @@ import importlib.util
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -116,7 +118,18 @@ def complaint(words, capsys, project):
         ("window.measure_s=0", "window.measure_s=0: should be above 0"),
         ("window.measure_s=nan", "window.measure_s=nan: should be a finite number"),
         ("model=null", "model=null: should be the name of a file in conf/model/"),
-        ("model=mlp cnn", "'cnn'"),
+        ("model=mlp cnn", "cnn: not readable as name=value"),
+        ("batch_size=null", "batch_size=null: should have a value"),
+        (f"batch_size={'[' * 2000}", "batch_size=[[[[[[[[[...: more than 20 brackets within each other"),
+        ("model=mlp " + "[" * 2000, "...: more than 20 brackets within each other"),
+        ("-m batch_size=range(1,1000000)", "batch_size (999,999): 999,999 combinations; a sweep has at most 10,000"),
+        ("repeats=20000", "repeats=20000: makes 20,000 cells; a sweep has at most 10,000"),
+        ("hydra.run.dir=elsewhere", "hydra.run.dir=elsewhere: Hydra's own settings are fixed; out=FOLDER names"),
+        ("-m hydra.sweep.dir=elsewhere", "hydra.sweep.dir=elsewhere: Hydra's own settings are fixed"),
+        ("+hydra/launcher=basic", "+hydra/launcher=basic: Hydra's own settings are fixed"),
+        ("--resolve", "--resolve: goes with --cfg job"),
+        ("--run", "--run: goes with `accelbench compare`, and not with `accelbench run`"),
+        ("--experimental-rerun config.pickle", "unrecognized arguments: --experimental-rerun"),
         ("batch_size=[1", "batch_size=[1: "),
         ("bogus", f"bogus: unknown command. Choose from: {', '.join(NAMES)}; or give name=value."),
         ("run bogus", "bogus: unknown command."),
@@ -142,6 +155,7 @@ def complaint(words, capsys, project):
         ("compare --run model=mlp model=cnn,mlp", "model=cnn,mlp: a list of values is swept with -m"),
         ("compare --run model=mlp repeats=3", "repeats=3: not for one cell"),
         ("compare --run model=mlp model=mlp --repeats 0", "--repeats 0: should be a whole number, at least 1"),
+        ("compare --run model=mlp model=mlp --repeats 9000", "--repeats 9000: makes 18,000 cells"),
         ("compare a b -v", "-v: goes with --run"),
         ("best -v", "-v: goes with --largest-batch"),
         ("completion", "the following arguments are required: shell"),
@@ -178,6 +192,12 @@ def test_outside_a_project_it_says_so(capsys, project, tmp_path, monkeypatch):
         ({"profil": "quick"}, "params.yaml: unknown profil. Choose from: profile, retry, costs, data, suites."),
         ({"profile": "fast"}, "profile=fast: unknown profile. Choose from: quick, full."),
         ({"suites": "${nope}"}, "params.yaml: not readable"),
+        ({"suites": {"mnist_networks": {"data": "mnist", "model": None}}}, "mnist_networks.model: should have a value"),
+        ({"suites": {"mnist_networks": {"data": "mnist", "seed": [0, None]}}}, "mnist_networks.seed: should have a va"),
+        (
+            {"suites": {"mnist_networks": {"data": "mnist", "seed": [*range(101)], "batch_size": [*range(1, 101)]}}},
+            "seed (101) x batch_size (100): 10,100 combinations; a sweep has at most 10,000",
+        ),
     ],
 )
 def test_a_typo_in_params_is_named(change, told, capsys, own):
@@ -319,7 +339,10 @@ def test_all_settings_are_printed(capsys, project):
     assert main(["--cfg", "job", "batch_size=8"]) == 0
     printed = yaml.safe_load(capsys.readouterr().out)
     assert printed["batch_size"] == 8
+    assert printed["epochs"] == "${model.epochs}"
     assert printed["window"]["measure_s"] == 1.0
+    assert main(["--cfg", "job", "--resolve"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["epochs"] == 5
 
 
 @pytest.fixture
@@ -528,9 +551,30 @@ def test_what_is_no_users_mistake_keeps_its_traceback(project, monkeypatch):
         main(["tracking=none"])
 
 
+SCRIPT = os.path.join(os.path.dirname(sys.executable), "accelbench")
+
+
+def test_a_reader_that_goes_away_ends_the_program_in_silence(project):
+    process = subprocess.Popen([SCRIPT, "plan"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()  # as `head` does when it has its lines
+    assert process.stderr.read() == b""
+    assert process.wait() == 128 + signal.SIGPIPE
+    process.stderr.close()
+
+
+@pytest.mark.parametrize(("words", "status"), [(["--help"], 0), (["bogus"], 2)])
+def test_closed_outputs_change_no_exit_status(words, status, project):
+    done = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&- 2>&-', SCRIPT, *words], check=False)
+    assert done.returncode == status
+
+
+def test_the_version_is_accelbenchs_own(capsys, project):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"accelbench {metadata.version('accelbench')}\n"
+
+
 def test_the_console_script_exits_2_with_one_line(project):
-    script = os.path.join(os.path.dirname(sys.executable), "accelbench")
-    done = subprocess.run([script, "precision=fp8"], capture_output=True, text=True)
+    done = subprocess.run([SCRIPT, "precision=fp8"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == f"accelbench: precision=fp8: unknown precision. Choose from: {PRECISIONS}.\n"
     assert done.stdout == ""

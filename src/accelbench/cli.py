@@ -1,7 +1,11 @@
 """The command line: words -> a command -> an exit status; the one place where a user's mistake becomes status 2."""
 
+import os
+import select
+import signal
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
@@ -13,6 +17,7 @@ from accelbench.schema.text import clean
 from accelbench.settings.hydra_errors import user_error_behind
 
 HELP = {"-h", "--help"}
+OUTPUTS = (1, 2)  # the descriptors of stdout and stderr
 
 
 def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int:
@@ -24,16 +29,30 @@ def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int
 
     Returns:
         0: done. 1: done, but a cell failed unexpectedly, or what the command checks for holds. 2: a mistake that the
-        user can correct; stderr says how. 130: interrupted.
+        user can correct; stderr says how. 130: interrupted. 141: the reader of the output has gone, as `head` does.
     """
+    _replace_closed_streams()
     # Line by line, so that a log shows each cell at once. Letters that the output's encoding lacks become escapes.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _status(list(sys.argv[1:] if arguments is None else arguments), out)
+    except BrokenPipeError:
+        broken = [number for number in OUTPUTS if _has_no_reader(number)]
+        if not broken:
+            raise
+        for number in broken:  # else Python would fail once more, when it flushes what is left
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+        return 128 + signal.SIGPIPE
+
+
+def _status(words: list[str], out: Path | None) -> int:
     try:
         return _run(words, out)
     except KeyboardInterrupt:
         print("\nInterrupted; every finished cell has its record.", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        raise
     except Exception as error:
         mistake = user_error_behind(error)
         if mistake is None:
@@ -46,11 +65,38 @@ def _run(words: list[str], out: Path | None) -> int:
     if words and words[0] in {*HELP, "help"}:
         print(overview(COMMANDS), end="")
         return 0
+    if words and words[0] == "--version":
+        print(f"accelbench {version('accelbench')}")
+        return 0
     command, rest = choose(words)
     if HELP & set(rest):
         print(command.help(), end="")
         return 0
-    return command.run(command.parse(rest), Context(console=Console(highlight=False), out=out, commands=COMMANDS))
+    return command.run(command.parse(rest), Context(console=_Console(highlight=False), out=out, commands=COMMANDS))
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Lets `main` handle the error, where rich would exit with status 1."""
+        raise  # called while the error is handled
+
+
+def _replace_closed_streams() -> None:
+    """Opens /dev/null for each standard stream that is closed.
+
+    Else the next file that is opened, such as a record, would get its number, and what libraries print.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= max(OUTPUTS):
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")  # noqa: SIM115
+
+
+def _has_no_reader(number: int) -> bool:
+    """Whether the descriptor `number` is a pipe whose other end is closed."""
+    poll = select.poll()
+    poll.register(number, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ accelbench measures how fast a model trains and infers on each device, precision
 
 usage: accelbench [run] [-m] [name=value ...]
        accelbench COMMAND [flags]; `accelbench COMMAND --help` lists them
+       accelbench --version
 
 commands:
 {listed}
