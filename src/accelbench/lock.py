@@ -78,35 +78,39 @@ def _peer(client: socket.socket) -> int:
 
 
 @contextlib.contextmanager
-def hold(
-    path: Path, what: str, waiting: Callable[[str], None] | None = None, *, for_all_users: bool = True
-) -> Iterator[None]:
+def hold(path: Path, what: str, *, patience_s: float = 0.0, for_all_users: bool = True) -> Iterator[None]:
     """Holds the lock `path` inside the context.
 
     Args:
         path: the lock file; its text is the holder's process id.
         what: what a holder of this lock does, for messages.
-        waiting: called once with a message before waiting for another holder; None: don't wait.
+        patience_s: how long to wait for another holder.
         for_all_users: whether every user of the machine may hold it; else those that the umask lets.
 
     Raises:
-        BusyError: another process holds the lock, and `waiting` is None.
+        BusyError: another process holds the lock, and did not end in time.
         UserError: a link, a folder or another thing that is no file is at `path`.
     """
     with _open(path, for_all_users) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = f"{what} (process {file.read().strip() or 'unknown'})"
-            if waiting is None:
-                raise BusyError(f"{holder} is under way: wait for it to end, or stop it") from None
-            waiting(f"Waiting for {holder} to end: two at once would disturb each other.")
-            fcntl.flock(file, fcntl.LOCK_EX)
+        deadline = time.monotonic() + patience_s
+        while not _take(file):
+            if time.monotonic() >= deadline:
+                holder = f"{what} (process {file.read().strip() or 'unknown'})"
+                raise BusyError(f"{holder} is under way: wait for it to end, or stop it")
+            time.sleep(RETRY_S)
         file.seek(0)
         file.truncate()
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _take(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _open(path: Path, for_all_users: bool) -> IO[str]:

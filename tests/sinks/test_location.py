@@ -1,5 +1,10 @@
+import os
+import sqlite3
 import threading
 
+import pytest
+
+from accelbench.errors import UserError
 from accelbench.sinks import location
 
 
@@ -28,3 +33,71 @@ def test_a_second_writer_waits_in_silence_until_the_first_is_done(tmp_path, monk
     assert has_lock.wait(10)
     second.join()
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_writer_that_does_not_end_is_waited_for_only_so_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(location, "PATIENCE_S", 0.1)
+    told = rf"^another writer of the MLflow store \(process {os.getpid()}\) is under way"
+    with location.locked(tmp_path), pytest.raises(UserError, match=told), location.locked(tmp_path):
+        pytest.fail("two writers")
+
+
+def a_folder(root):
+    (root / "mlflow.db").mkdir()
+
+
+def no_database(root):
+    (root / "mlflow.db").write_bytes(b"something else" * 1000)
+
+
+def written_by_another_program(root):
+    connection = sqlite3.connect(root / "mlflow.db", isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    return connection
+
+
+def no_lock(root):
+    (root / "mlflow.lock").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (a_folder, "mlflow.db: not usable (unable to open database file)"),
+        (no_database, "mlflow.db: not usable (file is not a database)"),
+        (written_by_another_program, "mlflow.db: not usable (database is locked)"),
+        (no_lock, "mlflow.lock: not a file, so it can't be locked: move it away"),
+    ],
+)
+def test_a_store_that_cannot_be_written_is_refused_at_once(spoil, told, tmp_path, monkeypatch):
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr(location, "PATIENCE_S", 0.1)
+    kept = spoil(tmp_path)
+    with pytest.raises(UserError) as raised, location.locked(tmp_path):
+        pytest.fail("it is not writable")
+    assert str(raised.value).endswith(told)
+    if kept:
+        kept.close()
+
+
+@pytest.mark.parametrize("suite", ["../../elsewhere", "/etc", "a b#c?d%2e", "..", "mnist_networks"])
+def test_the_files_of_a_suite_stay_in_the_project_whatever_its_name(suite, tmp_path, monkeypatch):
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    folder = location.folder_of(f"{location.proxied(suite)}/run/artifacts", tmp_path)
+    assert folder.parents[2] == location.artifacts(tmp_path)
+    assert not set("#?%") & set(location.proxied(suite))
+
+
+@pytest.mark.parametrize("uri", ["mlflow-artifacts:/../../elsewhere", "file:///etc", "/etc", "file:///a%20b"])
+def test_an_address_outside_of_the_project_is_refused_with_the_cure(uri, tmp_path):
+    with pytest.raises(UserError, match="made in another place.*move it away, then `accelbench sync` makes a new one"):
+        location.folder_of(uri, tmp_path)
+
+
+def test_addresses_of_an_earlier_store_of_this_project_stay_valid(tmp_path, monkeypatch):
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    project = tmp_path / "my project"
+    earlier = location.artifacts(project) / "mnist_networks"
+    assert location.folder_of(earlier.as_uri(), project) == earlier
+    assert location.folder_of("s3://bucket/mnist_networks", project) is None

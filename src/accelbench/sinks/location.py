@@ -1,9 +1,12 @@
-"""Where the MLflow store is, and the lock of its writers."""
+"""Where the MLflow store and its files are, and the lock of its writers."""
 
 import os
+import re
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from accelbench.errors import UserError
 from accelbench.lock import hold
@@ -12,6 +15,9 @@ from accelbench.sinks.base import one_line
 
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
 LOCAL_SERVER = f"http://{HOST}:{PORT}"
+PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
+PATIENCE_S = 10.0  # for another writer; delivering a run takes a tenth of a second
+OPENING_PATIENCE_S = 60.0  # for another process that creates or migrates the store: 20 s on a busy machine
 
 
 def tracking_uri(root: Path) -> str:
@@ -34,18 +40,72 @@ def artifacts(root: Path) -> Path:
     return store_root(root).resolve() / "mlartifacts"
 
 
+def proxied(suite: str) -> str:
+    """The address of the files of a suite's runs in the project's store; it names no folder of this machine.
+
+    MLflow's server finds them in the folder that it is started with: a copied or moved project takes its files along.
+    """
+    return PROXIED + re.sub(r"[^\w-]", "_", suite, flags=re.ASCII)
+
+
+def folder_of(uri: str, root: Path) -> Path | None:
+    """The folder of the files that a run or an experiment of the project's store keeps at `uri`; None: not on a disk.
+
+    Raises:
+        UserError: it is outside of the project. Earlier stores have absolute addresses, which a copy takes along.
+    """
+    own, parts = artifacts(root), urlsplit(uri)
+    if parts.scheme not in ("", "file", urlsplit(PROXIED).scheme):
+        return None
+    path = Path(os.path.normpath(own / parts.path.lstrip("/") if uri.startswith(PROXIED) else unquote(parts.path)))
+    if not (path.is_relative_to(own) or path.resolve().is_relative_to(own.resolve())):
+        problem = f"mlflow.db was made in another place, and would put files into {path}"
+        raise UserError(f"{problem}: move it away, then `accelbench sync` makes a new one from the records")
+    return path
+
+
 @contextmanager
-def locked(root: Path) -> Iterator[None]:
+def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
     """Holds the store's lock, after waiting silently until no other process of the project holds it.
 
     It is needed to create or migrate the store and to deliver a run: two creators corrupt a database, and two
     processes that deliver the same record would make two runs.
+
+    Args:
+        root: the project's folder.
+        patience_s: how long to wait; None: `PATIENCE_S`.
+
+    Raises:
+        UserError: another process did not end in time, or the lock or the project's database can't be written.
     """
     path = store_root(root) / "mlflow.lock"
-    with hold(path, "another writer of the MLflow store", waiting=lambda message: None, for_all_users=False):
+    patience_s = PATIENCE_S if patience_s is None else patience_s
+    lock = hold(path, "another writer of the MLflow store", patience_s=patience_s, for_all_users=False)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock)
+        except OSError as error:
+            raise UserError(f"{path.name}: not writable ({error.strerror})") from error
+        if is_own(root):
+            _check_writable(database(root))
         yield
+
+
+def _check_writable(path: Path) -> None:
+    """Fails at once where MLflow would try again for two minutes, and print each attempt.
+
+    Raises:
+        UserError: the database is no database, can't be written, or stays locked.
+    """
+    try:
+        with closing(sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        raise UserError(f"{path.name}: not usable ({error})") from error
 
 
 def unreachable(root: Path, error: Exception) -> UserError:
     """The user's error for a store that raised `error` instead of answering."""
+    if isinstance(error, UserError):
+        return error
     return UserError(f"the MLflow store {tracking_uri(root)} (MLFLOW_TRACKING_URI) does not answer: {one_line(error)}")

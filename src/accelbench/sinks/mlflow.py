@@ -14,7 +14,16 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
 from accelbench.sinks import run_picture
 from accelbench.sinks.base import Sink
-from accelbench.sinks.location import LOCAL_SERVER, artifacts, database, is_own, locked, tracking_uri
+from accelbench.sinks.location import (
+    LOCAL_SERVER,
+    OPENING_PATIENCE_S,
+    database,
+    folder_of,
+    is_own,
+    locked,
+    proxied,
+    tracking_uri,
+)
 from accelbench.sinks.translation import Point, data_name, translate
 from accelbench.sinks.view import run_url, view_tags
 
@@ -23,7 +32,7 @@ for _name, _value in {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # what it logs it also raises, and a sink says that in one line
 }.items():
     os.environ.setdefault(_name, _value)
 
@@ -69,7 +78,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._experiments: dict[str, str] = {}
-        with locked(root):
+        with locked(root, OPENING_PATIENCE_S):
             self._client = MlflowClient(tracking_uri(root))  # creates or migrates the database
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
@@ -128,10 +137,12 @@ class Store:
             name = PREFIX + suite
             experiment = self._client.get_experiment_by_name(name)
             if experiment is None:
-                location = (artifacts(self._root) / suite).as_uri() if is_own(self._root) else None
+                location = proxied(suite) if is_own(self._root) else None
                 experiment = self._client.get_experiment(self._client.create_experiment(name, location))
             elif experiment.lifecycle_stage == LifecycleStage.DELETED:
                 self._client.restore_experiment(experiment.experiment_id)
+            if is_own(self._root):
+                folder_of(experiment.artifact_location, self._root)  # refuses one of another place
             self._save_view(experiment)
             self._experiments[suite] = experiment.experiment_id
         return self._experiments[suite]
@@ -168,11 +179,20 @@ class Store:
             params = []
         if record.data is not None:
             self._client.log_inputs(run_id, [_dataset(record.data, record.cell.mode)])
-        self._client.log_text(run_id, json.dumps(record.to_json(), indent=1), "record.json")
+        self._write(created, "record.json", json.dumps(record.to_json(), indent=1))
         self._client.set_terminated(run_id, run.status, run.end_ms)
         # Last, so that the run is finished even if drawing fails.
         if (picture := run_picture.draw(record)) is not None:
-            self._client.log_text(run_id, picture, "samples.svg")
+            self._write(created, "samples.svg", picture)
+
+    def _write(self, run: MLflowRun, name: str, text: str) -> None:
+        """Adds a file to the run. MLflow's client writes to a server or a cloud's store, but not to our own address."""
+        folder = folder_of(run.info.artifact_uri, self._root) if is_own(self._root) else None
+        if folder is None:
+            self._client.log_text(run.info.run_id, text, name)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
 
 
 class MLflowSink(Sink):
