@@ -133,6 +133,7 @@ def complaint(words, capsys, project):
         ("batch_size=[1", "batch_size=[1: "),
         ("bogus", f"bogus: unknown command. Choose from: {', '.join(NAMES)}; or give name=value."),
         ("run bogus", "bogus: unknown command."),
+        ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
         ("doctr", "doctr: unknown command. Did you mean doctor? Choose from: run, "),
         ("doctor --prob", "unrecognized arguments: --prob; `accelbench doctor --help`"),
         ("--bogus", "unrecognized arguments: --bogus; `accelbench run --help`"),

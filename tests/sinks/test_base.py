@@ -67,6 +67,10 @@ def test_what_does_not_open_is_asked_for_nothing():
     assert not sink.is_closed
 
 
+def test_what_a_server_says_is_safe_to_print():
+    assert base.one_line(RuntimeError("\n\x1b[31mred\x07\u202e")) == r"\x1b[31mred\x07\u202e"
+
+
 def test_slow_failures_exhaust_the_patience(monkeypatch):
     monkeypatch.setattr(base, "PATIENCE_S", 0.05)
     with Flaky(refuses=lambda number: True, delay_s=0.03) as sink:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,6 +13,8 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request
 
 import pytest
 
@@ -20,7 +23,7 @@ from accelbench.schema import conditions, serialize
 from accelbench.schema import record as records
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Protocol, Status
-from accelbench.sinks import view
+from accelbench.sinks import base, location, view
 from accelbench.sinks.registry import make_sinks
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT, serve
@@ -101,6 +104,86 @@ def test_a_run_holds_all_of_its_record(root):
     assert (dataset.dataset.name, dataset.dataset.digest) == ("mnist (stand-in)", STAND_IN.digest[:12])
     file = root / "mlartifacts" / "mnist_networks" / run.info.run_id / "artifacts" / "record.json"
     assert records.read(file) == of
+
+
+def files_below(folder) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_copied_project_keeps_the_files_of_its_runs_to_itself(root, tmp_path):
+    deliver(root, record())
+    before = files_below(root / "mlartifacts")
+    copy = shutil.copytree(root, tmp_path / "copy")
+    assert deliver(copy, record(), record(number=1)).problem is None
+    assert files_below(root / "mlartifacts") == before
+    assert len(runs_of(root)) == 1
+    assert len(runs_of(copy)) == 2
+    for run in runs_of(copy):
+        assert run.info.artifact_uri == f"mlflow-artifacts:/mnist_networks/{run.info.run_id}/artifacts"
+        assert (copy / "mlartifacts" / "mnist_networks" / run.info.run_id / "artifacts" / "record.json").exists()
+
+
+def test_a_store_with_the_addresses_of_another_folder_is_refused_with_the_cure(root, tmp_path):
+    """As earlier versions made them."""
+    absolute = (root / "mlartifacts" / "mnist_networks").as_uri()
+    client_of(root).create_experiment("accelbench/mnist_networks", absolute)
+    one = record()
+    records.write(one, root / "results" / "mnist_networks")
+    assert deliver(root, one).problem is None  # in its own place it stays valid
+    before = files_below(root / "mlartifacts")
+
+    copy = shutil.copytree(root, tmp_path / "copy")
+    sink = deliver(copy, record(number=1))
+    assert sink.undelivered == 1
+    assert f"mlflow.db was made in another place, and would put files into {root}" in sink.problem
+    with pytest.raises(UserError, match="move it away, then `accelbench sync` makes a new one from the records"):
+        sync(copy, [copy / "results"])
+    assert files_below(root / "mlartifacts") == before
+
+
+def test_records_that_a_locked_store_missed_are_delivered_by_sync(root, monkeypatch, capfd):
+    monkeypatch.setattr(location, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(base, "PATIENCE_S", 0.3)
+    kept = [record(number=number) for number in range(5)]
+    for one in kept:
+        records.write(one, root / "results" / "mnist_networks")
+    (sink,) = make_sinks("mlflow", root)
+    with sink:
+        sink.deliver(kept[0])
+        with location.locked(root):
+            for one in kept[1:]:
+                sink.deliver(one)
+    assert sink.undelivered == 4
+    assert "another writer of the MLflow store" in sink.problem
+    assert sync(root, [root / "results"]).num_delivered == 4
+    assert len(runs_of(root)) == 5
+    assert capfd.readouterr() == ("", "")
+
+
+def a_folder(root):
+    (root / "mlflow.db").unlink()
+    (root / "mlflow.db").mkdir()
+
+
+def no_database(root):
+    (root / "mlflow.db").write_bytes(b"something else" * 1000)
+
+
+def half_overwritten(root):
+    content = (root / "mlflow.db").read_bytes()
+    (root / "mlflow.db").write_bytes(content[:8192] + b"\xaa" * (len(content) - 8192))
+
+
+@pytest.mark.parametrize("spoil", [a_folder, no_database, half_overwritten])
+def test_a_spoilt_store_costs_no_record_and_is_one_line(spoil, root, capfd):
+    spoil(root)
+    sink = deliver(root, record(), record(number=1))
+    assert sink.undelivered == 2
+    assert "\n" not in sink.problem
+    assert re.search("unable to open|not a database|malformed", sink.problem)
+    with pytest.raises(UserError, match=r"unable to open|not a database|malformed"):
+        sync(root, [root / "results"])
+    assert capfd.readouterr() == ("", "")
 
 
 def test_asking_for_a_page_that_is_not_there_changes_nothing(root):
@@ -266,8 +349,14 @@ def test_an_impossible_port_names_the_range(root, port):
         serve(root, port)
 
 
-def test_the_ui_serves_the_newest_experiment_until_ctrl_c(root, monkeypatch, capsys):
+def answer_of(address, host=None):
+    with DIRECT.open(Request(address, headers={"Host": host} if host else {})) as answer:
+        return json.load(answer)
+
+
+def test_the_ui_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, monkeypatch, capsys):
     deliver(root, record(), record(cell(suite="newer"), number=5))
+    root = root.rename(root.with_name("moved"))
     port = closed_port()
     call = "sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
     script = SCRIPT.format(module="ui", what="serve", call=call)
@@ -282,8 +371,16 @@ def test_the_ui_serves_the_newest_experiment_until_ctrl_c(root, monkeypatch, cap
         url = process.stdout.readline().removeprefix("MLflow: ").strip()
         newest = client_of(root).get_experiment_by_name("accelbench/newer").experiment_id
         assert url == view.view_url(f"http://127.0.0.1:{port}", newest)
-        with DIRECT.open(f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/get?experiment_id={newest}") as answer:
-            assert json.load(answer)["experiment"]["name"] == "accelbench/newer"
+        asked = f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/get?experiment_id={newest}"
+        assert answer_of(asked)["experiment"]["name"] == "accelbench/newer"
+        assert answer_of(asked, host="localhost:8080")["experiment"]["name"] == "accelbench/newer"
+        for host in ("attacker.example", f"10.attacker.example:{port}", "0.0.0.0"):
+            with pytest.raises(HTTPError, match="403"):
+                answer_of(asked, host)
+        (run,) = runs_of(root, "newer")
+        file = f"http://127.0.0.1:{port}/get-artifact?path=record.json&run_uuid={run.info.run_id}"
+        (kept,) = (root / "mlartifacts" / "newer").rglob("record.json")
+        assert answer_of(file) == json.loads(kept.read_text())
 
         # The same server takes records over HTTP, as a shared one does.
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")

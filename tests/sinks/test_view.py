@@ -59,3 +59,10 @@ def test_the_url_opens_the_view():
         "http://127.0.0.1:5000/#/experiments/7/runs?workflowType=machine_learning"
         "&viewStateShareKey=accelbench&compareRunsMode=CHART"
     )
+
+
+def test_ids_that_a_server_made_up_stay_in_their_place():
+    assert view.run_url("http://x", "1/../2", "\x1b[31m?a#b") == (
+        "http://x/#/experiments/1%2F..%2F2/runs/%1B%5B31m%3Fa%23b?workflowType=machine_learning"
+    )
+    assert "/#/experiments/%1B%5D0%3B/runs?" in view.view_url("http://x", "\x1b]0;")

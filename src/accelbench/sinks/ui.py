@@ -20,6 +20,7 @@ from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, t
 from accelbench.sinks.view import view_url
 
 DIRECT = build_opener(ProxyHandler({}))  # ignores the shell's proxy: the server is on this machine
+ALLOWED_HOSTS = (HOST, f"{HOST}:*", "localhost", "localhost:*")  # any port, for a tunnel's other end
 START_TIMEOUT_S = 120.0  # its imports take 5 s on a free machine, 20 s on a busy one
 
 
@@ -102,6 +103,8 @@ def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A running MLflow server; the server and its workers are ended with the block."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", tracking_uri(root), "--artifacts-destination", str(artifacts(root))]
+    # By default it also answers to names such as 10.x.example, which a page can have point to this machine.
+    command += ["--allowed-hosts", ",".join(ALLOWED_HOSTS)]
     # The job runner is for evaluating language models and would start two more processes.
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     with tempfile.TemporaryFile() as log:

@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 KEY, QUALITY_KEY, SWEEPS_KEY = "accelbench", "accelbench-quality", "accelbench-sweeps"
 PREFIX = "mlflow.sharedViewState."
@@ -47,12 +48,13 @@ def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
 def view_url(base: str, experiment_id: str) -> str:
     """The page of the experiment's first saved view on the server at `base`."""
     query = f"workflowType=machine_learning&viewStateShareKey={KEY}&compareRunsMode=CHART"
-    return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?{query}"
+    return f"{base.rstrip('/')}/#/experiments/{quote(experiment_id, safe='')}/runs?{query}"
 
 
 def run_url(base: str, experiment_id: str, run_id: str) -> str:
-    """The page of one run on the server at `base`."""
-    return f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}?workflowType=machine_learning"
+    """The page of one run on the server at `base`. The ids come from a server, which may send anything."""
+    path = f"experiments/{quote(experiment_id, safe='')}/runs/{quote(run_id, safe='')}"
+    return f"{base.rstrip('/')}/#/{path}?workflowType=machine_learning"
 
 
 def _views() -> dict[str, tuple[str, dict[str, Any]]]:
