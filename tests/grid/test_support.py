@@ -9,7 +9,7 @@ from accelbench.devices.base import DeviceReport, absent
 from accelbench.grid import support
 from accelbench.grid.support import why_not
 from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.vocab import Device, Engine, Library, Mode, ModelOutput, Precision, Protocol
 
 MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
 
@@ -50,6 +50,15 @@ def test_devices_are_as_many_as_there_are_and_share_the_batch_evenly():
     assert why_not(dataclasses.replace(two, devices=3), cores) == "devices=3: there are 2 cores"
     assert why_not(dataclasses.replace(two, batch_size=33), cores).startswith("batch_size=33 does not divide among 2")
     assert why_not(dataclasses.replace(two, device=Device.gpu), report(Device.gpu)) == "devices=2: there are 1 of gpu"
+
+
+def test_training_needs_logits():
+    own = ModelSpec(name="Mine", library=Library.custom, network="nets.Mine", output=ModelOutput.any)
+    infer = dataclasses.replace(cell("cpu", "fp32", "infer"), model=own)
+    assert why_not(infer, report(Device.cpu)) is None
+    assert why_not(dataclasses.replace(infer, mode=Mode.train), report(Device.cpu)) == (
+        "model.output=any: the loss of training needs logits: use mode=infer, or model.output=logits"
+    )
 
 
 def test_an_engine_that_is_not_installed_is_told(monkeypatch):

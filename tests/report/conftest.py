@@ -89,7 +89,7 @@ class Maker:
         entries = [(each.cell, record.write(each, results / name).stem) for each in records]
         entries += [(cell, f"{cell.id}-{'9' * 8}") for cell in waiting]
         plan = {
-            "schema_version": 5,
+            "schema_version": 6,
             "suite": name,
             "title": "Five networks on MNIST",
             "study": study,

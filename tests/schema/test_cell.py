@@ -16,6 +16,7 @@ from accelbench.schema.vocab import (
     KerasBackend,
     Library,
     Mode,
+    ModelOutput,
     Pipeline,
     Precision,
     Protocol,
@@ -38,6 +39,7 @@ MODELS = st.builds(
     args=ARGS,
     optimizer=st.text(),
     learning_rate=POSITIVE,
+    output=st.sampled_from(ModelOutput),
     input_shape=SHAPES,
     num_classes=NUMBER,
 )
@@ -141,6 +143,7 @@ def test_every_setting_of_the_model_changes_the_id(name):
         "network": "resnet18",
         "factory": True,
         "weights": Weights.pretrained,
+        "output": ModelOutput.any,
         "input_shape": (3, 8, 8),
         "num_classes": 2,
     }

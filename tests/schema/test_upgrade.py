@@ -1,4 +1,4 @@
-"""Records that older releases wrote (schema3.json, schema4.json: with shorter lists), read by this one."""
+"""Records that older releases wrote (schema3.json to schema5.json: with shorter lists), read by this one."""
 
 import json
 import shutil
@@ -9,13 +9,13 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import Options
+from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.record import read, read_all
 from accelbench.schema.upgrade import OtherSchemaError
-from accelbench.schema.vocab import Status, Stop
+from accelbench.schema.vocab import ModelOutput, Status, Stop
 from schema.test_record import make_record
 
-OLDER = {version: Path(__file__).parent / "older" / f"schema{version}.json" for version in (3, 4)}
+OLDER = {version: Path(__file__).parent / "older" / f"schema{version}.json" for version in (3, 4, 5)}
 
 
 @pytest.fixture(params=OLDER)
@@ -48,8 +48,10 @@ def test_what_did_not_exist_yet_is_unknown_or_was_off(older):
     path, _, version = older
     found = read(path)
     cell, measured = found.cell, found.measurement
-    assert (cell.devices, cell.keras, cell.options, cell.xla_processes) == (1, None, Options(), False)
+    assert (cell.devices, cell.options, cell.xla_processes) == (1, Options(), False)
     assert (measured.fallbacks, measured.operators, measured.cudnn_benchmark) == (None, [], None)
+    assert cell.model.output == ModelOutput.logits
+    assert cell.keras == (KerasSettings() if version == 5 else None)
     if version == 3:
         assert (cell.breakdown_s, cell.window.width) == (0.0, 1.0)
         assert (measured.stop, measured.settled, measured.work, measured.breakdown) == (None, None, None, None)
@@ -84,7 +86,7 @@ def test_a_schema_that_can_not_be_read_is_named(tmp_path, version):
     path = record.write(make_record(), tmp_path)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": version}))
     with pytest.raises(
-        OtherSchemaError, match=f"a record of schema {version}; this accelbench reads schema 3 to 5"
+        OtherSchemaError, match=f"a record of schema {version}; this accelbench reads schema 3 to 6"
     ) as e:
         read(path)
     assert e.value.version == version

@@ -4,7 +4,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell, DataSpec, KerasSettings
-from accelbench.schema.vocab import Device, Engine, KerasBackend, Mode, Precision, Protocol, Scaling
+from accelbench.schema.vocab import Device, Engine, KerasBackend, Mode, ModelOutput, Precision, Protocol, Scaling
 from accelbench.settings.config import Retry
 from accelbench.settings.to_cell import cell_and_options, repeated
 from fakes import make_cell
@@ -39,6 +39,7 @@ def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
         "args": {"width": 8},
         "optimizer": "adam",
         "learning_rate": 1e-3,
+        "output": "logits",
         "input_shape": (28, 28),
         "num_classes": 10,
     }
@@ -120,3 +121,11 @@ def test_a_target_in_the_standard_library_is_refused_at_once():
     for more in ((), ("model.factory=true",)):
         with pytest.raises(UserError, match="^model.target=os.system: os is a module of Python's standard library"):
             cell_and_options(merged(*CUSTOM, "model.target=os.system", *more))
+
+
+def test_only_ones_own_network_may_give_any_output():
+    own, _ = cell_and_options(merged("model.library=custom", "model.target=my_package.nets.MyNet", "model.output=any"))
+    assert own.model.output == ModelOutput.any
+    for library in ("accelbench", "timm", "torchvision"):
+        with pytest.raises(UserError, match="^model.output=any: model=mlp gives logits; only your own network"):
+            cell_and_options(merged(f"model.library={library}", "model.output=any"))

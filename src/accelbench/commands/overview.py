@@ -10,6 +10,7 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
         mlp_cifar10|mlp_fashion_mnist_1|mlp_fashion_mnist_5|scaling_cnn_small|scaling_cnn_medium|scaling_cnn_large
   model=timm|torchvision model.name=resnet50   any of their networks; model.weights=none|pretrained
   model=custom model.target=my_package.nets.MyNet +model.args.width=64 model.input_shape=[3,32,32]
+               model.output=logits|any         any: its output may be any structure of tensors, in inference
   device=cpu|gpu|tpu|xla_cpu                   mode=train|infer
   precision=fp16|bf16|fp32|tf32|fp64|fp16_mixed|bf16_mixed
   engine=lightning|keras                       engine.backend=tensorflow|jax, engine.jit_compile=true|false,

@@ -10,7 +10,7 @@ from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
 from accelbench.grid import keras_support
 from accelbench.schema.cell import Cell, KerasSettings
-from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Mode, Precision
+from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Mode, ModelOutput, Precision
 
 FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
 BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
@@ -38,7 +38,7 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     is_remote = _is_remote_tpu(cell)
     if not report.present and not is_remote:
         return report.reason
-    rules = [_lightning, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler]
+    rules = [_lightning, _output, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler]
     if not is_remote:
         rules.insert(0, _devices)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
@@ -51,6 +51,12 @@ def _lightning(cell: Cell, report: DeviceReport) -> str | None:
         return None
     missing = next(name for name in needed if packages.folder(name) is None)
     return f"engine=lightning: {missing} is not installed in this environment: use engine=keras, or make setup"
+
+
+def _output(cell: Cell, report: DeviceReport) -> str | None:
+    if cell.model.output == ModelOutput.any and cell.mode == Mode.train:
+        return "model.output=any: the loss of training needs logits: use mode=infer, or model.output=logits"
+    return None
 
 
 def _is_remote_tpu(cell: Cell) -> bool:

@@ -15,6 +15,7 @@ from accelbench.schema.vocab import (
     KerasBackend,
     Library,
     Mode,
+    ModelOutput,
     Pipeline,
     Precision,
     Protocol,
@@ -44,6 +45,7 @@ class ModelSpec:
         args: arguments of the network's constructor, such as dropout.
         optimizer: `adam` or `sgd`.
         learning_rate: of the optimiser.
+        output: what the network returns; `any` only for `custom`, in inference.
         input_shape, num_classes: shape and classes of random images; a prepared data set defines both itself.
     """
 
@@ -55,6 +57,7 @@ class ModelSpec:
     args: Mapping[str, Any] = field(default_factory=dict)
     optimizer: str = "adam"
     learning_rate: float = 1e-3
+    output: ModelOutput = ModelOutput.logits
     input_shape: tuple[int, ...] = (28, 28)
     num_classes: int = 10
 

@@ -1,8 +1,8 @@
 """Cells of older schemas, upgraded to the present one.
 
-Schema 4 added the options and the target precision of a window; schema 5 added Keras and several devices. Both only
-added fields, so that an older record needs no other change: the default of a new field says "unknown" or "off",
-except for the settings in `upgrade_cell`.
+Schema 4 added the options and the target precision of a window, schema 5 Keras and several devices, schema 6 what a
+network returns. All only added fields, so that an older record needs no other change: the default of a new field says
+"unknown" or "off", except for the settings in `upgrade_cell`.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 from accelbench.errors import UserError
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 OLDEST = 3
 
 

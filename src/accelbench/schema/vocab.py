@@ -34,6 +34,13 @@ class Weights(StrEnum):
     pretrained = "pretrained"
 
 
+class ModelOutput(StrEnum):
+    """What a network returns: `logits` of shape (batch, classes), or `any` structure of tensors."""
+
+    logits = "logits"
+    any = "any"
+
+
 class Engine(StrEnum):
     """The framework that runs a cell."""
 

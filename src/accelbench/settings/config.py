@@ -15,6 +15,7 @@ from accelbench.schema.vocab import (
     KerasBackend,
     Library,
     Mode,
+    ModelOutput,
     Pipeline,
     Precision,
     Protocol,
@@ -74,6 +75,7 @@ class ModelConfig:
     learning_rate: float = 1e-3
     batch_size: int = 128
     epochs: int = 1
+    output: ModelOutput = ModelSpec.output
     input_shape: list[int] = field(default_factory=lambda: list(ModelSpec.input_shape))
     num_classes: int = ModelSpec.num_classes
     args: dict[str, Any] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from accelbench.schema.vocab import (
     KerasBackend,
     Library,
     Mode,
+    ModelOutput,
     Pipeline,
     Protocol,
     Scaling,
@@ -80,6 +81,7 @@ def _model(model: ModelConfig) -> ModelSpec:
         args=model.args,
         optimizer=model.optimizer.value,
         learning_rate=model.learning_rate,
+        output=model.output,
         input_shape=tuple(model.input_shape),
         num_classes=model.num_classes,
     )
@@ -134,6 +136,9 @@ def _name_custom_model(model: ModelConfig) -> None:
             raise UserError(f"model.target={model.target}: goes with model=custom, and not with model={model.name}")
         if model.factory:
             raise UserError(f"model.factory=true: goes with model=custom, and not with model={model.name}")
+        if model.output != ModelOutput.logits:
+            problem = f"model.output={model.output}: model={model.name} gives logits"
+            raise UserError(f"{problem}; only your own network (model=custom) may give something else")
         return
     if not model.target or not all(part.isidentifier() for part in model.target.split(".")) or "." not in model.target:
         problem = f"{model.target} is not one" if model.target else "it is missing"
