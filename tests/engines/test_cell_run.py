@@ -9,6 +9,7 @@ import pytest
 from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
+from accelbench.measuring.output_check import STALE, OutputTensor
 from accelbench.schema.cell import DataSpec, Options
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol
 from fakes import assert_epochs_in_turn, make_cell
@@ -59,6 +60,8 @@ class Run(CellRun):
     build_s, num_params = 0.5, 10
     loss = 1.0
     output_value = 1.0
+    depends = True
+    num_rows = 32
 
     def __init__(self, folder, backend=None, **changes):
         self.log = []
@@ -77,16 +80,20 @@ class Run(CellRun):
 
     def observe(self):
         if not self.trains:
-            self.keep_output(self.compute_output)
+            self.keep_outputs(32, (28, 28), 10)
         return Observed(device="cpu", device_name="none", precision=self.cell.precision, num_devices=1, threads=1)
 
-    def compute_output(self):
-        self.log.append("output")
-        return np.full((2, 10), self.output_value)
+    def compared_images(self):
+        return 1.0, 2.0
 
-    def reference_output(self):
+    def measured_outputs(self, batches):
+        self.log.append("outputs")
+        scales = [batch * self.output_value if self.depends else self.output_value for batch in batches]
+        return [[OutputTensor((self.num_rows, 10), np.full((2, 10), scale))] for scale in scales]
+
+    def reference_outputs(self, batches):
         self.log.append("reference")
-        return np.ones((2, 10))
+        return [[OutputTensor((2, 10), np.full((2, 10), batch))] for batch in batches]
 
     def warnings(self):
         yield "the engine's"
@@ -139,7 +146,7 @@ def test_memory_is_noted_before_the_output_is_computed(digits):
     run = Run(digits, backend, precision=Precision.bf16)
     backend.log = run.log
     measured = run.measure()
-    assert run.log == ["memory", "output", "reference"]
+    assert run.log == ["memory", "outputs", "reference"]
     assert measured.peak_device_bytes == 7
     assert measured.output_error == 0
 
@@ -172,6 +179,23 @@ def test_an_output_that_is_not_finite_makes_the_cell_invalid(digits, monkeypatch
     measured = run.measure()
     assert judge(run.cell, measured) == "the output is not finite"
     assert measured.output_error is None
+
+
+@pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16])
+@pytest.mark.parametrize(
+    ("spoilt", "why"),
+    [({"depends": False}, STALE), ({"num_rows": 1}, "the output is (1, 10), not (32, 10): see model.num_classes and")],
+)
+def test_an_output_that_is_kept_or_of_another_shape_makes_the_cell_invalid(digits, precision, spoilt, why):
+    run = Run(digits, precision=precision)
+    vars(run).update(spoilt)
+    assert judge(run.cell, run.measure()).startswith(why)
+
+
+def test_an_honest_output_of_plain_fp32_needs_no_reference(digits):
+    run = Run(digits)
+    assert run.measure().defects == []
+    assert run.log == ["outputs"]
 
 
 def test_a_rank_that_is_not_the_first_has_no_measurement(digits, monkeypatch):

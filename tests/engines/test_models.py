@@ -1,9 +1,16 @@
 import pytest
 
-from accelbench.engines.models import check_colour, check_grey, check_size, optimizer_named, own_network
+from accelbench.engines.models import (
+    check_colour,
+    check_grey,
+    check_size,
+    optimizer_named,
+    output_shapes,
+    own_network,
+)
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Weights
+from accelbench.schema.vocab import Library, ModelOutput, Weights
 
 
 def test_a_maker_is_found_by_its_word():
@@ -40,3 +47,11 @@ def test_accelbenchs_networks_have_no_weights():
 def test_images_that_a_network_can_not_take_are_refused(check, words):
     with pytest.raises(UnsupportedError, match=words):
         check()
+
+
+def test_the_output_has_a_row_of_logits_for_each_image():
+    assert output_shapes(ModelSpec(name="mlp"), 8, (28, 28), 10) == [(8, 10)]
+    assert output_shapes(ModelSpec(name="pets_cnn"), 8, (3, 28, 28), 2) == [(8, 2), (8, 1)]
+    assert output_shapes(ModelSpec(name="autoencoder"), 8, (28, 20), 10) == [(8, 28, 20)]
+    own = ModelSpec(name="Mine", library=Library.custom, network="nets.Mine", output=ModelOutput.any)
+    assert output_shapes(own, 8, (28, 28), 10) is None

@@ -1,7 +1,15 @@
 import numpy as np
 import pytest
 
-from accelbench.engines.sources import channels_last, check_has_epochs, first_images, input_of, is_random, order_of
+from accelbench.engines.sources import (
+    channels_last,
+    check_has_epochs,
+    first_images,
+    input_of,
+    is_random,
+    order_of,
+    unseen_images,
+)
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Pipeline, Protocol
@@ -45,3 +53,12 @@ def test_training_is_shuffled_by_the_seed_and_only_a_fit_ends():
     assert first("train", seed=1) == first("train", seed=1) != first("train", seed=2)
     assert order_of(make_cell(), "train", 96, last="keep").endless
     assert len(order_of(make_cell(protocol=Protocol.fit), "train", 100, last="keep")) == 4
+
+
+@pytest.mark.parametrize(("floats", "ends"), [(False, (0, 255)), (True, (-2, 2))])
+def test_unseen_images_rise_and_fall_over_what_a_feed_gives(floats, ends):
+    one, other, third = unseen_images(3, (4, 5, 3), floats=floats)
+    assert one.dtype == (np.float32 if floats else np.uint8)
+    assert (one.flat[0], one.flat[-1]) == (other.flat[-1], other.flat[0]) == ends
+    assert (np.diff(one.flatten().astype(float)) > 0).all()
+    np.testing.assert_array_equal(one, third)

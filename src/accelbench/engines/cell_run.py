@@ -6,20 +6,19 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from accelbench.data.manifest import read_counts
 from accelbench.devices.memory import high_water_bytes
 from accelbench.devices.registry import look
-from accelbench.engines.sources import check_has_epochs
+from accelbench.engines.models import output_shapes
+from accelbench.engines.sources import Shape, check_has_epochs
 from accelbench.measuring import clock, epochs
-from accelbench.measuring.output_error import limit, relative_error
+from accelbench.measuring.output_check import NOT_FINITE, Findings, Output, Outputs, check
+from accelbench.measuring.output_error import limit
 from accelbench.measuring.step import ONE_RANK, RankGroup, Step
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
@@ -122,7 +121,7 @@ class CellRun:
         self.epochs: list[Epoch] = []
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
-        self.output: NDArray[Any] | None = None  # for the first images
+        self.outputs: Outputs | None = None  # of the network that was measured
         self.defects: list[str] = []
         self.resources: Resources | None = None
 
@@ -142,8 +141,22 @@ class CellRun:
         """What really ran, after everything was measured; None in a process that is not the first of its ranks."""
         raise NotImplementedError
 
-    def reference_output(self) -> NDArray[Any]:
-        """The output that the same weights give for the first images in fp32 on the CPU."""
+    def compared_images(self) -> tuple[Any, Any]:
+        """The first images that the feed gives, and as many that it never gives (`sources.unseen_images`).
+
+        At most `output_error.NUM_SAMPLES` of each, and no more than are in a step.
+        """
+        raise NotImplementedError
+
+    def measured_outputs(self, batches: Sequence[Any]) -> list[Output]:
+        """The outputs of what was timed for each of `batches`, some images that are repeated to a whole step.
+
+        The rows of the output's tensors (`OutputTensor.rows`) are those of the images before they were repeated.
+        """
+        raise NotImplementedError
+
+    def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
+        """The outputs of a newly built network with the same weights for each of `batches`, in fp32 on the CPU."""
         raise NotImplementedError
 
     def warnings(self) -> Iterator[str]:
@@ -223,22 +236,22 @@ class CellRun:
             peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
             self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
 
-    def keep_output(self, compute: Callable[[], NDArray[Any]]) -> None:
-        """Computes the output for the first images, checks that it is finite and keeps it to be compared.
+    def keep_outputs(self, size: int, image: Shape, num_classes: int) -> None:
+        """Keeps outputs of what was timed, which are then checked. To be called in inference, after the timed part.
 
         Args:
-            compute: returns the output as float64, one row per image.
+            size: images in a step.
+            image: shape of one image.
+            num_classes: of the network.
         """
         self.note_resources()
-        output = compute()
-        if not np.isfinite(output).all():
-            self.mark_not_finite()
-        elif not self.is_reference:
-            self.output = output
+        fed, unseen = self.compared_images()
+        shapes = output_shapes(self.cell.model, size, image, num_classes)
+        self.outputs = Outputs((fed, unseen), size, shapes, *self.measured_outputs([fed, unseen, fed]))
 
     def mark_not_finite(self) -> None:
         """Makes the cell invalid: its loss, or in inference its output, is not finite."""
-        self.defects = self.defects or [f"the {'loss' if self.trains else 'output'} is not finite"]
+        self.defects = self.defects or ["the loss is not finite" if self.trains else NOT_FINITE]
 
     def device_name(self) -> str:
         """The hardware's name, as the backend or else the device's registry knows it."""
@@ -252,7 +265,9 @@ class CellRun:
         assert self.resources is not None, "the resources are noted before anything is observed"
         num_compiles, compile_s = self.resources.compiles
         counts = read_counts(self.data_folder)
-        error = None if self.output is None else relative_error(self.output, self.reference_output())
+        found = Findings()
+        if self.outputs is not None:
+            found = check(self.outputs, self.cell.precision, self.reference_outputs, is_reference=self.is_reference)
         return Measurement(
             **vars(observed),
             num_params=self.num_params,
@@ -266,11 +281,11 @@ class CellRun:
             operators=self.operators,
             epochs=self.epochs,
             evaluation=self.epochs[-1].evaluation if self.epochs else None,
-            output_error=error,
+            output_error=found.error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
-            warnings=[*self.warnings(), *self._common_warnings(error)],
-            defects=self.defects,
+            warnings=[*self.warnings(), *self._common_warnings(found.error), *found.warnings],
+            defects=list(dict.fromkeys([*self.defects, *found.defects])),
             **self.timing.measured(),
         )
 

@@ -1,12 +1,12 @@
 """Looks up networks and optimisers by their words, and checks what both engines' networks require of images."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from accelbench.engines.sources import Shape
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Weights
+from accelbench.schema.vocab import ModelOutput, Weights
 
 Made = TypeVar("Made")
 
@@ -33,6 +33,22 @@ def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> 
     if model.weights != Weights.none:
         raise UserError(f"model.weights={model.weights}: {model.definition} has none. Choose from: none.")
     return makers[model.definition]
+
+
+def output_shapes(model: ModelSpec, batch_size: int, image: Shape, num_classes: int) -> Sequence[Shape] | None:
+    """The shapes that a network's output may have; None if it may be any structure of tensors.
+
+    Args:
+        model: the network's spec.
+        batch_size: images in the batch.
+        image: shape of one image.
+        num_classes: logits for each image; two classes may share one.
+    """
+    if model.output == ModelOutput.any:
+        return None
+    if model.is_own("autoencoder"):
+        return [(batch_size, *image)]
+    return [(batch_size, num_classes), *([(batch_size, 1)] if num_classes == 2 else [])]
 
 
 def check_grey(model: str, shape: Shape) -> None:

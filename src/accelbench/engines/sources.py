@@ -1,10 +1,12 @@
 """Which samples an engine's feeds give, and what their images are like."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accelbench.data.arrays import load_split
 from accelbench.data.manifest import read_classes
@@ -69,3 +71,18 @@ def first_images(cell: Cell, data_folder: Path, num: int, drawn: Callable[[], An
     if is_random(cell):
         return drawn()[:num]
     return np.asarray(load_split(data_folder, "test").images[:num])
+
+
+def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
+    """Images that no feed gives: the pixels rise from the first to the last one, in every second image they fall.
+
+    Networks that average over an image give nearly equal outputs for all random images; for these they differ.
+
+    Args:
+        num: how many.
+        shape: of one image, as a feed gives it.
+        floats: float32 from -2 to 2, like random images; else uint8, 0 to 255.
+    """
+    low, high, dtype = (-2, 2, np.float32) if floats else (0, 255, np.uint8)
+    rising = np.linspace(low, high, math.prod(shape)).astype(dtype).reshape(shape)
+    return np.stack([np.flip(rising) if index % 2 else rising for index in range(num)])

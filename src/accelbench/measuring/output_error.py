@@ -17,7 +17,12 @@ MAX_ROUNDED_ERROR = 0.1
 
 
 def relative_error(output: NDArray[Any], reference: NDArray[Any]) -> float | None:
-    """The norm of the difference divided by the norm of `reference`; None if that is not a finite number."""
+    """The norm of the difference divided by the norm of `reference`; None if that is not a finite number.
+
+    Also None if the shapes differ.
+    """
+    if output.shape != reference.shape:
+        return None
     output, reference = output.astype(np.float64), reference.astype(np.float64)
     norm = float(np.linalg.norm(reference))
     error = float(np.linalg.norm(output - reference)) / norm if norm else math.nan

@@ -10,12 +10,13 @@ import pytest
 import tensorflow as tf
 
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.keras import agreement, engine, on_tensorflow, strategies
+from accelbench.engines.keras import agreement, engine, on_tensorflow, strategies, task
 from accelbench.engines.keras import precision as precisions
 from accelbench.engines.keras.backends import backend_for
 from accelbench.engines.keras.sources import feed_of
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
+from accelbench.measuring.output_check import STALE
 from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Protocol, Status
 from engines.keras.cells import CARRIED, keras_cell
@@ -186,10 +187,39 @@ def test_a_substituted_device_is_seen(digits, monkeypatch):
 
 def test_an_output_that_is_more_than_rounded_is_warned_of(digits, monkeypatch):
     honest = agreement.reference
-    monkeypatch.setattr(agreement, "reference", lambda *args: honest(*args) / 1.5)
+    monkeypatch.setattr(agreement, "reference", lambda *args: [output / 1.5 for output in honest(*args)])
     measured = engine.run(keras_cell(model=SGD, precision=Precision.bf16), digits)
     assert measured.output_error == pytest.approx(0.5, rel=0.05)
     assert measured.warnings[0].startswith("the output differs from fp32's on the CPU by ")
+
+
+class Kept(keras.layers.Layer):
+    """Keeps the first output, in a variable."""
+
+    def build(self, shape):
+        self.ran = self.add_weight(shape=(), initializer="zeros", trainable=False)
+        self.first = self.add_weight(shape=(32, shape[1]), initializer="zeros", trainable=False)
+
+    def call(self, logits):
+        self.first.assign(keras.ops.where(self.ran > 0, self.first, keras.ops.cast(logits, self.first.dtype)))
+        self.ran.assign(1)
+        return self.first + 0
+
+
+def test_an_output_that_is_kept_from_an_earlier_batch_makes_the_cell_invalid(digits, monkeypatch):
+    honest = task.model_of
+    monkeypatch.setattr(task, "model_of", lambda *args: keras.Sequential([honest(*args), Kept()]))
+    cell = keras_cell(model=SGD)
+    assert judge(cell, engine.run(cell, digits)) == STALE
+
+
+@pytest.mark.parametrize(("steps", "gave", "expected"), [(1, (32, 3), (32, 10)), (2, (64, 3), (64, 10))])
+def test_logits_of_another_shape_make_the_cell_invalid(digits, monkeypatch, steps, gave, expected):
+    honest = task.model_of
+    last = lambda *args: keras.Sequential([honest(*args), keras.layers.Dense(3)])  # noqa: E731
+    monkeypatch.setattr(task, "model_of", last)
+    cell = keras_cell({"steps_per_execution": steps}, model=SGD)
+    assert judge(cell, engine.run(cell, digits)).startswith(f"the output is {gave}, not {expected}: see model.num_cl")
 
 
 def test_every_step_is_waited_for(digits, monkeypatch):

@@ -1,5 +1,6 @@
 """A cell's network with weights that its seed draws in fp32, and the fp32 output that it is compared with."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -24,11 +25,11 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
     return network
 
 
-def reference(cell: Cell, images: NDArray[Any], shape: Shape, num_classes: int) -> NDArray[Any]:
-    """The output of the cell's network, built again in fp32, for `images` as its feed gives them."""
+def reference(cell: Cell, batches: Sequence[NDArray[Any]], shape: Shape, num_classes: int) -> list[NDArray[Any]]:
+    """The outputs of the cell's network, built again in fp32, for each of `batches`, images as its feed gives them."""
     network = _drawn(cell, Precision.fp32, shape, num_classes)
-    inputs = images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32)
-    return np.asarray(network(inputs, training=False))
+    inputs = [images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32) for images in batches]
+    return [np.asarray(network(floats, training=False)) for floats in inputs]
 
 
 def _drawn(cell: Cell, precision: Precision, shape: Shape, num_classes: int) -> keras.Sequential:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed
 from accelbench.engines.keras.precision import Observer
 from accelbench.engines.keras.sources import feed_of
 from accelbench.engines.keras.steps import ExecutionStep
-from accelbench.engines.sources import channels_last, first_images, input_of, is_random
+from accelbench.engines.sources import channels_last, first_images, input_of, is_random, unseen_images
+from accelbench.measuring.output_check import Output, OutputTensor, batch_axis
 from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
@@ -134,7 +135,7 @@ class _Run(CellRun):
         ran_on = self.backend.ran_on(self.observer.weights)
         loss = None
         if not self.trains:
-            self.keep_output(self._first_output)
+            self.keep_outputs(self.samples_per_execution, self.shape, self.num_classes)
         elif self.window_step is not None:
             loss = self._last_loss(self.window_step)
         return Observed(
@@ -161,25 +162,42 @@ class _Run(CellRun):
             assert isinstance(self.feed, RandomFeed), "random images come from a RandomFeed"
             return self.feed.batches[0][0]
 
-        images: NDArray[Any] = first_images(self.cell, self.data_folder, NUM_SAMPLES, drawn)
+        num = min(NUM_SAMPLES, self.samples_per_execution)
+        images: NDArray[Any] = first_images(self.cell, self.data_folder, num, drawn)
         return images
 
-    def _first_output(self) -> NDArray[Any]:
-        """The output for the first images, repeated to a whole execution: another size would be compiled again."""
-        images = self._first_images()
+    def compared_images(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """In host memory."""
+        fed = self._first_images()
+        unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8)
+        return fed, unseen.astype(fed.dtype)
+
+    def measured_outputs(self, batches: Sequence[NDArray[Any]]) -> list[Output]:
+        """From further executions, of the size that was measured: another one would be compiled again."""
+        return [self._output(images) for images in batches]
+
+    def _output(self, images: NDArray[Any]) -> Output:
         num = self.samples_per_execution
         repeated = Arrays(images[np.arange(num) % len(images)], np.zeros(num, np.uint8))
         feed = ArrayFeed(repeated, Order(num, self.cell.batch_size, last="keep"), None)
         batch = next(self.backend.executions(feed, labelled=False))
-        return np.asarray(self.execute(self.backend.copy_in(batch))).astype(np.float64)[: len(images)]
+        output = np.asarray(self.execute(self.backend.copy_in(batch)))
+        return _described(output, num, len(images))
 
-    def reference_output(self) -> NDArray[Any]:
+    def reference_outputs(self, batches: Sequence[NDArray[Any]]) -> list[Output]:
         """From the cell's network, built again on the CPU."""
         with self.backend.on_cpu():
-            return agreement.reference(self.cell, self._first_images(), self.shape, self.num_classes)
+            outputs = agreement.reference(self.cell, batches, self.shape, self.num_classes)
+        return [_described(output, len(output), len(output)) for output in outputs]
 
     def warnings(self) -> Iterator[str]:
         """If an execution has several batches: what the times mean."""
         num = self.samples_per_execution // self.cell.batch_size
         if num > 1:
             yield f"each step, and its latency, is an execution of {num} batches"
+
+
+def _described(output: NDArray[Any], size: int, num: int) -> Output:
+    """The output for a batch of `size` images, with the rows of the first `num`."""
+    has_rows = batch_axis(output.shape, size) == 0
+    return [OutputTensor(output.shape, output[:num].astype(np.float64) if has_rows else None)]

@@ -51,7 +51,7 @@ class Backend(BaseBackend):
         device = self.device()
         return tuple(tensor.to(device, non_blocking=True) for tensor in batch)
 
-    def gather(self, output: Tensor) -> Tensor:
+    def gather(self, output: Any) -> Any:
         """The output, on the device that it is read from, once the step has run."""
         return output
 
@@ -185,7 +185,7 @@ class Xla(Backend):
             self.num_parts = spmd.num_parts(divided[0])
         return divided
 
-    def gather(self, output: Tensor) -> Tensor:
+    def gather(self, output: Any) -> Any:
         """The whole output, on each device if there are several."""
         return output if self.num_asked == 1 else spmd.gather(output)
 

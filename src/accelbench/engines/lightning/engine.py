@@ -2,14 +2,13 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from accelbench.engines.cell_run import CellRun, Observed, finite
@@ -17,19 +16,29 @@ from accelbench.engines.lightning import agreement, options, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.busiest import busiest
 from accelbench.engines.lightning.feed import Feed, RandomFeed, SingleItemLoader
-from accelbench.engines.lightning.module import BenchModule, EpochStep, InferStep, Task, TestStep, TrainStep
+from accelbench.engines.lightning.module import (
+    BenchModule,
+    EpochStep,
+    InferStep,
+    StructuredStep,
+    Task,
+    TestStep,
+    TrainStep,
+)
+from accelbench.engines.lightning.outputs import all_finite, described, tensors_in
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
 from accelbench.engines.lightning.sources import feed_of
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.work import count
-from accelbench.engines.sources import first_images, input_of
+from accelbench.engines.sources import first_images, input_of, unseen_images
 from accelbench.measuring.breakdown import MIN_STEPS, measure_breakdown
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
+from accelbench.measuring.output_check import Output
 from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import Precision
+from accelbench.schema.vocab import ModelOutput, Precision
 from accelbench.schema.work import Work
 
 # A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit: running into the
@@ -96,12 +105,13 @@ class _Run(CellRun):
         self.trainer = trainer_for(cell, backend, ranks)
         self.observer = Observer(self.network)
         self.first_output = self.network.register_forward_hook(self._check_output)
-        self.last_result: Tensor
+        self.last_result: Any
 
     def run_steps(self) -> None:
         """Has the Trainer call back, with a step over the whole window or over one epoch."""
         self.module.conduct = self._epoch if self.fits else self._window
         self.module.train_step = EpochStep if self.fits else TrainStep
+        self.module.infer_step = StructuredStep if self.cell.model.output == ModelOutput.any else InferStep
         if self.trains:
             if self.fits:
                 self.test_feed = self._feed("test")
@@ -117,8 +127,10 @@ class _Run(CellRun):
 
     def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
         self.first_output.remove()  # one look is enough
-        if not self.task.reconstructs:
-            zoo.check_output(output, self.cell.model, self.num_classes if self.trains else None)
+        if self.trains and not self.task.reconstructs:
+            zoo.check_logits(output, self.cell.model, self.num_classes)
+        elif self.cell.model.output == ModelOutput.logits:
+            zoo.check_is_tensor(output, self.cell.model)
 
     def _note_built(self, step: InferStep) -> None:
         """On Lightning's first call: the model and the optimiser are on the device by then."""
@@ -138,7 +150,7 @@ class _Run(CellRun):
         self._break_down(step)
         self.ranks.dismiss()
         self.last_result = step.result
-        self._keep_output(step)
+        self._keep_outputs(step)
 
     def _break_down(self, step: InferStep) -> None:
         """Times the phases of further steps, and profiles one."""
@@ -152,7 +164,7 @@ class _Run(CellRun):
         self.measure_epoch(step)
         self.last_result = step.result
         if len(self.epochs) == NUM_INFER_EPOCHS:
-            self._keep_output(step)
+            self._keep_outputs(step)
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
         """From the sums that the step has kept on each rank's device."""
@@ -164,32 +176,43 @@ class _Run(CellRun):
             assert isinstance(self.feed, RandomFeed), "random images come from a RandomFeed"
             return self.feed.batches[0][0].cpu()
 
-        return torch.as_tensor(first_images(self.cell, self.data_folder, NUM_SAMPLES, drawn))
+        num = min(NUM_SAMPLES, self.batch_size_per_rank)
+        return torch.as_tensor(first_images(self.cell, self.data_folder, num, drawn))
 
-    def _keep_output(self, step: InferStep) -> None:
-        """Keeps the output for the first images, in inference, once everything was measured."""
-        if self.trains or self.is_reference:
+    def compared_images(self) -> tuple[Tensor, Tensor]:
+        """In host memory."""
+        fed = self._first_images()
+        num, *shape = fed.shape
+        unseen = unseen_images(num, tuple(shape), floats=fed.is_floating_point())
+        return fed, torch.from_numpy(unseen).to(fed.dtype)
+
+    def _keep_outputs(self, step: InferStep) -> None:
+        """Keeps outputs of inference in the first rank, once everything was measured."""
+        if self.trains or not self.ranks.leads:
             return
+        self.step = step
+        num_logits = zoo.num_logits(self.cell.model, self.num_classes)
+        self.keep_outputs(self.batch_size_per_rank, self.shape, num_logits)
 
-        def compute() -> NDArray[Any]:
-            if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
-                self.last_result = self.last_result.clone()
-            images = self._first_images()
-            # A batch of another size would be compiled again, and the comparison would not be of what was measured.
-            num = self.batch_size_per_rank if self.backend.fixed_shapes or self.compiler else len(images)
-            batch = step.copy_in((images[torch.arange(num) % len(images)],))
-            return step.compute(batch).cpu().double()[: len(images)].numpy()
+    def measured_outputs(self, batches: Sequence[Tensor]) -> list[Output]:
+        """From further steps, of the batch size that was measured: another one might be compiled again."""
+        if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
+            self.last_result = [tensor.clone() for tensor in tensors_in(self.last_result)]
+        return [self._output(images) for images in batches]
 
-        self.keep_output(compute)
+    def _output(self, images: Tensor) -> Output:
+        size, step = self.batch_size_per_rank, self.step
+        whole = images[torch.arange(size) % len(images)]
+        return described(step.compute(step.copy_in((whole,))), size, len(images))
 
-    def reference_output(self) -> NDArray[Any]:
+    def reference_outputs(self, batches: Sequence[Tensor]) -> list[Output]:
         """From the cell's network, built again."""
-        return agreement.reference(self.cell, self._first_images(), self.shape, self.num_classes)
+        return agreement.reference(self.cell, batches, self.shape, self.num_classes)
 
     def _seen(self) -> Seen:
         """What this rank observed."""
         assert self.resources is not None
-        result, device = self.last_result.float(), self.observer.device()
+        device = self.observer.device()
         return Seen(
             device=self.backend.ran_on(device.type),
             place=self.backend.place(device, self.ranks.rank),
@@ -198,8 +221,8 @@ class _Run(CellRun):
             num_devices=self.backend.num_devices(),
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
-            finite=bool(torch.isfinite(result).all()),
-            loss=result.item() if self.trains else None,
+            finite=all_finite(self.last_result),
+            loss=self.last_result.item() if self.trains else None,
             weights=digest(self.network) if self.trains and self.ranks.num > 1 else None,
         )
 

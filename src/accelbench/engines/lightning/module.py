@@ -18,6 +18,7 @@ from torch.optim import SGD, Adam, Optimizer
 
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Batch
+from accelbench.engines.lightning.outputs import tensors_in
 from accelbench.engines.lightning.precision import step_context
 from accelbench.engines.models import optimizer_named
 from accelbench.schema.cell import ModelSpec
@@ -124,10 +125,11 @@ class BenchModule(pl.LightningModule):
         self.task = task
         self.backend = backend
         self.num_parts = 1  # processes that each compute a part of every batch
-        # Set by the engine before it uses the Trainer: what Lightning's calls do, and which step trains.
+        # Set by the engine before it uses the Trainer: what Lightning's calls do, and which steps run.
         self.conduct: Callable[[Any], None]
         self.evaluate: Callable[[Any], None]
         self.train_step: type[TrainStep] = TrainStep
+        self.infer_step: type[InferStep] = InferStep
 
     def configure_optimizers(self) -> Optimizer:
         """The model's optimiser over its trainable parameters."""
@@ -145,7 +147,7 @@ class BenchModule(pl.LightningModule):
 
     def predict_step(self, batches: Iterator[Batch]) -> None:
         """One epoch, or a whole window of steps."""
-        self.conduct(InferStep(self, batches))
+        self.conduct(self.infer_step(self, batches))
 
 
 def _unmarked(phase: Phase) -> None:
@@ -167,7 +169,7 @@ class InferStep:
         self.forward = self.network if self.context is nullcontext else self._forward_in_context
         # Whether batches are computed in host memory, so that nothing is copied.
         self.on_host = self.device.type == "cpu"
-        self.result: Tensor  # of the last step: the output or the loss
+        self.result: Any  # of the last step: the output or the loss
         self.mark: Callable[[Phase], None] = _unmarked  # called at the end of each phase
 
     def fetch(self) -> Batch:
@@ -178,7 +180,7 @@ class InferStep:
         """The batch on the device, still uint8."""
         return batch if self.on_host else self.put(batch)
 
-    def compute(self, batch: Batch) -> Tensor:
+    def compute(self, batch: Batch) -> Any:
         """Returns the output for the batch's images."""
         self.result = self.gather(self.forward(self.task.inputs(batch[0])))
         self.mark(Phase.forward)
@@ -200,6 +202,16 @@ class InferStep:
         return len(batch[0]) * self.num_parts
 
 
+class StructuredStep(InferStep):
+    """A forward pass whose output is any structure of tensors (`model.output=any`)."""
+
+    def copy_out(self, result: Any) -> None:
+        """Moves the output's tensors to the host."""
+        if not self.on_host:
+            for tensor in tensors_in(result):
+                tensor.cpu()
+
+
 class TrainStep(InferStep):
     """A forward pass, a backward pass and the optimiser's step, as in a plain loop."""
 
@@ -210,7 +222,7 @@ class TrainStep(InferStep):
         self.scaler = getattr(module.trainer.precision_plugin, "scaler", None)
         self.reduce_gradients = module.backend.reduce_gradients
 
-    def compute(self, batch: Batch) -> Tensor:
+    def compute(self, batch: Batch) -> Any:
         """Updates the weights and returns the loss."""
         images, labels = batch
         self.optimizer.zero_grad()

@@ -5,10 +5,12 @@ has one process per device instead. torch_xla is imported inside the functions, 
 """
 
 import re
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from accelbench.engines.lightning.outputs import tensors_in
 from accelbench.errors import UnsupportedError
 
 AXIS = "data"
@@ -45,14 +47,15 @@ def put(batch: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
     return tuple(divided(tensor) for tensor in batch)
 
 
-def gather(output: Tensor) -> Tensor:
-    """`output`, complete on each device once the step has run.
+def gather(output: Any) -> Any:
+    """`output`, its tensors complete on each device once the step has run.
 
     A divided output would be joined when it is read, by a computation that torch_xla compiles again each time.
     """
     import torch_xla.distributed.spmd as xs
 
-    xs.mark_sharding(output, xs.get_1d_mesh(AXIS), (None,) * output.dim())
+    for tensor in tensors_in(output):
+        xs.mark_sharding(tensor, xs.get_1d_mesh(AXIS), (None,) * tensor.dim())
     return output
 
 

@@ -145,22 +145,42 @@ BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
 }
 
 
-def check_output(output: object, model: ModelSpec, num_classes: int | None) -> None:
-    """Checks that a network returns logits, as many as training needs.
+def num_logits(model: ModelSpec, num_classes: int) -> int:
+    """The number of classes of the network: `num_classes`, or those that torchvision's weights were trained for."""
+    if (model.library, model.weights) != (Library.torchvision, Weights.pretrained):
+        return num_classes
+    from torchvision import models
+
+    return len(models.get_model_weights(model.definition).DEFAULT.meta["categories"])
+
+
+def check_is_tensor(output: object, model: ModelSpec) -> None:
+    """Raises a UserError if an output is not a single tensor."""
+    if not isinstance(output, Tensor):
+        kind = type(output).__name__
+        raise UserError(
+            f"model={model.name}: its output should be logits (batch, classes), not a {kind}: "
+            "model.output=any measures inference with any output"
+        )
+
+
+def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
+    """Checks that a network returns the logits that training needs.
 
     Args:
         output: of one step.
         model: the network's spec.
-        num_classes: how many logits training needs; None in inference, which takes any number.
+        num_classes: of the labels.
 
     Raises:
         UserError: the output is not (batch, classes), or has another number of classes.
     """
-    if not isinstance(output, Tensor) or output.dim() != 2:
-        kind = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        raise UserError(f"model={model.name}: its output should be logits (batch, classes), not {kind}")
+    check_is_tensor(output, model)
+    assert isinstance(output, Tensor)
+    if output.dim() != 2:
+        raise UserError(f"model={model.name}: its output should be logits (batch, classes), not {tuple(output.shape)}")
     num = output.shape[1]
-    if num_classes is not None and num != num_classes and (num, num_classes) != (1, 2):
+    if num != num_classes and (num, num_classes) != (1, 2):
         raise UserError(
             f"model={model.name}: it gives {num} logits for {num_classes} classes "
             "(model.num_classes for random images, else the data set's)"

@@ -1,0 +1,189 @@
+"""Whether a network's output has the shape that it should have, and is computed from the images of each batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accelbench.measuring.output_error import limit, relative_error
+from accelbench.schema.vocab import Precision
+
+Shape = tuple[int, ...]
+# Two outputs are the same if they differ by less than this share of what they should differ by.
+SAME = 0.01
+MAX_DIFFERENCE = 2.0  # of two outputs: see `difference`
+# A state is what changes the output for the same images by more than this share of what other images change.
+MAX_STATE = 0.1
+
+NOT_FINITE = "the output is not finite"
+STALE = (
+    "the output does not depend on the images: images that were never fed give the output of earlier ones, "
+    "but another output in a newly built network"
+)
+NO_BATCH = "no tensor of the output has a dimension of the batch's size ({size}), so its values were not checked"
+NOT_FLOAT = "no floating-point tensor of the output has the batch's size, so its values were not checked"
+NOT_RUN = "the output was not compared with fp32's on the CPU, where the network fails ({why})"
+STATE = "the same images give different outputs in two steps, so it was not checked that each batch is computed"
+CONSTANT = "different images give the same output, so it was not checked that each batch is computed"
+
+
+@dataclass(frozen=True)
+class OutputTensor:
+    """One tensor of a network's output for a batch.
+
+    Attributes:
+        shape: of the tensor.
+        rows: the values for the images that are compared, float64, one row per image; None if they are no
+            floating-point numbers, or if no dimension has the batch's size (`batch_axis`).
+    """
+
+    shape: Shape
+    rows: NDArray[Any] | None = None
+
+
+# All tensors of a network's output, in order.
+Output = Sequence[OutputTensor]
+# Gives the outputs, for each of several batches in turn, of one network that is built when this is called.
+RunReference = Callable[[Sequence[Any]], Sequence[Output]]
+
+
+class Outputs(NamedTuple):
+    """What a network gave after it was measured.
+
+    Attributes:
+        images: images that it was fed before, and images that it never was, as `RunReference` takes them.
+        size: images in the batches of the outputs.
+        shapes: the shapes that the output, a single tensor, may have; None: any that is not one row for all images.
+        fed, unseen: the outputs for the two kinds of images.
+        again: the output for the first kind, after the other two.
+    """
+
+    images: tuple[Any, Any]
+    size: int
+    shapes: Sequence[Shape] | None
+    fed: Output
+    unseen: Output
+    again: Output
+
+
+@dataclass
+class Findings:
+    """What outputs show.
+
+    Attributes:
+        error: how far the output is from the reference's (`relative_error`); None if unknown.
+        warnings: what a reader of the cell's numbers should know.
+        defects: what makes them wrong.
+    """
+
+    error: float | None = None
+    warnings: list[str] = field(default_factory=list)
+    defects: list[str] = field(default_factory=list)
+
+
+def check(outputs: Outputs, precision: Precision, run_reference: RunReference, *, is_reference: bool) -> Findings:
+    """Checks the outputs of the network that was measured.
+
+    Args:
+        outputs: of that network.
+        precision: that it computes in.
+        run_reference: runs newly built networks with the same weights, in fp32 on the CPU.
+        is_reference: whether the network itself is such a network, so that no error is computed.
+    """
+    if (problem := wrong_shape(outputs.fed, outputs.size, outputs.shapes)) is not None:
+        return Findings(defects=[problem])
+    index = compared(outputs.fed)
+    if index is None:
+        has_batch = any(batch_axis(tensor.shape, outputs.size) is not None for tensor in outputs.fed)
+        return Findings(warnings=[NOT_FLOAT if has_batch else NO_BATCH.format(size=outputs.size)])
+    rows = outputs.fed[index].rows
+    assert rows is not None
+    if not np.isfinite(rows).all():
+        return Findings(defects=[NOT_FINITE])
+    found = Findings()
+    try:
+        _check_dependence(outputs, index, precision, run_reference, found)
+        if not is_reference:
+            (expected,) = run_reference([outputs.images[0]])
+            reference = _rows(expected, index)
+            found.error = None if reference is None else relative_error(rows, reference)
+    except Exception as error:  # it may need its device, or batches of one size
+        lines = str(error).strip().splitlines() or [""]
+        found.warnings.append(NOT_RUN.format(why=f"{type(error).__name__}: {lines[0]}"))
+    return found
+
+
+def _check_dependence(
+    outputs: Outputs, index: int, precision: Precision, run_reference: RunReference, found: Findings
+) -> None:
+    """Finds whether the output is computed from the images of each batch, or kept from an earlier one.
+
+    The reference runs only if the outputs are nearly the same.
+    """
+    moved = _between(outputs.fed, outputs.unseen, index)
+    if _between(outputs.fed, outputs.again, index) > min(limit(precision), MAX_STATE * moved):
+        found.warnings.append(STATE)
+        return
+    if moved > SAME * MAX_DIFFERENCE:
+        return
+    fed, unseen = outputs.images
+    # Networks of their own: a network that keeps its first output must not have seen the other images.
+    (first, again), (anew,), (other,) = (run_reference(batches) for batches in ([fed, fed], [fed], [unseen]))
+    should_move = _between(first, other, index)
+    if moved > SAME * should_move:
+        return
+    if should_move <= limit(precision) or should_move == np.inf:
+        found.warnings.append(CONSTANT)
+    elif max(_between(first, again, index), _between(first, anew, index)) > limit(precision):
+        found.warnings.append(STATE)
+    else:
+        found.defects.append(STALE)
+
+
+def batch_axis(shape: Shape, size: int) -> int | None:
+    """The first dimension of the batch's size; None if there is none, or if the tensor is one row for all images."""
+    return None if size not in shape or _is_one_row(shape, size) else shape.index(size)
+
+
+def _is_one_row(shape: Shape, size: int) -> bool:
+    # (1, batch, features), as a recurrent layer returns its last state, is no row.
+    return size > 1 and shape[:1] == (1,) and (size not in shape or len(shape) == 2)
+
+
+def wrong_shape(output: Output, size: int, shapes: Sequence[Shape] | None) -> str | None:
+    """What is wrong with the shape of an output; None if nothing is. The arguments are those of `Outputs`."""
+    found = [tensor.shape for tensor in output]
+    gave = ", ".join(map(str, found)) or "no tensor"
+    if shapes is not None:
+        right = len(found) == 1 and found[0] in shapes
+        allowed = " or ".join(map(str, shapes))
+        return None if right else f"the output is {gave}, not {allowed}: see model.num_classes and model.output"
+    if any(batch_axis(shape, size) is not None for shape in found):
+        return None
+    one_row = any(_is_one_row(shape, size) for shape in found)
+    return f"the output is {gave}: one row, not one for each of the batch's {size} images" if one_row else None
+
+
+def compared(output: Output) -> int | None:
+    """The index of the tensor that is compared: the first with `rows`; None if there is none."""
+    return next((index for index, tensor in enumerate(output) if tensor.rows is not None), None)
+
+
+def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """The norm of the difference over the larger norm, 0 to `MAX_DIFFERENCE`; infinite if a value is not finite."""
+    if one.shape != other.shape or not (np.isfinite(one).all() and np.isfinite(other).all()):
+        return np.inf
+    norm = max(float(np.linalg.norm(one)), float(np.linalg.norm(other)))
+    return float(np.linalg.norm(one - other)) / norm if norm else 0.0
+
+
+def _rows(output: Output, index: int) -> NDArray[Any] | None:
+    return output[index].rows if index < len(output) else None
+
+
+def _between(one: Output, other: Output, index: int) -> float:
+    """The `difference` of two outputs' tensors; infinite if they are not alike."""
+    first, second = _rows(one, index), _rows(other, index)
+    return np.inf if first is None or second is None else difference(first, second)

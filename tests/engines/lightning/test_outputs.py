@@ -1,0 +1,325 @@
+"""Cells of networks whose output is wrong, kept from another batch, or no logits: which of them are valid."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from accelbench.engines.lightning import engine, zoo
+from accelbench.engines.lightning.outputs import all_finite, described, tensors_in
+from accelbench.errors import UserError
+from accelbench.isolation.hosts import Hosts
+from accelbench.judging.asked import judge
+from accelbench.measuring import output_check
+from accelbench.schema.cell import ModelSpec, Options
+from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Precision, Protocol, Status, Weights
+from engines.lightning.test_options import compiles
+from fakes import make_cell
+
+pytestmark = pytest.mark.filterwarnings(
+    # Lightning's own, on its use of torch.
+    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
+    "ignore:.*LeafSpec.*:FutureWarning",
+)
+MLP = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0})
+
+
+class Dense(nn.Module):
+    """A sound network."""
+
+    num_classes = 10
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(784, self.num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layer(images.flatten(1))
+
+
+class ThreeClasses(Dense):
+    num_classes = 3
+
+
+class OneLogit(Dense):
+    num_classes = 1
+
+
+class OneRow(Dense):
+    def forward(self, images):
+        return super().forward(images[:1])
+
+
+class Map(Dense):
+    def forward(self, images):
+        return super().forward(images)[:, :, None, None].expand(-1, -1, 4, 4)
+
+
+class Cached(Dense):
+    """Returns its first output for ever."""
+
+    def __init__(self):
+        super().__init__()
+        self._cache = None
+
+    def forward(self, images):
+        if self._cache is None:
+            self._cache = super().forward(images)
+        return self._cache
+
+
+class CachedFeatures(Dense):
+    """Keeps what its first layer gave, and runs only the last one."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self._cache = nn.Linear(784, 784), None
+
+    def forward(self, images):
+        if self._cache is None:
+            self._cache = self.body(images.flatten(1)).relu()
+        return self.layer(self._cache)
+
+
+class NearlyCached(Cached):
+    """Adds a trace of its input to the first output."""
+
+    def forward(self, images):
+        return super().forward(images) + 1e-5 * images.mean()
+
+
+class Constant(Dense):
+    """Sound, though its last layer starts at zero, as many do."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(10, 10)
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, images):
+        return self.head(super().forward(images))
+
+
+class Counting(Dense):
+    """Its output changes with each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_calls = 0
+
+    def forward(self, images):
+        self.num_calls += 1
+        return super().forward(images) + self.num_calls
+
+
+class ConstantAfterFirst(Dense):
+    """Computes its first output, and then gives the same one always."""
+
+    def __init__(self):
+        super().__init__()
+        self.ran = False
+
+    def forward(self, images):
+        output = super().forward(images * (not self.ran))
+        self.ran = True
+        return output
+
+
+class FixedBatch(Dense):
+    """Takes batches of 32 alone."""
+
+    def forward(self, images):
+        return super().forward(images.view(32, 784))
+
+
+class Pair(Dense):
+    def forward(self, images):
+        logits = super().forward(images)
+        return images.flatten(1).argmax(1), logits
+
+
+class Several(Dense):
+    def forward(self, images):
+        logits = super().forward(images)
+        return {"logits": logits, "parts": [logits[:, :3], (logits.mean(1),)], "scale": logits.new_ones(1), "no": None}
+
+
+class Scores(NamedTuple):
+    logits: Tensor
+
+
+@dataclass
+class Detected:
+    boxes: Tensor
+    scores: Scores
+
+
+class Detecting(Dense):
+    def forward(self, images):
+        logits = super().forward(images)
+        return Detected(logits[:, None, :4], Scores(logits))
+
+
+class TimeFirst(Dense):
+    """(layers, batch, features), as a recurrent layer returns its last state."""
+
+    def forward(self, images):
+        return super().forward(images)[None]
+
+
+class Summed(Dense):
+    def forward(self, images):
+        return super().forward(images).sum(0)
+
+
+class Integers(Dense):
+    def forward(self, images):
+        return super().forward(images).argmax(1)
+
+
+class CachedPair(Cached):
+    def forward(self, images):
+        return (super().forward(images), images.sum())
+
+
+def cell_of(network, **changes):
+    output = changes.pop("output", ModelOutput.logits)
+    model = ModelSpec(name="own", library=Library.custom, network=f"{__name__}.{network.__name__}", output=output)
+    return make_cell(**{"model": model, "breakdown_s": 0.0, **changes})
+
+
+def judged(cell, folder):
+    """Why the cell is invalid, None if it is not, and its warnings."""
+    measured = engine.run(cell, folder)
+    return judge(cell, measured), measured.warnings
+
+
+@pytest.mark.parametrize("precision", [p for p in Precision if p != Precision.tf32])
+def test_an_honest_network_is_valid_in_every_precision(digits, precision):
+    assert judged(make_cell(model=MLP, precision=precision, breakdown_s=0.0), digits) == (None, [])
+
+
+@pytest.mark.parametrize("batch_size", [1, 200])
+def test_an_honest_network_is_valid_at_every_batch_size(digits, batch_size):
+    cell = cell_of(Dense, precision=Precision.bf16, protocol=Protocol.fit, batch_size=batch_size)
+    assert judged(cell, digits) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("network", "gave"), [(ThreeClasses, (32, 3)), (OneRow, (1, 10)), (Map, (32, 10, 4, 4)), (OneLogit, (32, 1))]
+)
+def test_logits_of_another_shape_make_the_cell_invalid(digits, network, gave):
+    why, _ = judged(cell_of(network), digits)
+    assert why == f"the output is {gave}, not (32, 10): see model.num_classes and model.output"
+
+
+def test_a_short_last_batch_does_not_excuse_a_wrong_shape(digits):
+    why, _ = judged(cell_of(OneRow, protocol=Protocol.fit), digits)
+    assert why.startswith("the output is (1, 10), not (32, 10)")
+
+
+def test_an_output_that_is_no_tensor_is_refused_with_the_setting_that_takes_it(digits):
+    with pytest.raises(UserError, match=r"not a tuple: model.output=any measures inference with any output"):
+        engine.run(cell_of(Pair), digits)
+    with pytest.raises(UserError, match=r"own: it gives 3 logits for 10 classes"):
+        engine.run(cell_of(ThreeClasses, mode=Mode.train), digits)
+
+
+@pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16])
+@pytest.mark.parametrize("network", [Cached, CachedFeatures, NearlyCached])
+def test_an_output_that_is_kept_from_an_earlier_batch_makes_the_cell_invalid(digits, network, precision):
+    why, _ = judged(cell_of(network, precision=precision), digits)
+    assert why == output_check.STALE
+
+
+@pytest.mark.parametrize("output", ModelOutput)
+def test_a_sound_network_with_a_constant_output_is_valid_with_a_warning(digits, output):
+    assert judged(cell_of(Constant, output=output), digits) == (None, [output_check.CONSTANT])
+
+
+@pytest.mark.parametrize("network", [Counting, ConstantAfterFirst])
+def test_a_network_with_a_state_is_valid_with_a_warning(digits, network):
+    assert judged(cell_of(network), digits) == (None, [output_check.STATE])
+
+
+def test_a_network_of_a_fixed_batch_size_is_valid_though_nothing_compares_its_output(digits):
+    why, (told,) = judged(cell_of(FixedBatch, precision=Precision.bf16), digits)
+    assert why is None
+    assert told.startswith("the output was not compared with fp32's on the CPU, where the network fails (RuntimeError:")
+
+
+@pytest.mark.parametrize("network", [Dense, Pair, Several, Detecting, TimeFirst, Map])
+def test_any_structure_of_tensors_is_valid_if_asked_for(digits, network):
+    cell = cell_of(network, output=ModelOutput.any, precision=Precision.bf16)
+    measured = engine.run(cell, digits)
+    assert (judge(cell, measured), measured.warnings) == (None, [])
+    assert 1e-4 < measured.output_error < 0.05
+
+
+@pytest.mark.parametrize("network", [Pair, Several])
+def test_a_structure_is_measured_with_all_that_is_timed_beside(digits, network):
+    measured = engine.run(cell_of(network, output=ModelOutput.any, breakdown_s=0.01), digits)
+    assert measured.work.flops == 2 * 32 * 784 * 10
+    assert measured.operators
+    assert measured.breakdown is not None
+
+
+@pytest.mark.parametrize(
+    ("network", "why", "warnings"),
+    [
+        (OneRow, "the output is (1, 10): one row, not one for each of the batch's 32 images", []),
+        (Summed, None, [output_check.NO_BATCH.format(size=32)]),
+        (Integers, None, [output_check.NOT_FLOAT]),
+        (CachedPair, output_check.STALE, []),
+    ],
+)
+def test_any_output_is_checked_as_far_as_it_can_be(digits, network, why, warnings):
+    assert judged(cell_of(network, output=ModelOutput.any), digits) == (why, warnings)
+
+
+@compiles
+@pytest.mark.slow
+def test_a_compiled_network_that_keeps_an_output_is_invalid(digits):
+    why, _ = judged(cell_of(CachedFeatures, options=Options(compile=True)), digits)
+    assert why.startswith("the output is (2, 10), not (32, 10)")  # kept from before it was compiled
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("network", "changes", "why"),
+    [
+        (Several, {"output": ModelOutput.any}, None),
+        (Dense, {"options": Options(cuda_graphs=True)}, None),
+        (Dense, {"options": Options(cuda_graphs=True, compile=True)}, None),
+        (Cached, {}, output_check.STALE),
+    ],
+)
+def test_outputs_on_a_gpu(digits, network, changes, why):
+    with Hosts() as hosts:
+        outcome = hosts.run(cell_of(network, device=Device.gpu, **changes), digits)
+    assert outcome.reason == why, outcome.error
+    assert outcome.status == (Status.invalid if why else Status.ok)
+
+
+def test_the_tensors_of_a_structure_are_all_found_in_order():
+    one, two, three = torch.ones(2), torch.zeros(2, 3), torch.tensor([1, 2])
+    output = {"a": [one, None, "text"], "b": Detected(two, Scores(three))}
+    assert [id(tensor) for tensor in tensors_in(output)] == [id(tensor) for tensor in (one, two, three)]
+    assert list(tensors_in(3)) == []
+    assert all_finite(output)
+    assert not all_finite([output, torch.tensor(torch.nan)])
+
+
+def test_rows_are_those_of_the_batchs_dimension():
+    time_first = torch.arange(24.0).reshape(3, 4, 2)
+    (found,) = described(time_first, 4, 2)
+    assert found.shape == (3, 4, 2)
+    assert found.rows.tolist() == time_first[:, :2].movedim(1, 0).tolist()
+
+
+def test_pretrained_weights_have_the_classes_that_they_were_trained_for():
+    pretrained = ModelSpec(name="resnet18", library=Library.torchvision, weights=Weights.pretrained)
+    assert zoo.num_logits(pretrained, 10) == 1000
+    assert zoo.num_logits(ModelSpec(name="resnet18", library=Library.torchvision), 10) == 10
