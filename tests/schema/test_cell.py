@@ -221,6 +221,7 @@ def test_labels_name_what_differs():
     keras = KerasSettings(backend=KerasBackend.jax, jit_compile=True, steps_per_execution=4)
     label = make_cell(engine=Engine.keras, keras=keras).label
     assert label == "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution"
+    assert make_cell(threads=1).label == "mlp-cpu-fp32-b32-infer-1thread"
     assert make_cell(threads=2).label == "mlp-cpu-fp32-b32-infer-2threads"
     own = ModelSpec(name="Net", library=Library.custom, args={"width": 8, "kind": "wide", "sizes": [512] * 9})
     assert make_cell(model=own).label == "Net-cpu-fp32-b32-infer-width=8-kind=wide-sizes=f4424e"

@@ -252,7 +252,7 @@ class Cell:
             parts.append(self.data.augment)
         if self.protocol != Protocol.window:
             parts.append(f"{self.steps}steps" if self.protocol == Protocol.steps else self.protocol)
-        parts += [] if self.threads is None else [f"{self.threads}threads"]
+        parts += [] if self.threads is None else [f"{self.threads}thread{'s' * (self.threads > 1)}"]
         parts += [] if self.model.weights == Weights.none else [self.model.weights]
         if self.model.library != Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
             parts += [argument_text(name, value) for name, value in self.model.args.items()]
