@@ -120,6 +120,8 @@ def complaint(words, capsys, project):
         ("model=null", "model=null: should be the name of a file in conf/model/"),
         ("model=mlp cnn", "cnn: not readable as name=value"),
         ("batch_size=null", "batch_size=null: should have a value"),
+        ("window=3", "window=3: not a value of this setting"),
+        ("model.args=[1]", "model.args=[1]: not a value of this setting"),
         (f"batch_size={'[' * 2000}", "batch_size=[[[[[[[[[...: more than 20 brackets within each other"),
         ("model=mlp " + "[" * 2000, "...: more than 20 brackets within each other"),
         ("-m batch_size=range(1,1000000)", "batch_size (999,999): 999,999 combinations; a sweep has at most 10,000"),
@@ -156,6 +158,7 @@ def complaint(words, capsys, project):
         ("compare --run model=mlp model=cnn,mlp", "model=cnn,mlp: a list of values is swept with -m"),
         ("compare --run model=mlp repeats=3", "repeats=3: not for one cell"),
         ("compare --run model=mlp model=mlp --repeats 0", "--repeats 0: should be a whole number, at least 1"),
+        (f"compare --run model=mlp model=mlp --repeats {'9' * 5000}", "99999: should be a whole number, at least 1"),
         ("compare --run model=mlp model=mlp --repeats 9000", "--repeats 9000: makes 18,000 cells"),
         ("compare a b -v", "-v: goes with --run"),
         ("best -v", "-v: goes with --largest-batch"),
@@ -197,7 +200,7 @@ def test_outside_a_project_it_says_so(capsys, project, tmp_path, monkeypatch):
         ({"suites": {"mnist_networks": {"data": "mnist", "seed": [0, None]}}}, "mnist_networks.seed: should have a va"),
         (
             {"suites": {"mnist_networks": {"data": "mnist", "seed": [*range(101)], "batch_size": [*range(1, 101)]}}},
-            "seed (101) x batch_size (100): 10,100 combinations; a sweep has at most 10,000",
+            "batch_size (100) x seed (101): 10,100 combinations; a sweep has at most 10,000",
         ),
     ],
 )

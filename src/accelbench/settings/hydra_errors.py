@@ -30,7 +30,8 @@ def user_error_behind(error: BaseException) -> UserError | None:
         return None
     if "Ambiguous value" in text:
         return UserError(f"{_ambiguous(text)}: a list of values is swept with -m")
-    return _unknown_word(text) or _wrong_type(text) or _unknown_setting(text) or UserError(str(error).split("\n")[0])
+    translated = _unknown_word(text) or _wrong_type(text) or _unknown_setting(text) or _wrong_kind(text)
+    return translated or UserError(str(error).split("\n")[0])
 
 
 def _ambiguous(text: str) -> str:
@@ -76,6 +77,12 @@ def _unknown_setting(text: str) -> UserError | None:
     else:
         hint = f"Did you mean {near[0]}?" if near else f"Choose from: {', '.join(names)}."
     return UserError(f"{key}: unknown setting. {hint}")
+
+
+def _wrong_kind(text: str) -> UserError | None:
+    """Translates the error of a number where a section should be, or of a section where a number should be."""
+    found = re.search(r"Error merging override (?P<word>.*)", text)
+    return UserError(f"{found['word']}: not a value of this setting") if found else None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -107,6 +107,7 @@ def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     command += ["--allowed-hosts", ",".join(ALLOWED_HOSTS)]
     # The job runner is for evaluating language models and would start two more processes.
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment["MLFLOW_LOGGING_LEVEL"] = "WARNING"  # into a file, which is shown if the server does not start
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(
             command,

@@ -19,6 +19,8 @@ from accelbench.schema.serialize import write_json
 from accelbench.settings.config import SweepOptions, differing_options
 from accelbench.settings.sizes import check_cells
 
+MAX_DIGITS = 20  # of a number of processes; Python reads no number of more than 4,300
+
 
 @dataclass(frozen=True)
 class InterleavedRuns:
@@ -52,8 +54,8 @@ def plan_runs(
     Raises:
         UserError: `repeats` is malformed or too large, the options differ, or the folder holds records already.
     """
-    if repeats is not None and (not repeats.isdecimal() or int(repeats) < 1):
-        raise UserError(f"--repeats {repeats}: should be a whole number, at least 1")
+    if repeats is not None and (not repeats.isdecimal() or len(repeats) > MAX_DIGITS or int(repeats) < 1):
+        raise UserError(f"--repeats {repeats[:MAX_DIGITS]}: should be a whole number, at least 1")
     num = int(repeats) if repeats else MIN_PROCESSES
     check_cells(2 * num, f"--repeats {num}")
     options = first[1]
