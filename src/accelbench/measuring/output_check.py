@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.measuring.output_error import limit, relative_error
+from accelbench.schema.text import beginning, one_line
 from accelbench.schema.vocab import Precision
 
 Shape = tuple[int, ...]
@@ -16,6 +17,7 @@ SAME = 0.01
 MAX_DIFFERENCE = 2.0  # of two outputs: see `difference`
 # A state is what changes the output for the same images by more than this share of what other images change.
 MAX_STATE = 0.1
+MAX_WHY = 200  # characters of an error in a warning
 
 NOT_FINITE = "the output is not finite"
 STALE = (
@@ -110,8 +112,8 @@ def check(outputs: Outputs, precision: Precision, run_reference: RunReference, *
             reference = _rows(expected, index)
             found.error = None if reference is None else relative_error(rows, reference)
     except Exception as error:  # it may need its device, or batches of one size
-        lines = str(error).strip().splitlines() or [""]
-        found.warnings.append(NOT_RUN.format(why=f"{type(error).__name__}: {lines[0]}"))
+        why = beginning(one_line(f"{type(error).__name__}: {error}"), MAX_WHY)
+        found.warnings.append(NOT_RUN.format(why=why))
     return found
 
 
