@@ -18,10 +18,10 @@ def main() -> int:
     try:
         root = project.project_root()
         page = build(root / "results", root / "report", params.costs(root), say=print)
-    except UserError as error:
+        dvc_plots.write(root / "report")
+    except (UserError, OSError) as error:
         print(f"error: {clean(str(error))}", file=sys.stderr)
         return 2
-    dvc_plots.write(root / "report")
     print(f"report: {page}")
     return 0
 

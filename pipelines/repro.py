@@ -94,14 +94,21 @@ def suites_to_retry() -> list[str]:
 
 
 def conclude() -> int:
-    """Prints the failed cells and where the results are; returns 1 if a cell failed unexpectedly, else 0."""
-    folders = [ROOT / "results" / str(suite) for suite in params.load(ROOT).suites]
-    records = [record for folder in folders for record in plan_file.read_planned(folder)]
-    failed = [record for record in records if record.status in UNEXPECTED]
-    for record in failed:
-        print(f"{record.cell.suite}: {record.label}: {record.status}: {record.reason}", file=sys.stderr)
+    """Prints the failed cells and where the results are.
+
+    Returns:
+        1 if a cell failed unexpectedly or its record can't be read, else 0.
+    """
+    problems = []
+    for suite in params.load(ROOT).suites:
+        readable = plan_file.read_planned(ROOT / "results" / str(suite))
+        failed = [record for record in readable if record.status in UNEXPECTED]
+        problems += [f"{record.cell.suite}: {record.label}: {record.status}: {record.reason}" for record in failed]
+        problems += readable.problems()
+    for line in problems:
+        print(line, file=sys.stderr)
     print(f"\nReport:  {ROOT / 'report' / 'index.html'}\nMLflow:  make ui")
-    return 1 if failed else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

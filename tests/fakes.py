@@ -179,6 +179,13 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         Path(data_folder, os.environ["LOCAL_RANK"]).write_text(json.dumps(dict(os.environ)))
     if fault == "tell environment":
         Path(data_folder, "environment.json").write_text(json.dumps(dict(os.environ)))
+    if fault == "delete records":
+        for path in Path(data_folder).parents[1].glob("runs/*/*.json"):
+            path.unlink()
+    if fault == "lose data":
+        Path(data_folder, "manifest.json").unlink()
+    if fault == "not finite":
+        return make_measurement(latency_s=[0.01, float("nan")])
     if fault == "other device":
         return make_measurement(device="xla_cpu")
     if fault == "allocate":

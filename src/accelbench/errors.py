@@ -1,6 +1,9 @@
 """Errors of the user. `cli.main` catches them: one message, exit status 2, no traceback."""
 
+import errno
 from collections.abc import Iterable
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class UserError(Exception):
@@ -18,6 +21,18 @@ class UnknownChoiceError(UserError):
 
     def __init__(self, flag: str, value: object, choices: Iterable[str]) -> None:
         super().__init__(f"{flag}={value}: unknown {flag}. Choose from: {', '.join(choices)}.")
+
+
+class WriteError(UserError):
+    """A file could not be written.
+
+    Args:
+        what: the file or folder, as the user knows it.
+        error: what the system says.
+    """
+
+    def __init__(self, what: str, error: OSError) -> None:
+        super().__init__(f"{what}: {'disk full' if error.errno in DISK_FULL else f'not writable ({error.strerror})'}")
 
 
 class DataError(UserError):

@@ -12,7 +12,7 @@ CEILINGS = "ceilings.json"  # what each device was seen to do at most
 PLAN = "plan.json"  # the cells that a sweep wants
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
 MANIFEST = "manifest.json"  # of a prepared data set
-RECORDS = f"{'?' * 12}-{'?' * 8}.json"  # the pattern of `Record.name`
+RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`
 
 
 def project_root() -> Path:
@@ -26,6 +26,11 @@ def project_root() -> Path:
         if (folder / PARAMS).exists() and (folder / "conf" / "config.yaml").exists():
             return folder
     raise UserError(f"no {PARAMS} beside a conf/ folder here or above {here}: run accelbench inside its project")
+
+
+def shown(path: Path) -> str:
+    """`path` as messages name it: relative to the current folder if it is below it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def store_root(root: Path) -> Path:

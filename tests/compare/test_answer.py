@@ -83,6 +83,13 @@ def test_a_pair_that_is_too_slow_for_sure_is_the_exit_status(speed, limit, statu
     assert answered(both(records(), fine), both(records(speed), fine), max_slower=limit)[0] == status
 
 
+def test_records_that_could_not_be_read_are_named():
+    first = replace(records(), left_out="7 without a readable record", problems=[f"{n}.json: bad" for n in range(7)])
+    lines = answered(first, records())[1].splitlines()
+    start = lines.index("A: records that are not read, so left out: 7 without a readable record")
+    assert lines[start + 1 : start + 7] == [*(f"  {n}.json: bad" for n in range(5)), "  and 2 more"]
+
+
 def test_what_is_compared_is_named():
     text = answered(records(), records(device=Device.xla_cpu))[1]
     assert 'Compared: device: "cpu" | "xla_cpu"' in text

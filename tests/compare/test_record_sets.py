@@ -100,6 +100,8 @@ def test_records_that_are_not_readable_are_counted(root):
     put(root / "results/nets", repeat=0)
     put_unreadable(root / "results/nets")
     assert find("nets@abc1", root).left_out == "1 of schema 2, 1 without a readable record"
+    (line,) = find("nets@abc1", root).problems
+    assert line.startswith(f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (")
     with pytest.raises(
         UserError, match="machines: AMD EPYC, NVIDIA H100. Not read: 1 of schema 2, 1 without a readable record.$"
     ):
@@ -109,6 +111,21 @@ def test_records_that_are_not_readable_are_counted(root):
         UserError, match="holds no readable records. Not read: 1 of schema 2, 1 without a readable record.$"
     ):
         find("old@abc1", root)
+
+
+def test_records_of_a_plan_that_are_not_readable_are_left_out_and_named(root):
+    made = [put(root / "runs/x", repeat=repeat) for repeat in range(3)]
+    plan(root / "runs/x", *made)
+    (root / f"runs/x/{made[1].name}.json").write_text("{")
+    found = find("runs/x", root)
+    assert (repeats(found), found.left_out) == ([0, 2], "1 without a readable record")
+    (line,) = found.problems
+    assert line.startswith(f"runs/x/{made[1].name}.json: not a readable record (")
+    assert line.endswith("); delete it and run the sweep again")
+    for one in (made[0], made[2]):
+        (root / f"runs/x/{one.name}.json").write_text("{")
+    with pytest.raises(UserError, match="runs/x: holds no readable records\n  runs/x/.*not a readable record"):
+        find("runs/x", root)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-import os
-
 import pytest
 
 from accelbench.grid import estimate, plan
@@ -7,7 +5,7 @@ from accelbench.schema import record
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
-from fakes import SHORT, make_cell
+from fakes import SHORT, make_cell, make_measurement
 
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
 FINGERPRINTS = dict.fromkeys(Engine, {"machine": "this", "code": "c0de"})
@@ -28,6 +26,7 @@ def make_record(cell, wall_s, status=Status.ok):
         started_at="2026-11-20T09:00:00.000+00:00",
         wall_s=wall_s,
         environment={},
+        measurement=make_measurement() if status == Status.ok else None,
     )
 
 
@@ -62,8 +61,8 @@ def test_a_skipped_cell_takes_no_time():
     assert estimate.estimate_s(item, {}) == 0
 
 
-def test_only_the_records_of_the_cells_asked_for_are_opened(tmp_path):
+def test_only_the_records_of_the_cells_asked_for_count(tmp_path):
     fit, other = make_cell(protocol=Protocol.fit), make_cell(batch_size=8)
     record.write(make_record(fit, 123.0), tmp_path)
-    os.mkfifo(tmp_path / f"{other.id}-00000000.json")  # whoever opens it waits for a writer
+    record.write(make_record(other, 4.0), tmp_path)
     assert estimate.recorded_durations_s([tmp_path], {fit.id}) == {fit.id: 123.0}

@@ -57,3 +57,9 @@ def test_a_message_of_any_length_is_cut(fault):
 
 def test_what_is_cut_is_the_beginning_of_an_error_which_says_least():
     assert answer("long message").error.endswith("xxx the end\n")
+
+
+def test_a_measurement_that_no_clock_gives_is_a_failure_that_names_the_value():
+    found = answer("not finite")
+    assert (found.status, found.measurement) == (Status.failed, None)
+    assert found.reason.startswith("the engine's measurement is not valid: latency_s[1]: should be a number from ")

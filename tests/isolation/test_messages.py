@@ -49,7 +49,7 @@ def test_the_texts_of_a_result_are_short_and_safe_to_print(kind):
 
 
 def test_a_message_of_the_wrong_kind_is_an_error():
-    with pytest.raises(TypeError, match="system"):
+    with pytest.raises(ValueError, match="system"):
         decode(Answer, encode(RESULTS[2]))
-    with pytest.raises(TypeError, match="height"):
+    with pytest.raises(ValueError, match="height"):
         decode_request(json.dumps({"prober": "x", "device": "cpu", "timeout_s": 1, "height": 2}))

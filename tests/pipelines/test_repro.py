@@ -83,6 +83,15 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
     assert ("mnist_networks: " in capsys.readouterr().err) == bool(code)
 
 
+def test_a_record_that_cannot_be_read_is_named_and_counts_as_a_failure(repro, capsys):
+    write_records(repro.ROOT, Status.ok, Status.ok)
+    bad = next((repro.ROOT / "results" / "mnist_networks").glob("*-*.json"))
+    bad.write_text("{")
+    ask_to_retry(repro.ROOT)
+    assert repro.main() == 1
+    assert f"{bad.name}: not a readable record (" in capsys.readouterr().err
+
+
 def test_the_report_depends_on_every_module_that_makes_it():
     code = "import sys, accelbench.report.build; print(*(m.__file__ for m in map(sys.modules.get, sorted(sys.modules)) "
     code += "if m.__name__.startswith('accelbench.') and m.__file__))"

@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -116,16 +118,37 @@ def test_building_changes_no_result_and_again_gives_the_same(results: Path, repo
     assert content(again) == content(report)
 
 
-def test_a_failure_leaves_the_earlier_report(tmp_path: Path, maker) -> None:
-    folder = maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
+def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, maker, monkeypatch) -> None:
+    maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
     out = build.build(tmp_path / "results", tmp_path / "report").parent
     before = content(out)
-    record = next(path for path in folder.iterdir() if path.name != "plan.json")
-    record.write_text("{")
-    with pytest.raises(UserError, match="not a readable record"):
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=f"^{out}: disk full$"):
         build.build(tmp_path / "results", out)
     assert content(out) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "results"]
+
+
+def test_a_record_that_cannot_be_read_costs_only_itself(tmp_path: Path, maker) -> None:
+    records = [maker.ok(maker.cell(model), 1000) for model in ("mlp", "cnn")]
+    folder = maker.suite(tmp_path / "results", records)
+    bad = folder / f"{records[0].name}.json"
+    bad.write_text("{")
+    said: list[str] = []
+    page = build.build(tmp_path / "results", tmp_path / "report", say=said.append)
+    (line,) = said
+    assert line.startswith(f"results/nets/{bad.name}: not a readable record (")
+    assert line.endswith("); delete it and run the sweep again")
+    for text in (page.read_text(), (page.parent / "report.md").read_text()):
+        assert f"results/nets/{bad.name}: not a readable record (" in text
+        assert "1</b> not readable" in text or "1 ok, 1 not readable" in text
+    rows = pd.read_csv(page.parent / "cells.csv")
+    assert list(rows["samples_per_s"].notna()) == [False, True]
+    assert rows["reason"][0] == "not readable"
 
 
 def test_a_new_report_takes_away_the_old_pictures_and_nothing_else(tmp_path: Path, maker) -> None:

@@ -1,4 +1,6 @@
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,20 +68,51 @@ def test_no_results(tmp_path: Path) -> None:
         read.read_all(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"schema_version": 99}, {"cells": [{"record": "x"}]}])
-def test_a_plan_that_cannot_be_read_is_named(tmp_path: Path, maker, change: dict[str, object]) -> None:
-    path = maker.suite(tmp_path, [maker.ok(maker.cell(), 10)]) / "plan.json"
+@pytest.mark.parametrize("change", [{"schema_version": 99}, {"cells": [{"record": "x"}]}, {"title": None}])
+def test_a_plan_that_cannot_be_read_is_named_and_its_records_are_shown(
+    tmp_path: Path, maker, change: dict[str, object]
+) -> None:
+    made = maker.ok(maker.cell(), 10)
+    path = maker.suite(tmp_path / "results", [made]) / "plan.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(UserError, match=r"plan.json: not a readable plan"):
-        read.read(path.parent)
+    found = read.read(path.parent)
+    assert found.records == [made]
+    (note,) = found.notes
+    assert note.startswith("results/nets/plan.json: not a readable plan (")
+    assert ": the cells of all its records are shown" in note
+
+
+def test_a_folder_in_which_nothing_can_be_read_costs_only_itself(tmp_path: Path, maker) -> None:
+    maker.suite(tmp_path, [maker.ok(maker.cell(suite="good"), 10)])
+    (tmp_path / "bad").mkdir()
+    os.mkfifo(tmp_path / "bad" / "plan.json")
+    good, bad = read.read_all(tmp_path)
+    assert (good.suite, len(good.records), good.notes) == ("good", 1, [])
+    assert (bad.suite, bad.cells) == ("bad", [])
+    assert "not a readable plan" in bad.notes[0]
+    with pytest.raises(UserError, match="bad/plan.json: not a readable plan"):
+        read.read_all(tmp_path / "bad")
+
+
+def test_records_that_cannot_be_read_are_named_and_the_others_are_shown(tmp_path: Path, maker) -> None:
+    records = [maker.ok(maker.cell(batch_size=size), 10) for size in (1, 2, 4, 8, 16, 32, 64, 128)]
+    folder = maker.suite(tmp_path / "results", records, [maker.cell("rnn")])
+    for made in records[:7]:
+        (folder / f"{made.name}.json").write_text("{")
+    found = read.read(folder)
+    assert [cell.outcome for cell in found.cells] == ["not readable"] * 7 + ["ok", "not run yet"]
+    assert found.records == records[7:]
+    *named, more = found.notes
+    assert more == "and 2 more"
+    for made, line in zip(records, named, strict=False):
+        assert line.startswith(f"results/nets/{made.name}.json: not a readable record (")
+    assert found.cells[0].problem == named[0]
 
 
 def test_cells_of_two_engines_have_the_same_ceilings_of_their_device(tmp_path: Path, maker) -> None:
     ceilings = [{**many.CEILINGS.to_json(), "flops_per_s": {"fp32": rate}} for rate in (1e11, 2e11)]
     records = [
-        maker.record(
-            maker.cell(model), Status.ok, environment={"code": code, "probe_code": "probe", "ceilings": values}
-        )
+        replace(maker.ok(maker.cell(model), 10), environment={"code": code, "probe_code": "probe", "ceilings": values})
         for model, code, values in zip(("mlp", "cnn"), ("lightning's", "keras'"), ceilings, strict=True)
     ]
     maker.suite(tmp_path, records)
@@ -127,6 +160,4 @@ def test_a_folder_that_lost_its_plan_shows_all_its_records_and_says_so(tmp_path:
     assert planned.notes == []
     assert [sweep.suite for sweep in read.read_all(folder)] == ["nets"]
     (folder / "000000000000-00000000.json").write_text("{")
-    assert read.read(folder).notes[1] == (
-        "1 record in results/nets is not in its plan, and is not shown: 000000000000-00000000.json (not readable)."
-    )
+    assert read.read(folder).notes[0].startswith("results/nets/000000000000-00000000.json: not a readable record (")

@@ -27,8 +27,9 @@ from fakes import make_cell
 
 POSITIVE = st.floats(min_value=1e-6, max_value=1e6)
 NUMBER = st.integers(min_value=0, max_value=2**40)
+AT_LEAST_ONE = st.integers(min_value=1, max_value=2**40)
 ARGS = st.dictionaries(st.text(max_size=8), st.none() | st.booleans() | st.integers() | POSITIVE | st.text(max_size=8))
-SHAPES = st.lists(NUMBER, min_size=2, max_size=3).map(tuple)
+SHAPES = st.lists(AT_LEAST_ONE, min_size=2, max_size=3).map(tuple)
 MODELS = st.builds(
     ModelSpec,
     name=st.text(),
@@ -41,13 +42,13 @@ MODELS = st.builds(
     learning_rate=POSITIVE,
     output=st.sampled_from(ModelOutput),
     input_shape=SHAPES,
-    num_classes=NUMBER,
+    num_classes=AT_LEAST_ONE,
 )
 DATA = st.builds(
     DataSpec,
     name=st.text(),
     pipeline=st.sampled_from(Pipeline),
-    num_workers=NUMBER,
+    num_workers=AT_LEAST_ONE,
     augment=st.sampled_from(Augment),
 )
 WINDOWS = st.builds(
@@ -66,7 +67,7 @@ KERAS = st.builds(
     KerasSettings,
     backend=st.sampled_from(KerasBackend),
     jit_compile=st.booleans(),
-    steps_per_execution=NUMBER,
+    steps_per_execution=AT_LEAST_ONE,
     tpu=st.text(),
 )
 CELLS = st.builds(
@@ -78,17 +79,17 @@ CELLS = st.builds(
     data=DATA,
     mode=st.sampled_from(Mode),
     precision=st.sampled_from(Precision),
-    batch_size=NUMBER,
+    batch_size=AT_LEAST_ONE,
     protocol=st.sampled_from(Protocol),
-    epochs=NUMBER,
+    epochs=AT_LEAST_ONE,
     warmup=NUMBER,
-    steps=NUMBER,
-    devices=NUMBER,
+    steps=AT_LEAST_ONE,
+    devices=AT_LEAST_ONE,
     xla_processes=st.booleans(),
     scaling=st.sampled_from(Scaling),
     options=OPTIONS,
     keras=st.none() | KERAS,
-    threads=st.none() | NUMBER,
+    threads=st.none() | AT_LEAST_ONE,
     seed=NUMBER,
     repeat=NUMBER,
     window=WINDOWS,

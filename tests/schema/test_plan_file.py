@@ -45,6 +45,6 @@ def test_the_records_that_a_plan_does_not_name_are_known(tmp_path):
 
 
 def test_the_label_of_a_cell_is_kept(tmp_path):
-    wanted = WantedCell(WANTED[0].cell, "a-b", "mlp, the wide one")
+    wanted = WantedCell(WANTED[0].cell, WANTED[0].record_name, "mlp, the wide one")
     plan_file.write_plan(plan_of([wanted]), tmp_path)
     assert plan_file.read_plan(tmp_path).cells == [wanted]

@@ -1,5 +1,7 @@
 import dataclasses
 import json
+import os
+import shutil
 
 import pytest
 
@@ -33,6 +35,7 @@ def make_record(status=Status.ok, **changes):
         "wall_s": 1.25,
         "environment": {"code": "c0de", "machine": {"num_cores": 2}},
         "data": DATA,
+        "measurement": make_measurement() if status == Status.ok else None,
         **told,
     }
     return Record(**{**values, **changes})
@@ -41,6 +44,7 @@ def make_record(status=Status.ok, **changes):
 @pytest.mark.parametrize("status", Status)
 @pytest.mark.parametrize("measurement", [None, make_measurement(), FULL], ids=["none", "window", "fit"])
 def test_a_file_and_back_is_the_same_record(tmp_path, status, measurement):
+    measurement = measurement or (make_measurement() if status == Status.ok else None)
     written = make_record(status, measurement=measurement, system=SYSTEM if measurement else None)
     path = record.write(written, tmp_path / "new" / "folder")
     assert path.name == f"{written.cell.id}-01234567.json"
@@ -146,3 +150,88 @@ def test_texts_of_others_are_safe_to_show_and_the_record_keeps_its_name(tmp_path
     assert read.error.endswith(r"\x9b1mthe end")
     assert f"{read.name}.json" == path.name
     assert read.label == r"m\x1b]0;x\x07-cpu-fp32-b32-infer"
+
+
+def changed(values, path, value):
+    """`values` with another value at the dotted path; an index is a number."""
+    *parents, last = path.split(".")
+    inner = values
+    for part in parents:
+        inner = inner[int(part) if part.isdecimal() else part]
+    inner[last] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("measurement", None, "measurement: an ok record should have blocks or epochs"),
+        ("measurement.blocks", [], "measurement: an ok record should have blocks or epochs"),
+        ("measurement.blocks.3.seconds", 0.0, r"measurement.blocks\[3\].seconds: should be a number from 1e-09"),
+        ("measurement.blocks.3.seconds", -0.1, r"measurement.blocks\[3\].seconds"),
+        ("measurement.blocks.3.seconds", 1e-300, r"measurement.blocks\[3\].seconds"),
+        ("measurement.blocks.3.seconds", 1e300, r"measurement.blocks\[3\].seconds"),
+        ("measurement.blocks.3.seconds", "0.1", r"measurement.blocks\[3\].seconds"),
+        ("measurement.blocks.3.num_samples", 0, r"measurement.blocks\[3\].num_samples"),
+        ("measurement.blocks.3.num_samples", 2.5, r"measurement.blocks\[3\].num_samples"),
+        ("measurement.blocks.3.num_samples", 10**30, r"measurement.blocks\[3\].num_samples"),
+        ("measurement.latency_s", [0.01, -0.01], r"measurement.latency_s\[1\]"),
+        ("measurement.latency_s", [0.01, None], r"measurement.latency_s\[1\]"),
+        ("measurement.latency_s", 0.01, "measurement.latency_s: should be a list"),
+        ("measurement.num_devices", 0, "measurement.num_devices"),
+        ("measurement.num_devices", 10**9, "measurement.num_devices"),
+        ("measurement.evaluation", {"num_samples": 1, "seconds": 1, "loss": 0.1, "accuracy": 1.5}, "accuracy"),
+        ("measurement.breakdown", {"phases_s": {"sleep": [1.0]}, "undisturbed_s": [1.0]}, "phases_s.*'sleep'"),
+        ("measurement.breakdown", {"phases_s": {"forward": []}, "undisturbed_s": [1.0]}, "measurement.breakdown"),
+        ("system", {"t_s": [0.1], "values": {"host_memory_mb": [1.0, 2.0]}}, "host_memory_mb should have 1"),
+        ("cell.batch_size", 0, "cell.batch_size: should be a whole number from 1"),
+        ("cell.batch_size", 64, "cell_id: should be the digest of the cell's settings"),
+        ("cell.model.args", {"deep": [[[]]]}, "cell_id"),
+        ("cell_id", "../../secret", "cell_id: should be "),
+        ("identity", "../../secret", "identity: should be "),
+        ("started_at", "yesterday", "Invalid isoformat"),
+        ("started_at", "2026-11-20T09:00:00", "started_at: should have a time zone"),
+        ("wall_s", -1.0, "wall_s"),
+        ("environment", {"machine": {"num_threads": "two"}}, "environment.machine.num_threads"),
+        ("environment", {"git": ["main"]}, "environment.git"),
+        ("environment", {"idle_w": {"cpu_energy_j": None}}, "environment.idle_w.cpu_energy_j"),
+        ("data", {"name": "mnist", "digest": 3, "source": "", "stand_in": False}, "data.digest"),
+    ],
+)
+def test_a_value_that_no_cell_leaves_is_refused_and_named(tmp_path, path, value, told):
+    file = record.write(make_record(), tmp_path)
+    file.write_text(json.dumps(changed(json.loads(file.read_text()), path, value)))
+    with pytest.raises(UserError, match=f"{file}: not a readable record .*{told}"):
+        record.read(file)
+
+
+def test_a_copy_under_another_name_is_no_record_of_that_cell(tmp_path):
+    good = record.write(make_record(), tmp_path)
+    copy = shutil.copy(good, good.with_name(f"{12 * '0'}-{8 * '0'}.json"))
+    found = record.read_all([good, copy])
+    assert list(found) == [make_record()]
+    assert f"it is a copy of {good.stem}" in str(found.refused[copy])
+    assert record.read(copy) == make_record()  # a user may name any file
+
+
+def test_what_can_not_be_read_costs_only_itself(tmp_path):
+    good = record.write(make_record(), tmp_path)
+    names = [f"{index:012x}-{8 * '0'}.json" for index in range(5)]
+    half, pipe, folder, lost, missing = (tmp_path / name for name in names)
+    half.write_text(good.read_text()[:100])
+    os.mkfifo(pipe)
+    folder.mkdir()
+    lost.symlink_to("nowhere")
+    found = record.read_all([half, pipe, good, folder, lost, missing])
+    assert list(found) == [make_record()]
+    assert {path: str(error).partition("(")[2] for path, error in found.refused.items()} == {
+        half: str(found.refused[half]).partition("(")[2],
+        pipe: "not a regular file)",
+        folder: "not a regular file)",
+        lost: "No such file or directory)",
+    }
+
+
+@pytest.mark.parametrize(("num", "lines"), [(0, []), (2, ["0", "1"]), (7, ["0", "1", "2", "3", "4", "and 2 more"])])
+def test_a_list_of_files_names_the_first(num, lines):
+    assert record.listed([str(index) for index in range(num)]) == lines

@@ -1,13 +1,17 @@
+import functools
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from accelbench.schema.serialize import load, write_json
+from accelbench.schema.ranges import Range
+from accelbench.schema.serialize import load, read_bytes, read_json, write_json
+from accelbench.schema.text import beginning
 
 
 class Colour(StrEnum):
@@ -17,8 +21,12 @@ class Colour(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf:
-    size: int
+    size: Annotated[int, Range(1, 9)]
     colour: Colour = Colour.red
+
+
+class Entries(TypedDict, total=False):
+    num: Annotated[int, Range(1, 9)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +39,15 @@ class Tree:
     colours: tuple[Colour, ...] = ()
     best: Leaf | None = None
     anything: dict[str, Any] = field(default_factory=dict)
+    is_old: bool = False
+    sizes: list[Annotated[float, Range(0, 9)]] = field(default_factory=list)
+    known_sizes: list[Annotated[float, Range(0, 9)] | None] = field(default_factory=list)
+    by_colour: dict[Colour, float] = field(default_factory=dict)
+    digest: Annotated[str, re.compile("[0-9a-f]+")] = "0"
+    entries: Annotated[Mapping[str, Any], Entries] = field(default_factory=dict)
 
 
+NESTED = functools.reduce(lambda inner, _: [inner], range(60), 1)
 FULL = Tree(
     name="oak",
     trunk=Leaf(size=3, colour=Colour.blue),
@@ -42,6 +57,9 @@ FULL = Tree(
     colours=(Colour.red, Colour.blue),
     best=Leaf(size=9),
     anything={"list": [1, None]},
+    sizes=[0.5, 1.0],
+    by_colour={Colour.red: 0.5},
+    entries={"num": 3, "another": {"list": [1.5]}},
 )
 
 
@@ -67,21 +85,47 @@ def test_the_values_stay_as_they_are():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": None, "height": 3}, "height"),
-        ({"trunk": {}}, "size"),
-        ({"trunk": None}, "mapping|NoneType"),
-        ({"trunk": {"size": 1, "colour": "green"}}, "green"),
-        ({"trunk": {"size": 1, "colour": None}}, "None"),
-        ({"trunk": {"size": 1, "colour": ["red"]}}, "list"),
-        ({"leaves": {"size": 1}}, "mapping|str|dictionary"),
-        ({"leaves": None}, "NoneType"),
-        ({"by_name": [1]}, "dictionary"),
-        ({"pair": 3}, "int"),
+        ({"height": 3}, "unknown field 'height'"),
+        ({"name": None}, "name: should be text, not None"),
+        ({"is_old": 1}, "is_old: should be true or false, not 1"),
+        ({"trunk": {}}, "trunk: lacks size"),
+        ({"trunk": None}, "trunk: should be a mapping, not None"),
+        ({"trunk": {"size": "1"}}, "trunk.size: should be a whole number from 1 to 9, not '1'"),
+        ({"trunk": {"size": 10}}, "trunk.size: should be a whole number from 1 to 9, not 10"),
+        ({"trunk": {"size": True}}, "trunk.size: should be a whole number from 1 to 9, not True"),
+        ({"trunk": {"size": 1.0}}, "trunk.size: should be a whole number from 1 to 9, not 1.0"),
+        ({"trunk": {"size": 1, "colour": "green"}}, "trunk.colour: should be one of red, blue, not 'green'"),
+        ({"trunk": {"size": 1, "colour": ["red"]}}, r"trunk.colour: should be one of red, blue, not \['red'\]"),
+        ({"leaves": {"size": 1}}, "leaves: should be a list, not {'size': 1}"),
+        ({"leaves": [{"size": 1}, None]}, r"leaves\[1\]: should be a mapping, not None"),
+        ({"by_name": [1]}, r"by_name: should be a mapping, not \[1\]"),
+        ({"by_name": {"top": {}}}, "by_name.top: lacks size"),
+        ({"by_colour": {"green": 1.0}}, "by_colour: should be one of red, blue, not 'green'"),
+        ({"pair": 3}, "pair: should be a list of 2, not 3"),
+        ({"pair": [1.0]}, "pair: should be a list of 2"),
+        ({"pair": [1.0, float("nan")]}, r"pair\[1\]: should be a number from .*, not nan"),
+        ({"pair": [1.0, 10**400]}, r"pair\[1\]: should be a number from "),
+        ({"sizes": [1.0, 0.0, -1e-9]}, r"sizes\[2\]: should be a number from 0 to 9, not -1e-09"),
+        ({"sizes": [1.0, float("nan"), 2.0]}, r"sizes\[1\]: should be a number from 0 to 9, not nan"),
+        ({"sizes": [1.0, True]}, r"sizes\[1\]: should be a number from 0 to 9, not True"),
+        ({"sizes": [1.0, None]}, r"sizes\[1\]: should be a number from 0 to 9, not None"),
+        ({"known_sizes": [None, 1, 2.0, "3"]}, r"known_sizes\[3\]: should be a number from 0 to 9, not '3'"),
+        ({"digest": "0x12"}, "digest: should be "),
+        ({"anything": {"a": float("inf")}}, "anything.a: should be a number from .*, not inf"),
+        ({"anything": {"a": NESTED}}, "anything.a: should be nested at most 50 deep"),
+        ({"entries": {"num": 0}}, "entries.num: should be a whole number from 1 to 9, not 0"),
+        ({"entries": {"another": NESTED}}, "entries.another: should be nested at most 50 deep"),
     ],
 )
-def test_a_wrong_shape_is_an_error_that_names_it(changes, message):
-    with pytest.raises((TypeError, ValueError), match=message):
+def test_a_value_that_does_not_fit_is_an_error_that_names_it(changes, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
         load(Tree, {"name": "oak", "trunk": {"size": 1}, **changes})
+
+
+@pytest.mark.parametrize("sizes", [[], [0.5], [0.0, 9.0], [1, 2.5]])
+def test_numbers_within_their_range_are_taken_as_they_are(sizes):
+    found = load(Tree, {"name": "oak", "trunk": {"size": 9}, "sizes": sizes, "known_sizes": [*sizes, None]})
+    assert (found.sizes, found.known_sizes) == (sizes, [*sizes, None])
 
 
 @pytest.mark.parametrize("value", [object(), float("nan")], ids=["no JSON", "not a number"])
@@ -106,3 +150,38 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch)
         write_json(path, {"new": 1})
     assert json.loads(path.read_text()) == {"old": 1}
     assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_texts_of_others_are_made_safe_wherever_they_are():
+    values = {"name": "a\x1b", "trunk": {"size": 1}, "by_name": {"\x07": {"size": 2}}}
+    anything = {"a\x1b": ["\x07", 1, {"b": "\u202e"}], "long": "x" * 9999}
+    found = load(Tree, {**values, "anything": anything, "entries": anything}, clean=True)
+    assert (found.name, list(found.by_name)) == (r"a\x1b", [r"\x07"])
+    safe = {r"a\x1b": [r"\x07", 1, {"b": r"\u202e"}], "long": beginning("x" * 9999)}
+    assert (found.anything, found.entries) == (safe, safe)
+    assert load(Tree, {**values, "anything": anything}).anything == anything
+
+
+def test_only_a_regular_file_is_read(tmp_path):
+    (tmp_path / "file").write_bytes(b"[1]")
+    (tmp_path / "link").symlink_to("file")
+    assert read_bytes(tmp_path / "link") == b"[1]"
+    assert read_json(tmp_path / "link") == [1]
+    os.mkfifo(tmp_path / "pipe")  # opening it would wait for a writer
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "lost").symlink_to("nowhere")
+    num_open = len(os.listdir("/proc/self/fd"))
+    for name in ("pipe", "folder", "loop", "lost", "none"):
+        with pytest.raises(OSError, match=name):
+            read_bytes(tmp_path / name)
+    assert len(os.listdir("/proc/self/fd")) == num_open
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1", "NaN", "[Infinity]", "1e400", "1" + 400 * "0", 2000 * "[" + 2000 * "]", '"\\ud800"', "\xff"]
+)
+def test_json_that_nothing_writes_is_refused(tmp_path, text):
+    (tmp_path / "a.json").write_bytes(text.encode("latin1"))
+    with pytest.raises(ValueError, match="line 1"):
+        read_json(tmp_path / "a.json")

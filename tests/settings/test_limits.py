@@ -20,6 +20,7 @@ def checked(setting):
         "engine.steps_per_execution=0",
         "batch_size=0",
         "batch_size=-1",
+        f"batch_size={2**63}",
         "epochs=0",
         "threads=0",
         "seed=-1",

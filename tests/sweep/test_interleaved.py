@@ -10,6 +10,7 @@ from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import interleaved
 from fakes import make_cell
 
+STARTED = "2026-11-20T09:00:00.000+00:00"
 OPTIONS = SweepOptions(suite="s", title="S", study=None, profile=None, tracking="none", out=None, retry=Retry.none)
 
 
@@ -68,7 +69,7 @@ def test_sides_of_different_sweeps_are_told(tmp_path):
 def test_whose_record_is_whose_is_kept_beside_them(tmp_path):
     drawn = interleaved.shuffled_runs(make_cell(), make_cell(), 5, seed=4)
     made = [
-        Record(cell=cell, identity="0" * 64, status=Status.failed, started_at="", wall_s=0.0, environment={})
+        Record(cell=cell, identity="0" * 64, status=Status.failed, started_at=STARTED, wall_s=0.0, environment={})
         for cell in drawn.cells
     ]
     for one in made:

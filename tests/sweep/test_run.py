@@ -1,6 +1,7 @@
 """Sweeps through real forkservers: most of the engine that fails as told (`fakes`), some of a real tiny network."""
 
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -198,13 +199,118 @@ def test_another_machine_or_code_measures_again_and_keeps_what_was(project, monk
     assert result.records[0].environment["code"] == "another"
 
 
-def test_a_record_that_cannot_be_read_is_measured_again(project):
-    first, _ = swept([make_cell()])
-    path = project / "runs/test" / f"{first.records[0].name}.json"
+def halve(path):
     path.write_text(path.read_text()[:100])
-    result, _ = swept([make_cell()])
-    assert result.records[0].status == Status.ok
-    assert record.read(path) == result.records[0]
+
+
+def make_pipe(path):
+    path.unlink()
+    os.mkfifo(path)  # opening it would wait for a writer, with the lock held
+
+
+def make_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(project):
+    cells = [make_cell(batch_size=size) for size in (8, 16, 32, 64)]
+    folder = project / "runs/test"
+    first, _ = swept(cells)
+    before = written(folder)
+    paths = [folder / f"{found.name}.json" for found in first.records]
+    for number, spoils in (("", (halve, make_pipe, make_folder)), ("-2", (halve,))):
+        for spoil, path in zip(spoils, paths, strict=False):
+            spoil(path)
+        spoilt = [path.stat().st_ino for path in paths]
+        result, text = swept(cells)
+        assert [record.read(path) for path in paths] == sorted(result.records, key=lambda each: each.cell.batch_size)
+        for inode, path in zip(spoilt[: len(spoils)], paths, strict=False):
+            kept = path.with_name(f"{path.name}.unreadable{number}")
+            assert kept.stat().st_ino == inode
+            assert f"runs/test/{path.name}: not a readable record (" in text
+            assert f"); kept as {kept.name}, its cell is measured again" in text
+        assert text.count("measured again") == len(spoils)
+    assert measured(before, written(folder)) == 3
+
+
+def test_a_plan_that_cannot_be_read_is_kept(project):
+    swept([make_cell()])
+    path = project / "runs/test/plan.json"
+    make_folder(path)
+    (path / "notes.txt").write_text("mine")
+    _, text = swept([make_cell()])
+    assert "plan.json: not a readable plan" in text
+    assert (path.with_name("plan.json.unreadable") / "notes.txt").read_text() == "mine"
+    assert len(plan_file.read_plan(path.parent).cells) == 1
+
+
+def test_files_that_a_cell_deletes_are_written_again(project):
+    cells = [make_cell(), make_cell("raise"), make_cell("delete records"), make_cell(batch_size=8)]
+    result, text = swept(cells)
+    assert [found.status for found in result.records] == [Status.ok, Status.failed, Status.ok, Status.ok]
+    assert list(plan_file.read_planned(project / "runs/test")) == result.records
+    assert "3 files were deleted or changed while the sweep ran" in text
+    for name in ("plan", result.records[0].name, result.records[1].name):
+        assert f"  runs/test/{name}.json" in text
+
+
+@pytest.fixture
+def fill_disk(monkeypatch):
+    """A function that lets a number of files be written, and then none."""
+
+    def fill(num, number=errno.ENOSPC):
+        left = iter(range(num))
+
+        def fsync(descriptor):
+            if next(left, None) is None:
+                raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "fsync", fsync)
+
+    return fill
+
+
+def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(project, fill_disk):
+    cells = [make_cell(batch_size=size) for size in (8, 16, 32)]
+    folder = project / "runs/test"
+    fill_disk(3)  # the plan and, twice, the first record
+    with pytest.raises(UserError, match="^runs/test: disk full; 1 of 3 cells have their record, run again to go on$"):
+        swept(cells)
+    before = written(folder)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "plan.json"])
+    fill_disk(100)
+    result, _ = swept(cells)
+    assert [found.status for found in result.records] == [Status.ok] * 3
+    assert measured(before, written(folder)) == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(errno.EDQUOT, "out=runs/test: disk full; 0 of 1"), (errno.EROFS, "not writable .Read-only file system.; 0 of 1")],
+)
+def test_a_plan_that_cannot_be_written_stops_the_sweep(project, fill_disk, number, told):
+    fill_disk(0, number)
+    with pytest.raises(UserError, match=told):
+        swept([make_cell()])
+
+
+def test_wrong_numbers_are_not_left_behind_when_the_disk_is_full(project, fill_disk):
+    fill_disk(2)  # the plan, and the record before it is judged
+    with pytest.raises(UserError, match="disk full; 0 of 1 cells have their record"):
+        swept([make_cell("lose data")])
+    assert written(project / "runs/test") == {}
+
+
+def test_only_measured_numbers_become_invalid_when_the_data_is_lost(project, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    plan.report_on.cache_clear()
+    result, _ = swept([make_cell("lose data"), make_cell("raise"), make_cell(device=Device.gpu)])
+    assert [found.status for found in result.records] == [Status.invalid, Status.failed, Status.skipped]
+    assert result.records[0].reason.startswith("the data set could not be read after the measurement: ")
+    assert result.records[0].measurement is not None
+    assert result.records[1].reason == "ValueError: a bad layer"
+    plan.report_on.cache_clear()
 
 
 def test_what_does_not_run_here_is_a_record_with_its_reason_and_nobodys_fault(project, monkeypatch):

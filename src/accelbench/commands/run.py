@@ -4,6 +4,7 @@ from argparse import Namespace
 
 from accelbench.commands.command import VERBOSE, Command, Context
 from accelbench.commands.overview import SETTINGS
+from accelbench.project import shown
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.parser import Parser
 from accelbench.sweep import card
@@ -26,7 +27,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     result = sweep.run(cells, options, context.console, context.out)
     if len(cells) == 1:
         (record,) = result.records
-        places = {"record": f"{sweep.shown(result.folder)}/{record.name}.json", **result.links}
+        places = {"record": f"{shown(result.folder)}/{record.name}.json", **result.links}
         card.show(record, places, context.console)
     if context.out is None:  # the pipeline goes on: its report says why the cells failed
         result.check_request()

@@ -13,7 +13,7 @@ from accelbench.compare.record_sets import RecordSet, Selection
 from accelbench.compare.verdict import MARGIN, MIN_PROCESSES, Comparison, Verdict
 from accelbench.errors import UserError
 from accelbench.schema.conditions import Data
-from accelbench.schema.record import DEVICE_MEASUREMENTS
+from accelbench.schema.record import DEVICE_MEASUREMENTS, listed
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.text import clean
 from accelbench.stats.bootstrap import CONFIDENCE
@@ -85,6 +85,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
         _say(console, f"{letter}: {records.name} ({_described(records)})")
         if records.left_out:
             warnings.append(f"{letter}: records that are not read, so left out: {records.left_out}")
+            warnings += [f"  {line}" for line in listed(records.problems)]
     for name, (a, b) in pairing.varied.items():
         _say(console, f"Compared: {name}: {', '.join(a)} | {', '.join(b)}")
     for warning in warnings:

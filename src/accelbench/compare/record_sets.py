@@ -1,9 +1,8 @@
 """What the user names as A or B of a comparison -> its records."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import read_planned
-from accelbench.schema.record import Readable, Record, read, read_all
+from accelbench.schema.record import Readable, Record, listed, read, read_all
 from accelbench.schema.serialize import canonical_json
+from accelbench.schema.upgrade import OtherSchemaError
 from accelbench.schema.vocab import Status
 
 MAX_NAMED = 8  # folders in a message
@@ -68,12 +68,14 @@ class RecordSet:
         processes: one per record, of any status.
         selection: how WORD selected the records; None if they are all of a folder's.
         left_out: files that could not be read, such as `3 of schema 2`; empty if all were.
+        problems: a line for each of these files, but for those of other schemas if WORD selected the records.
     """
 
     name: str
     processes: list[Process]
     selection: Selection | None = None
     left_out: str = ""
+    problems: Sequence[str] = ()
 
     def environments(self) -> list[Mapping[str, Any]]:
         """The distinct environments of the processes, in which `code` is a mapping from engine to code digest."""
@@ -93,7 +95,8 @@ def find(name: str, root: Path) -> RecordSet:
         root: the project's folder.
 
     Raises:
-        UserError: nothing has this name, or a record is not readable; the message lists the folders that exist.
+        UserError: nothing has this name, and the message lists the folders that exist; or a plan, or the file that is
+            named, is not readable.
     """
     path, word = name, ""
     if "@" in name and _located(name, root) is None:
@@ -102,14 +105,18 @@ def find(name: str, root: Path) -> RecordSet:
     found = _located(path, root)
     if found is None:
         existing = _folders(root)
-        listed = f"There are: {', '.join(existing)}." if existing else "There are none yet: measure something first."
-        raise UserError(f"{path}: no folder of records, suite or record. {listed}")
+        hint = f"There are: {', '.join(existing)}." if existing else "There are none yet: measure something first."
+        raise UserError(f"{path}: no folder of records, suite or record. {hint}")
     if word:
         return _selected(name, word, read_all(sorted(found.rglob(RECORDS))))
-    processes = [Process.of(record) for record in ([read(found)] if found.is_file() else _planned_records(found))]
+    if found.is_file():
+        return RecordSet(name=name, processes=[Process.of(read(found))])
+    readable = _planned_records(found)
+    processes = [Process.of(record) for record in readable]
     if not processes:
-        raise UserError(f"{name}: holds no records")
-    return RecordSet(name=name, processes=processes)
+        unread = listed(readable.problems())
+        raise UserError("\n  ".join([f"{name}: holds no {'readable ' if unread else ''}records", *unread]))
+    return RecordSet(name=name, processes=processes, left_out=readable.refused_text, problems=readable.problems())
 
 
 def _located(name: str, root: Path) -> Path | None:
@@ -123,12 +130,11 @@ def _folders(root: Path) -> list[str]:
     return [str(path.parent.relative_to(root)) for path in plans][-MAX_NAMED:]
 
 
-def _planned_records(folder: Path) -> Iterator[Record]:
+def _planned_records(folder: Path) -> Readable:
     """The records that the plans in or below `folder` name; without a plan, all records there."""
     plans = sorted(folder.rglob(PLAN))
-    if plans:
-        return chain.from_iterable(read_planned(plan.parent) for plan in plans)
-    return (read(file) for file in sorted(folder.rglob(RECORDS)))
+    planned = [path for plan in plans for path in read_planned(plan.parent).paths]
+    return read_all(planned if plans else sorted(folder.rglob(RECORDS)))
 
 
 def _selected(name: str, word: str, readable: Readable) -> RecordSet:
@@ -138,7 +144,10 @@ def _selected(name: str, word: str, readable: Readable) -> RecordSet:
     for selection in Selection:
         chosen = [process for process in processes if _matches(process.environment, word.lower(), selection)]
         if chosen:
-            return RecordSet(name=name, processes=chosen, selection=selection, left_out=left_out)
+            # Not those of other schemas: a folder that keeps what was ever measured may hold hundreds.
+            lines = zip(readable.problems(), readable.refused.values(), strict=True)
+            problems = [line for line, error in lines if not isinstance(error, OtherSchemaError)]
+            return RecordSet(name=name, processes=chosen, selection=selection, left_out=left_out, problems=problems)
     unread = f" Not read: {left_out}." if left_out else ""
     if not processes:
         raise UserError(f"{name}: that folder holds no {'readable ' if left_out else ''}records.{unread}")

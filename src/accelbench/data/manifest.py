@@ -10,8 +10,7 @@ from accelbench.data.arrays import how_to_prepare
 from accelbench.errors import DataError
 from accelbench.project import MANIFEST
 from accelbench.schema.conditions import Data
-from accelbench.schema.serialize import digest
-from accelbench.schema.text import clean_json
+from accelbench.schema.serialize import digest, load, read_json
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
@@ -27,8 +26,8 @@ def read_manifest(folder: Path) -> Data:
     """
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text())
-        data = Data(**clean_json({key: manifest[key] for key in ("name", "digest", "source", "stand_in")}))
+        manifest = read_json(path)
+        data = load(Data, {key: manifest[key] for key in ("name", "digest", "source", "stand_in")}, clean=True)
     except FileNotFoundError as error:
         raise DataError(f"{path}: not there; {how_to_prepare(folder)}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:

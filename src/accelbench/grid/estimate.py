@@ -1,11 +1,11 @@
 """How long a cell will take."""
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from accelbench.grid.plan import Planned
 from accelbench.project import RECORDS
+from accelbench.schema.record import read_all
 from accelbench.schema.vocab import XLA, Protocol, Status
 
 # First guesses for cells that were never measured here: what a cell costs besides its windows (process, model,
@@ -26,18 +26,10 @@ def recorded_durations_s(folders: Iterable[Path], cell_ids: Collection[str]) -> 
     Returns:
         Cell id -> seconds. Skipped cells and unreadable records are left out.
     """
-    durations_s = {}
-    for folder in folders:
-        for path in sorted(folder.rglob(RECORDS)):
-            if path.name.partition("-")[0] not in cell_ids:
-                continue
-            try:
-                values = json.loads(path.read_text())
-                if values["status"] != Status.skipped:
-                    durations_s[values["cell_id"]] = float(values["wall_s"])
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-    return durations_s
+    paths = [path for folder in folders for path in sorted(folder.rglob(RECORDS))]
+    readable = read_all([path for path in paths if path.name.partition("-")[0] in cell_ids])
+    measured = [record for record in readable if record.status != Status.skipped]
+    return {record.name.partition("-")[0]: record.wall_s for record in measured}
 
 
 def estimate_s(planned: Planned, recorded_s: Mapping[str, float]) -> float | None:

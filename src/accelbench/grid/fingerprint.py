@@ -52,16 +52,20 @@ MEASURING = (
     "measuring/**/*.py",
     "schema/cell.py",
     "schema/conditions.py",
+    "schema/converters.py",
     "schema/measurement.py",
     "schema/serialize.py",
     "schema/upgrade.py",
     "schema/work.py",
     "stats/**/*.py",
 )
-# What a cell's process and its host import besides: messages, texts, names and places of files, words (a new word must
-# not measure every cell again; those that a cell uses are among its settings) and the type of the ceilings, which no
-# cell is measured with.
-NOT_MEASURING = ("errors.py", "project.py", "schema/ceilings.py", "schema/text.py", "schema/vocab.py", "scratch.py")
+# What a cell's process and its host import besides: messages, texts, names and places of files, the ranges of kept
+# numbers, words (a new word must not measure every cell again; those that a cell uses are among its settings) and the
+# type of the ceilings, which no cell is measured with.
+NOT_MEASURING = (
+    *("errors.py", "project.py", "scratch.py"),
+    *("schema/ceilings.py", "schema/ranges.py", "schema/text.py", "schema/vocab.py"),
+)
 
 
 def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:

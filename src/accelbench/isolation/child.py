@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from multiprocessing import connection
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from accelbench.isolation.messages import Answer, CellRequest, ProbeRequest, Req
 from accelbench.judging.asked import judge
 from accelbench.lifeline import end_with_starter
 from accelbench.schema.measurement import Measurement
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Status
 
 # Parts of the frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.
@@ -83,6 +84,10 @@ def _measure(request: CellRequest) -> Answer:
     measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder))
     if measurement is None:  # this rank is not the first, which has the measurement
         return Answer(status=Status.ok)
+    try:
+        load(Measurement, asdict(measurement))
+    except ValueError as error:
+        return Answer(status=Status.failed, reason=f"the engine's measurement is not valid: {error}")
     defect = judge(request.cell, measurement)
     return Answer(
         status=Status.invalid if defect else Status.ok,

@@ -68,12 +68,13 @@ def warnings_of(row: Row) -> list[str]:
 
 
 def phases_ms(row: Row) -> dict[Phase, float]:
-    """Milliseconds of each phase of a step; empty if unknown.
+    """Milliseconds of each phase of a step; empty if unknown, or if the clock saw none pass.
 
     At least 0: `framework` is the rest of the step, which comes out negative if measuring slowed the phases down.
     """
     known = {phase: row[f"breakdown_{phase}_ms"] for phase in Phase}
-    return {phase: max(0.0, float(value)) for phase, value in known.items() if value is not None}
+    lengths = {phase: max(0.0, float(value)) for phase, value in known.items() if value is not None}
+    return lengths if any(lengths.values()) else {}
 
 
 def is_disturbed(record: Record) -> bool:

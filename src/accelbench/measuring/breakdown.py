@@ -61,9 +61,7 @@ def measure_breakdown(
         phased.append(_phased_step(step, stamps, now))
         ranks.end()
         elapsed += plain[-1] + sum(phased[-1].values())
-    return Breakdown(
-        phases_s={phase.value: [phases[phase] for phases in phased] for phase in phased[0]}, undisturbed_s=plain
-    )
+    return Breakdown(phases_s={phase: [phases[phase] for phases in phased] for phase in phased[0]}, undisturbed_s=plain)
 
 
 def _plain_step(step: PhasedStep, stamps: Stamps, now: Now) -> float:

@@ -10,7 +10,9 @@ from types import MappingProxyType
 import matplotlib
 from PIL import Image
 
+from accelbench.errors import WriteError
 from accelbench.judging.costs import Cost
+from accelbench.project import shown
 from accelbench.report import csv_file, render
 from accelbench.report.page import Picture, compose
 from accelbench.report.pictures import style
@@ -38,13 +40,16 @@ def build(
         say: shows the user a note about records that the report leaves out.
 
     Raises:
-        UserError: there are no results, or they are not readable.
+        UserError: there are no results, or none is readable, or the report can't be written.
     """
     sweeps = read_all(results, costs)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
-        _write(sweeps, Path(made))
-        _replace(Path(made), out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
+            _write(sweeps, Path(made))
+            _replace(Path(made), out)
+    except OSError as error:
+        raise WriteError(shown(out), error) from error
     for note in (note for sweep in sweeps for note in sweep.notes):
         say(note)
     return out / "index.html"

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from accelbench.report import published
 from accelbench.report.pictures import by_batch, phases, roofline, studies, study_summary, times
-from accelbench.report.read import NOT_RUN, ReportedCell, Sweep
+from accelbench.report.read import NOT_RUN, UNREADABLE, ReportedCell, Sweep
 from accelbench.report.study_comparison import compare_with_published, gain_over_cpu
 from accelbench.report.tables import (
     accuracy_by_device,
@@ -113,11 +113,11 @@ def compose(sweeps: Sequence[Sweep]) -> Page:
         notices=list(stand_ins(sweeps)),
         notes=[note for sweep in sweeps for note in sweep.notes],
         devices=first_screen.device_texts(sweeps),
-        counts={outcome: outcomes[outcome] for outcome in [*Status, NOT_RUN] if outcomes[outcome]},
+        counts={outcome: outcomes[outcome] for outcome in [*Status, UNREADABLE, NOT_RUN] if outcomes[outcome]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=_known(first_screen.table(sweeps), first_screen.devices(sweeps), not_ok.reasons(sweeps)),
         environments=list(_environments(sweeps)),
-        sections=[_section(sweep) for sweep in sweeps],
+        sections=[_section(sweep) for sweep in sweeps if sweep.cells],
         details=_known(best.table(sweeps), not_ok.failures(sweeps)),
         cells=all_cells.cells(sweeps),
         lies=lies.table(),

@@ -1,5 +1,6 @@
 """What a sweep planned and what became of it, read from its folder."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,12 +15,14 @@ from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.labels import labels
-from accelbench.schema.record import Record, Row
+from accelbench.schema.record import Record, Row, listed
+from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device, Status
 
 NOT_RUN = "not run yet"
+UNREADABLE = "not readable"
 MAX_NAMED = 3  # records in a note
 NOT_NUMBERS = ("device_name", "warnings")  # columns of a measurement that an invalid cell keeps
 
@@ -31,7 +34,8 @@ class ReportedCell:
     Attributes:
         name: of the record, `<cell_id>-<identity8>`.
         label: the cell's short name, which no other cell of its sweep has.
-        record: None if the cell has not run yet.
+        record: None if the cell has not run yet, or if its record can't be read.
+        problem: why its record can't be read; None if it can, or if there is none.
         costs: of devices, as the user states them.
     """
 
@@ -39,12 +43,15 @@ class ReportedCell:
     name: str
     label: str
     record: Record | None
+    problem: str | None = None
     costs: Mapping[Device, Cost] = field(default_factory=dict)
 
     @property
     def outcome(self) -> str:
-        """The record's status word, or `not run yet`."""
-        return self.record.status.value if self.record else NOT_RUN
+        """The record's status word, `not readable` or `not run yet`."""
+        if self.record is None:
+            return UNREADABLE if self.problem else NOT_RUN
+        return self.record.status.value
 
     @property
     def is_ok(self) -> bool:
@@ -89,7 +96,7 @@ class ReportedCell:
             wall_s=0.0,
             environment={},
         )
-        return summarise(empty) | {"status": None, "reason": NOT_RUN, "started_at": None, "wall_s": None}
+        return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,15 +108,16 @@ class Sweep:
         study: the published study that the suite repeats, such as `001`; None for no study.
         profile: which of params.yaml's profiles it was planned with.
         cells: in the plan's order.
-        notes: sentences about the records that the plan does not name.
+        notes: sentences about records that can't be read or that the plan does not name, and about a plan that is
+            missing or can't be read.
     """
 
     folder: str
     suite: str
     title: str
-    study: str | None
-    profile: str | None
-    cells: list[ReportedCell]
+    study: str | None = None
+    profile: str | None = None
+    cells: list[ReportedCell] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -126,18 +134,28 @@ class Sweep:
 def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> list[Sweep]:
     """The sweeps in the folders of `results`, by study and name; or the sweep in `results` itself.
 
+    Of a folder in which nothing can be read, the sweep has no cells, and a note that says why.
+
     Raises:
-        UserError: there is no sweep, or a plan or record is not readable.
+        UserError: there is no sweep, or none can be read.
     """
     folders = [results] if _holds_sweep(results) else sorted(filter(_holds_sweep, results.glob("*")))
     if not folders:
         raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
-    sweeps = _with_best_ceilings([read(folder, costs) for folder in folders])
-    return sorted(sweeps, key=lambda sweep: (sweep.study or "none", sweep.folder))
+    sweeps, errors = [], []
+    for folder in folders:
+        try:
+            sweeps.append(read(folder, costs))
+        except UserError as error:
+            errors.append(error)
+            sweeps.append(Sweep(folder=folder.name, suite=folder.name, title=folder.name, notes=[str(error)]))
+    if len(errors) == len(folders):
+        raise errors[0]
+    return sorted(_with_best_ceilings(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
 
 def _holds_sweep(folder: Path) -> bool:
-    return (folder / PLAN).exists() or any(folder.glob(RECORDS))
+    return os.path.lexists(folder / PLAN) or any(folder.glob(RECORDS))
 
 
 def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
@@ -172,11 +190,15 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
     """The sweep in `folder`: the cells that its plan names, or without a plan those of all its records.
 
     Raises:
-        UserError: the plan or one of its records is not readable.
+        UserError: neither the plan nor any record is readable.
     """
-    is_planned = (folder / PLAN).exists()
-    plan = plan_file.read_plan(folder) if is_planned else plan_file.plan_of_records(folder)
-    records = {record.name: record for record in plan_file.planned_records(plan, folder)}
+    plan, unread_plan = _plan(folder)
+    all_paths = sorted(folder.glob(RECORDS))
+    readable = plan_file.planned_records(plan, folder) if unread_plan is None else read_records(all_paths)
+    records = {path.stem: record for path, record in readable.by_path()}
+    place = clean("/".join(folder.resolve().parts[-2:]))  # the same wherever the report is built
+    problems = readable.problems(lambda path: f"{place}/{path.name}")
+    problem_of = dict(zip([path.stem for path in readable.refused], problems, strict=True))
     names = _labels(plan)
     return Sweep(
         folder=clean(folder.resolve().name),
@@ -190,29 +212,45 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
                 name=wanted.record_name,
                 label=names[wanted.cell.id],
                 record=records.get(wanted.record_name),
+                problem=problem_of.get(wanted.record_name),
                 costs=costs,
             )
             for wanted in plan.cells
         ],
-        notes=list(_notes(plan, folder, is_planned=is_planned)),
+        notes=[*listed(problems), *_notes(plan, folder, unread_plan, place)],
     )
 
 
-def _notes(plan: plan_file.PlanFile, folder: Path, *, is_planned: bool) -> Iterator[str]:
-    place = clean("/".join(folder.resolve().parts[-2:]))  # the same wherever the report is built
-    if not is_planned:
+def _plan(folder: Path) -> tuple[plan_file.PlanFile, UserError | None]:
+    """The folder's plan; or one of all its records, and why its own can't be read.
+
+    Raises:
+        UserError: neither the plan nor any record is readable.
+    """
+    try:
+        return plan_file.read_plan(folder), None
+    except UserError as error:
+        plan = plan_file.plan_of_records(folder)
+        if not plan.cells:
+            raise
+        return plan, error
+
+
+def _notes(plan: plan_file.PlanFile, folder: Path, unread: UserError | None, place: str) -> Iterator[str]:
+    if unread is not None:
+        is_missing = not os.path.lexists(folder / PLAN)
         yield (
-            f"{place} has no {PLAN}: the cells of all its records are shown, in the order in which they were measured. "
+            (f"{place} has no {PLAN}" if is_missing else str(unread).replace(str(folder), place))
+            + ": the cells of all its records are shown, in the order in which they were measured. "
             "Which study they belong to, and which cells were planned but not measured, is unknown."
         )
-    if names := plan_file.unplanned(plan, folder):
+    elif names := plan_file.unplanned(plan, folder):
         what = f"{len(names):,} records" if len(names) > 1 else "1 record"
         are = "are" if len(names) > 1 else "is"
-        listed = ", ".join(f"{name}.json" for name in names[:MAX_NAMED])
+        shown = ", ".join(f"{name}.json" for name in names[:MAX_NAMED])
         more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-        changed = "of cells that are no longer wanted, or of other code, versions or machines"
-        why = changed if is_planned else "not readable"
-        yield f"{what} in {place} {are} not in its plan, and {are} not shown: {listed}{more} ({why})."
+        why = "of cells that are no longer wanted, or of other code, versions or machines"
+        yield f"{what} in {place} {are} not in its plan, and {are} not shown: {shown}{more} ({why})."
 
 
 def _labels(plan: plan_file.PlanFile) -> dict[str, str]:

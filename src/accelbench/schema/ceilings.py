@@ -1,14 +1,14 @@
 """Ceilings: the highest speeds that a probe reached on a device, and the file (ceilings.json) that keeps them."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelbench.project import CEILINGS
-from accelbench.schema.serialize import digest, load, write_json
+from accelbench.schema.ranges import AtLeastOne, Rate, Seconds
+from accelbench.schema.serialize import digest, load, read_json, write_json
 from accelbench.schema.vocab import Precision
 
 # Mixed precision -> the 16-bit format that it computes in.
@@ -36,15 +36,19 @@ class Ceilings:
 
     device: str
     device_name: str | None
-    threads: int | None
-    flops_per_s: Mapping[str, float]
+    threads: AtLeastOne | None
+    flops_per_s: Mapping[str, Rate]
     how: Mapping[str, str]
-    memory_bytes_per_s: float
-    host_to_device_bytes_per_s: float | None
-    device_to_host_bytes_per_s: float | None
-    launch_s: float
-    seconds: float
+    memory_bytes_per_s: Rate
+    host_to_device_bytes_per_s: Rate | None
+    device_to_host_bytes_per_s: Rate | None
+    launch_s: Seconds
+    seconds: Seconds
     measured_at: str
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.flops_per_s) - set(self.how):
+            raise ValueError(f"how lacks {', '.join(sorted(unknown))}")
 
     def ceiling_of(self, precision: str) -> float | None:
         """Operations per second in `precision`; None if it was not probed.
@@ -99,7 +103,7 @@ def _best(one: float | None, other: float | None) -> float | None:
 
 
 def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
-    """The ceilings in a record's environment; None if there are none, or if another release wrote other fields."""
+    """The ceilings in a record's environment; None if there are none, or if they do not fit, as another release's."""
     values = environment.get("ceilings")
     return _load(values) if values else None
 
@@ -135,14 +139,13 @@ def _machine_key(environment: Mapping[str, Any]) -> str:
 def _read_file(path: Path) -> dict[str, dict[str, Any]]:
     """The file's machines. A file that is missing or unreadable counts as empty: the next probe writes it anew."""
     try:
-        values = json.loads(path.read_text())
+        return load(dict[str, dict[str, Any]], read_json(path))
     except (OSError, ValueError):
         return {}
-    return values if isinstance(values, dict) else {}
 
 
 def _load(values: Mapping[str, Any]) -> Ceilings | None:
     try:
         return load(Ceilings, values)
-    except TypeError:  # written by another release, with other fields
+    except ValueError:  # written by another release, with other fields
         return None

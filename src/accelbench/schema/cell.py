@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
 from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (
@@ -56,10 +57,10 @@ class ModelSpec:
     weights: Weights = Weights.none
     args: Mapping[str, Any] = field(default_factory=dict)
     optimizer: str = "adam"
-    learning_rate: float = 1e-3
+    learning_rate: NotNegative = 1e-3
     output: ModelOutput = ModelOutput.logits
-    input_shape: tuple[int, ...] = (28, 28)
-    num_classes: int = 10
+    input_shape: tuple[AtLeastOne, ...] = (28, 28)
+    num_classes: AtLeastOne = 10
 
     @property
     def definition(self) -> str:
@@ -82,7 +83,7 @@ class DataSpec:
 
     name: str
     pipeline: Pipeline = Pipeline.array
-    num_workers: int = 2
+    num_workers: AtLeastOne = 2
     augment: Augment = Augment.none
 
 
@@ -121,7 +122,7 @@ class KerasSettings:
 
     backend: KerasBackend = KerasBackend.tensorflow
     jit_compile: bool = False
-    steps_per_execution: int = 1
+    steps_per_execution: AtLeastOne = 1
     tpu: str = "local"
 
     @property
@@ -146,13 +147,13 @@ class Window:
         latency_s, latency_steps: maximum seconds and number of the steps that are waited for one by one.
     """
 
-    warmup_steps: int = 5
-    warmup_s: float = 0.3
-    measure_s: float = 1.0
-    width: float = 0.02
-    block_s: float = 0.1
-    latency_s: float = 0.7
-    latency_steps: int = 700
+    warmup_steps: Count = 5
+    warmup_s: NotNegative = 0.3
+    measure_s: NotNegative = 1.0
+    width: NotNegative = 0.02
+    block_s: NotNegative = 0.1
+    latency_s: NotNegative = 0.7
+    latency_steps: Count = 700
 
 
 # Protocol -> the attributes of a cell that only this protocol uses.
@@ -187,38 +188,34 @@ class Cell:
     data: DataSpec
     mode: Mode
     precision: Precision
-    batch_size: int
+    batch_size: AtLeastOne
     protocol: Protocol
-    epochs: int
-    warmup: int = 10
-    steps: int = 50
-    breakdown_s: float = 0.3
-    devices: int = 1
+    epochs: AtLeastOne
+    warmup: Count = 10
+    steps: AtLeastOne = 50
+    breakdown_s: NotNegative = 0.3
+    devices: AtLeastOne = 1
     xla_processes: bool = False
     scaling: Scaling = Scaling.strong
     options: Options = Options()
     keras: KerasSettings | None = None
-    threads: int | None = None
-    seed: int = 0
-    repeat: int = 0
+    threads: AtLeastOne | None = None
+    seed: Count = 0
+    repeat: Count = 0
     window: Window = Window()
-    timeout_s: float = 600.0
+    timeout_s: NotNegative = 600.0
 
     def settings(self) -> dict[str, Any]:
         """The settings that the id is made of, as plain JSON values: all but `suite` and `timeout_s`.
 
         Attributes that only another protocol uses are left out: changing them must not change this cell's id.
         """
-        values = dataclasses.asdict(self)
-        others = [protocol for protocol in BOUNDS if protocol != self.protocol]
-        for key in ["suite", "timeout_s", *(key for other in others for key in BOUNDS[other])]:
-            del values[key]
-        return values
+        return _settings(dataclasses.asdict(self))
 
     @property
     def id(self) -> str:
         """12 hexadecimal digits: the digest of the settings, seed and repeat included."""
-        return digest(self.settings())[:12]
+        return id_of(dataclasses.asdict(self))
 
     @property
     def batch_size_per_device(self) -> int:
@@ -262,3 +259,14 @@ class Cell:
     def to_json(self) -> dict[str, Any]:
         """All attributes as plain JSON values; `serialize.load(Cell, values)` reads them back."""
         return dataclasses.asdict(self)
+
+
+def id_of(values: Mapping[str, Any]) -> str:
+    """`Cell.id` of the cell with these attributes, as JSON has them."""
+    return digest(_settings(values))[:12]
+
+
+def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    others = [key for protocol, keys in BOUNDS.items() if protocol != values["protocol"] for key in keys]
+    left_out = {"suite", "timeout_s", *others}
+    return {name: value for name, value in values.items() if name not in left_out}

@@ -1,6 +1,13 @@
 """The conditions of a measurement: the data set, and what the machine did meanwhile."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Any, TypedDict
+
+from accelbench.schema.ranges import AtLeastOne, Count, Difference, Reading, Seconds
+
+SeriesName = Annotated[str, re.compile("[A-Za-z0-9_]+")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,10 +23,15 @@ class SystemSeries:
             largest sample; None if both are unknown.
     """
 
-    started_boot_s: float | None = None
-    t_s: list[float] = field(default_factory=list)
-    values: dict[str, list[float | None]] = field(default_factory=dict)
-    peak_host_bytes: int | None = None
+    started_boot_s: Seconds | None = None
+    t_s: list[Difference] = field(default_factory=list)
+    values: dict[SeriesName, list[Reading | None]] = field(default_factory=dict)
+    peak_host_bytes: Count | None = None
+
+    def __post_init__(self) -> None:
+        for name, values in self.values.items():
+            if len(values) != len(self.t_s):
+                raise ValueError(f"{name} should have {len(self.t_s)} values, as t_s has")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,3 +48,34 @@ class Data:
     digest: str
     source: str
     stand_in: bool
+
+
+class Machine(TypedDict, total=False):
+    """The entries of `Environment.machine` that are computed with or listed."""
+
+    cpu_name: str | None
+    num_cores: AtLeastOne | None
+    num_threads: AtLeastOne | None
+    gpus: list[str]
+    tpus: list[str]
+
+
+class Git(TypedDict, total=False):
+    """The state of the checkout; empty without one."""
+
+    revision: str | None
+    branch: str | None
+    dirty: bool
+
+
+class Environment(TypedDict, total=False):
+    """What a record's environment has of these entries is of these types; it may have others."""
+
+    machine: Machine
+    versions: Mapping[str, str]
+    variables: Mapping[str, str]
+    code: str
+    probe_code: str
+    git: Git
+    idle_w: Mapping[str, Reading]
+    ceilings: Mapping[str, Any] | None

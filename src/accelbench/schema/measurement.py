@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from accelbench.schema.vocab import Stop
+from accelbench.schema.ranges import AtLeastOne, Count, Devices, Difference, Duration, Number, Seconds, Share
+from accelbench.schema.vocab import Phase, Stop
 from accelbench.schema.work import Work
 
 
@@ -10,9 +11,9 @@ from accelbench.schema.work import Work
 class Block:
     """Consecutive steps that ran freely; the clock waited for the device only after the last one."""
 
-    num_steps: int
-    num_samples: int
-    seconds: float
+    num_steps: AtLeastOne
+    num_samples: AtLeastOne
+    seconds: Duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +25,10 @@ class Evaluation:
         accuracy: share of right answers, 0 to 1; None for a model that does not classify.
     """
 
-    num_samples: int
-    seconds: float
-    loss: float | None
-    accuracy: float | None = None
+    num_samples: AtLeastOne
+    seconds: Seconds
+    loss: Number | None
+    accuracy: Share | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +44,11 @@ class Epoch:
         evaluation: on the test set after the epoch, not part of `seconds`; None in inference.
     """
 
-    seconds: float
-    num_samples: int
-    began_boot_s: float | None = None
-    loss: float | None = None
-    accuracy: float | None = None
+    seconds: Duration
+    num_samples: AtLeastOne
+    began_boot_s: Seconds | None = None
+    loss: Number | None = None
+    accuracy: Share | None = None
     evaluation: Evaluation | None = None
 
 
@@ -61,8 +62,13 @@ class Breakdown:
             phases costs.
     """
 
-    phases_s: dict[str, list[float]]
-    undisturbed_s: list[float]
+    phases_s: dict[Phase, list[Difference]]
+    undisturbed_s: list[Duration]
+
+    def __post_init__(self) -> None:
+        nums = {len(seconds) for seconds in self.phases_s.values()}
+        if len(nums) != 1 or 0 in nums or not self.undisturbed_s:
+            raise ValueError("each phase should have as many values, and undisturbed_s at least one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +76,8 @@ class Operator:
     """An operator of the framework in one step: the number of its calls, and its share of all operators' time."""
 
     name: str
-    num_calls: int
-    share: float
+    num_calls: Count
+    share: Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,39 +128,39 @@ class Measurement:
     device: str
     device_name: str
     precision: str
-    num_devices: int
-    threads: int | None
-    num_params: int
-    num_train_samples: int | None
-    num_test_samples: int | None
-    build_s: float
-    compile_s: float | None = None
-    num_compiles: int | None = None
+    num_devices: Devices
+    threads: AtLeastOne | None
+    num_params: Count
+    num_train_samples: AtLeastOne | None
+    num_test_samples: AtLeastOne | None
+    build_s: Seconds
+    compile_s: Seconds | None = None
+    num_compiles: Count | None = None
     fallbacks: list[str] | None = None
-    first_step_s: float | None = None
-    warmup_s: list[float] = field(default_factory=list)
-    warmup_total_s: float = 0.0
-    num_warmup_steps: int = 0
+    first_step_s: Duration | None = None
+    warmup_s: list[Seconds] = field(default_factory=list)
+    warmup_total_s: Seconds = 0.0
+    num_warmup_steps: Count = 0
     settled: bool | None = None
     stop: Stop | None = None
     blocks: list[Block] = field(default_factory=list)
-    latency_s: list[float] = field(default_factory=list)
-    launch_s: list[float] = field(default_factory=list)
-    data_s: list[float] = field(default_factory=list)
-    copy_in_s: list[float] = field(default_factory=list)
-    copy_out_s: list[float] = field(default_factory=list)
-    num_steady_samples: int | None = None
-    steady_boot_s: tuple[float, float] | None = None
-    clock_drift: float | None = None
+    latency_s: list[Duration] = field(default_factory=list)
+    launch_s: list[Seconds] = field(default_factory=list)
+    data_s: list[Seconds] = field(default_factory=list)
+    copy_in_s: list[Seconds] = field(default_factory=list)
+    copy_out_s: list[Seconds] = field(default_factory=list)
+    num_steady_samples: AtLeastOne | None = None
+    steady_boot_s: tuple[Seconds, Seconds] | None = None
+    clock_drift: Number | None = None
     breakdown: Breakdown | None = None
     operators: list[Operator] = field(default_factory=list)
     work: Work | None = None
     epochs: list[Epoch] = field(default_factory=list)
-    loss: float | None = None
+    loss: Number | None = None
     evaluation: Evaluation | None = None
-    output_error: float | None = None
-    peak_device_bytes: int | None = None
-    peak_host_bytes: int | None = None
+    output_error: Number | None = None
+    peak_device_bytes: Count | None = None
+    peak_host_bytes: Count | None = None
     cudnn_benchmark: bool | None = None
     warnings: list[str] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)

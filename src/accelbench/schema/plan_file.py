@@ -1,16 +1,14 @@
 """plan.json: the cells of a sweep, whether they have a record yet or not."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from accelbench.errors import UserError
 from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell
-from accelbench.schema.record import Record, read, read_all
-from accelbench.schema.serialize import load, write_json
-from accelbench.schema.text import clean_json
+from accelbench.schema.record import Readable, RecordName, read_all
+from accelbench.schema.serialize import load, read_json, write_json
 from accelbench.schema.upgrade import SCHEMA_VERSION, check_readable, upgrade_cell
 
 
@@ -24,7 +22,7 @@ class WantedCell:
     """
 
     cell: Cell
-    record_name: str
+    record_name: RecordName
     label: str = ""
 
     def __post_init__(self) -> None:
@@ -71,44 +69,37 @@ def read_plan(folder: Path) -> PlanFile:
     """
     path = folder / PLAN
     try:
-        values = clean_json(json.loads(path.read_text()))
+        values = read_json(path)
         version = values["schema_version"]
         check_readable(version)
-        return PlanFile(
-            suite=values["suite"],
-            title=values["title"],
-            study=values["study"],
-            profile=values["profile"],
-            cells=[
-                WantedCell(load(Cell, upgrade_cell(entry["cell"], version)), entry["record"], entry.get("label", ""))
-                for entry in values["cells"]
-            ],
-        )
+        cells = [
+            {
+                "cell": upgrade_cell(entry["cell"], version),
+                "record_name": entry["record"],
+                "label": entry.get("label", ""),
+            }
+            for entry in values["cells"]
+        ]
+        head = {name: values[name] for name in ("suite", "title", "study", "profile")}
+        return load(PlanFile, {**head, "cells": cells}, clean=True)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing; run the sweep first") from error
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, UserError) as error:
+    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(f"{path}: not a readable plan ({error}); run the sweep again") from error
 
 
-def read_planned(folder: Path) -> Iterator[Record]:
-    """The records that `folder`/plan.json names, in its order; cells without a record yet are left out.
+def read_planned(folder: Path) -> Readable:
+    """The records that `folder`/plan.json names.
 
     Raises:
-        UserError: a record or the plan is not readable, or there is no plan.
+        UserError: the plan is not readable, or there is none.
     """
     return planned_records(read_plan(folder), folder)
 
 
-def planned_records(plan: PlanFile, folder: Path) -> Iterator[Record]:
-    """The records in `folder` of the plan's cells, in their order; cells without a record yet are left out.
-
-    Raises:
-        UserError: a record is not readable.
-    """
-    for wanted in plan.cells:
-        path = folder / f"{wanted.record_name}.json"
-        if path.exists():
-            yield read(path)
+def planned_records(plan: PlanFile, folder: Path) -> Readable:
+    """The readable records in `folder` of the plan's cells, in their order; a cell without a record yet has none."""
+    return read_all([folder / f"{wanted.record_name}.json" for wanted in plan.cells])
 
 
 def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[WantedCell]:

@@ -1,26 +1,32 @@
 """The record: everything that is kept of one cell, raw samples included. Each is one JSON file."""
 
 import dataclasses
+import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import orjson
-
-from accelbench.errors import UserError
-from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import Data, SystemSeries
+from accelbench.errors import UserError, WriteError
+from accelbench.project import shown
+from accelbench.schema.cell import Cell, id_of
+from accelbench.schema.conditions import Data, Environment, SystemSeries
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.serialize import load, write_json
-from accelbench.schema.text import MAX_REASON, beginning, clean_json, ending, one_line
+from accelbench.schema.ranges import Seconds
+from accelbench.schema.serialize import load, read_json, write_json
+from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
 from accelbench.schema.vocab import Status
 
 # The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
 # part of an identity.
 DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w")
+
+RecordName = Annotated[str, re.compile("[0-9a-f]{12}-[0-9a-f]{8}")]  # `Record.name`
+MAX_NAMED = 5  # files in a list of those that can't be read
 
 Value = str | float | int | bool | None
 Row = dict[str, Value]  # a record's published numbers, by column; see `judging.row.summarise`
@@ -42,16 +48,17 @@ class Record:
         data, measurement, system: None if the cell did not get that far.
         sweep_id: the sweep that measured the cell (its start and suite); None for a cell run alone.
         schema_version: the schema of the release that wrote the record.
-        cell_id: the cell's id in that release, if its schema is older than this one's; None: `cell.id`.
+        cell_id: the cell's id in that release, which differs from `cell.id` if its schema is older than this one's;
+            None: `cell.id`, of a record that was not read from a file.
         label: the cell's name for people, which tells it apart from the others of its sweep; by default `cell.label`.
     """
 
     cell: Cell
-    identity: str
+    identity: Annotated[str, re.compile("[0-9a-f]{8,64}")]
     status: Status
     started_at: str
-    wall_s: float
-    environment: Mapping[str, Any]
+    wall_s: Seconds
+    environment: Annotated[Mapping[str, Any], Environment]
     reason: str | None = None
     error: str | None = None
     user_error: bool = False
@@ -60,7 +67,7 @@ class Record:
     system: SystemSeries | None = None
     sweep_id: str | None = None
     schema_version: int = SCHEMA_VERSION
-    cell_id: str | None = None
+    cell_id: Annotated[str, re.compile("[0-9a-f]{12}")] | None = field(default=None, compare=False)
     label: str = ""
 
     def __post_init__(self) -> None:
@@ -88,34 +95,46 @@ def from_values(values: Mapping[str, Any]) -> Record:
 
     Raises:
         OtherSchemaError: the record is of a schema that this release cannot read.
-        TypeError, ValueError, KeyError: `values` are no record.
+        TypeError, ValueError, KeyError: `values` are no record, or one that no cell can leave; the message names the
+            field.
     """
     version: Any = values["schema_version"]
     check_readable(version)
     if version == SCHEMA_VERSION and (missing := FIELDS - set(values)):
         raise KeyError(*sorted(missing))
-    loaded = _clean(values)
-    cell_id = loaded.pop("cell_id")
-    if version != SCHEMA_VERSION or loaded["cell"] != values["cell"]:
-        loaded["cell_id"] = cell_id
-    return load(Record, loaded | {"cell": upgrade_cell(loaded["cell"], version)})
+    loaded = {**_shortened(values), "cell": upgrade_cell(values["cell"], version)}
+    record = load(Record, loaded, clean=True)
+    if version == SCHEMA_VERSION and record.cell_id != id_of(values["cell"]):
+        raise ValueError("cell_id: should be the digest of the cell's settings")
+    if datetime.fromisoformat(record.started_at).tzinfo is None:
+        raise ValueError(f"started_at: should have a time zone, not {record.started_at!r}")
+    measured = record.measurement
+    if record.status == Status.ok and (measured is None or not (measured.blocks or measured.epochs)):
+        raise ValueError("measurement: an ok record should have blocks or epochs")
+    return record
 
 
-def _clean(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a record that anyone may have written, with texts that are safe to show and not too long."""
+def _shortened(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` with a reason and an error that are not too long."""
     shortened = dict(values)
     if isinstance(reason := values.get("reason"), str):
         shortened["reason"] = beginning(one_line(reason), MAX_REASON)
     if isinstance(error := values.get("error"), str):
         shortened["error"] = ending(error)
-    cleaned: dict[str, Any] = clean_json(shortened)
-    return cleaned
+    return shortened
 
 
 def write(record: Record, folder: Path) -> Path:
-    """Writes `record` into `folder` atomically and returns its path."""
+    """Writes `record` into `folder` atomically and returns its path.
+
+    Raises:
+        WriteError: the file can't be written.
+    """
     path = folder / f"{record.name}.json"
-    write_json(path, record.to_json())
+    try:
+        write_json(path, record.to_json())
+    except OSError as error:
+        raise WriteError(shown(folder), error) from error
     return path
 
 
@@ -127,42 +146,73 @@ def read(path: Path) -> Record:
         UserError: the file is not a readable record.
     """
     try:
-        return from_values(orjson.loads(path.read_bytes()))  # five times as fast as json
+        return from_values(read_json(path))
     except OtherSchemaError as error:
         raise OtherSchemaError(error.version, f"{path}: not a readable record (a record of {error})") from error
+    except OSError as error:
+        raise UserError(f"{path}: not a readable record ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: not a readable record ({error})") from error
 
 
 @dataclass(frozen=True)
 class Readable:
-    """The readable records of some files, read one at a time while iterating.
+    """The readable records of some files, read one at a time while iterating. A file that is missing has none.
 
     Attributes:
-        refused: reason -> number of files that could not be read. Complete once the iteration has ended.
+        refused: file -> why it could not be read. Complete once the iteration has ended.
     """
 
     paths: Iterable[Path]
-    refused: Counter[str] = field(default_factory=Counter)
+    refused: dict[Path, UserError] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Record]:
+        return (record for _, record in self.by_path())
+
+    def by_path(self) -> Iterator[tuple[Path, Record]]:
+        """Each readable record with its file."""
         self.refused.clear()
-        for path in self.paths:
+        for path in filter(os.path.lexists, self.paths):
             try:
-                record = read(path)
-            except OtherSchemaError as error:
-                self.refused[f"of schema {error.version}"] += 1
-            except UserError:
-                self.refused["without a readable record"] += 1
+                record = _read_named(path)
+            except UserError as error:
+                self.refused[path] = error
             else:
-                yield record
+                yield path, record
+
+    def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
+        """A line for each file that could not be read: its name, the reason, and what to do about it."""
+        return [f"{name(path)}: {reason}; delete it and run the sweep again" for path, reason in self.reasons.items()]
+
+    @property
+    def reasons(self) -> dict[Path, str]:
+        """File -> why it could not be read."""
+        return {path: str(error).removeprefix(f"{path}: ") for path, error in self.refused.items()}
 
     @property
     def refused_text(self) -> str:
         """What was not read, such as `12 of schema 2, 1 without a readable record`; empty if every file was read."""
-        return ", ".join(f"{num} {reason}" for reason, num in self.refused.most_common())
+        counts = Counter(
+            f"of schema {error.version}" if isinstance(error, OtherSchemaError) else "without a readable record"
+            for error in self.refused.values()
+        )
+        return ", ".join(f"{num} {reason}" for reason, num in counts.most_common())
+
+
+def _read_named(path: Path) -> Record:
+    """The record in `path`, whose name has to be the record's: a copy under another name is of another cell."""
+    record = read(path)
+    if record.name != path.stem:
+        raise UserError(f"{path}: not a readable record (it is a copy of {record.name})")
+    return record
 
 
 def read_all(paths: Iterable[Path]) -> Readable:
-    """Reads what can be read of `paths` and counts, by reason, what cannot."""
+    """Reads what can be read of `paths` and keeps, by file, why the others can't be."""
     return Readable(paths)
+
+
+def listed(refused: Sequence[str]) -> list[str]:
+    """The first of `refused`, and how many more there are."""
+    more = len(refused) - MAX_NAMED
+    return [*refused[:MAX_NAMED], *([f"and {more} more"] if more > 0 else [])]

@@ -1,11 +1,9 @@
 """Text that others wrote, such as an exception's message, made safe to print."""
 
 import re
-from typing import Any
 
 MAX_TEXT = 4000  # characters of any text of a record or a plan; more would fill the pages that show it
 MAX_REASON = 500
-NUMBERS = frozenset((float, int, bool, type(None)))
 # C0 without tab and newline, DEL, C1, bidirectional overrides and isolates (they reorder text), lone surrogates.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -34,28 +32,6 @@ def ending(text: str, most: int = MAX_TEXT) -> str:
     """`clean(text)`, or its end after an ellipsis if it is longer than `most` characters."""
     cleaned = clean(text)
     return cleaned if len(cleaned) <= most else "…" + cleaned[1 - most :]
-
-
-def clean_json(value: Any) -> Any:
-    """JSON values with the beginning of each text, names of entries included.
-
-    Raises:
-        ValueError: they are nested too deep.
-    """
-    try:
-        return _clean_json(value)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-
-
-def _clean_json(value: Any) -> Any:
-    if isinstance(value, str):
-        return beginning(value)
-    if isinstance(value, dict):
-        return {beginning(name): _clean_json(item) for name, item in value.items()}
-    if isinstance(value, list) and not NUMBERS.issuperset(map(type, value)):
-        return [_clean_json(item) for item in value]
-    return value
 
 
 def _visible(match: re.Match[str]) -> str:

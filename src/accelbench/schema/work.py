@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+from accelbench.schema.ranges import Count
+
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
@@ -15,9 +17,9 @@ class Work:
         uncounted: why a count is None: names of operators without a known count, or the error.
     """
 
-    flops: int | None = None
-    bytes: int | None = None
-    num_operators: int | None = None
+    flops: Count | None = None
+    bytes: Count | None = None
+    num_operators: Count | None = None
     uncounted: list[str] = field(default_factory=list)
 
     def of_devices(self, num: int) -> "Work":

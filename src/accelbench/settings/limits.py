@@ -7,6 +7,7 @@ from typing import Any
 
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
+from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.vocab import RANDOM, RANDOM_IMAGE_PIPELINES, Augment, Pipeline
 from accelbench.settings.config import DataConfig, RunConfig
 
@@ -46,6 +47,8 @@ def check(run: RunConfig) -> None:
     for flag, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{flag}={value}: should be a finite number")
+        if isinstance(value, int) and value > MAX_COUNT:
+            raise UserError(f"{flag}={value}: should be at most {MAX_COUNT}")
     for flag, least in LEAST.items():
         if (value := settings.get(flag, least)) < least:
             raise UserError(f"{flag}={value}: should be at least {least}")

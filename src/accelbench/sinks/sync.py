@@ -5,14 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelbench.errors import UserError
 from accelbench.project import RECORDS
 from accelbench.schema import record as records
-from accelbench.schema.record import Record
+from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import unreachable
-
-MAX_NAMED = 5  # unreadable records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +19,7 @@ class SyncResult:
     Attributes:
         num_delivered: records that the sync added to the store.
         num_already_there: records that had a run before.
-        unreadable: a line per record that can't be read, with its path and why.
+        unreadable: a line for each record that can't be read, with its path and why.
     """
 
     num_delivered: int
@@ -35,9 +32,7 @@ class SyncResult:
         if num := len(self.unreadable):
             what = "record can't be read and was" if num == 1 else "records can't be read and were"
             lines.append(f"{num} {what} not delivered:")
-            lines += [f"  {line}" for line in self.unreadable[:MAX_NAMED]]
-        if num > MAX_NAMED:
-            lines.append(f"  and {num - MAX_NAMED} more")
+            lines += [f"  {line}" for line in listed(self.unreadable)]
         return "\n".join(lines)
 
 
@@ -65,20 +60,11 @@ def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
 
 
 def _read(folders: Iterable[Path]) -> tuple[list[Record], list[str]]:
-    """The records to deliver, and a line per record that can't be read."""
-    found: dict[tuple[str, str], Record] = {}  # a record may lie in two folders
-    unreadable = []
-    for path in sorted(path for folder in folders for path in folder.rglob(RECORDS)):
-        try:
-            record = records.read(path)
-        except UserError as error:
-            unreadable.append(str(error))
-        except OSError as error:
-            unreadable.append(f"{path}: not a readable record ({error.strerror})")
-        else:
-            if record.status != Status.skipped:
-                found[record.name, record.started_at] = record
-    return list(found.values()), unreadable
+    """The records to deliver, and a line for each record that can't be read."""
+    readable = records.read_all(sorted(path for folder in folders for path in folder.rglob(RECORDS)))
+    # A record may lie in two folders.
+    found = {(record.name, record.started_at): record for record in readable if record.status != Status.skipped}
+    return list(found.values()), readable.problems()
 
 
 def _deliver(root: Path, found: list[Record]) -> int:

@@ -1,21 +1,20 @@
 """Two cells measured interleaved: fresh processes of both in a random order, so that drift affects both alike."""
 
 import dataclasses
-import json
 import random
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
 from accelbench.compare.record_sets import Process, RecordSet
 from accelbench.compare.verdict import MIN_PROCESSES
-from accelbench.errors import UserError
+from accelbench.errors import UserError, WriteError
 from accelbench.project import COMPARISON, RECORDS
 from accelbench.schema.cell import Cell
-from accelbench.schema.record import Record, read
-from accelbench.schema.serialize import write_json
+from accelbench.schema.record import Record, RecordName, read_all
+from accelbench.schema.serialize import load, read_json, write_json
 from accelbench.settings.config import SweepOptions, differing_options
 from accelbench.settings.sizes import check_cells
 
@@ -35,6 +34,14 @@ class InterleavedRuns:
     seed: int
     cells: list[Cell]
     is_second: list[bool]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two cells in compare.json: its settings as the user wrote them, and the names of its records."""
+
+    name: str
+    records: list[RecordName]
 
 
 def plan_runs(
@@ -93,32 +100,37 @@ def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequ
         names: the settings of each cell, as the user wrote them.
         records: the records of the runs.
         folder: where the records are.
+
+    Raises:
+        WriteError: the file can't be written.
     """
     ids_of_second = {cell.id for cell, choice in zip(runs.cells, runs.is_second, strict=True) if choice}
     record_names: tuple[list[str], list[str]] = ([], [])
     for record in records:
         record_names[record.cell.id in ids_of_second].append(record.name)
-    listed = [{"name": name, "records": of_cell} for name, of_cell in zip(names, record_names, strict=True)]
-    write_json(folder / COMPARISON, {"seed": runs.seed, "sides": listed})
+    sides = [asdict(Side(name, of_cell)) for name, of_cell in zip(names, record_names, strict=True)]
+    try:
+        write_json(folder / COMPARISON, {"seed": runs.seed, "sides": sides})
+    except OSError as error:
+        raise WriteError(str(folder / COMPARISON), error) from error
 
 
 def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
     """The records of each cell of the comparison that was run into `folder`.
 
     Raises:
-        UserError: `folder` holds no comparison, or a record is not readable.
+        UserError: `folder` holds no comparison.
     """
     path = folder / COMPARISON
     try:
-        listed = json.loads(path.read_text())["sides"]
-        first, second = (
-            RecordSet(
-                name=entry["name"],
-                processes=[Process.of(read(folder / f"{name}.json")) for name in entry["records"]],
-            )
-            for entry in listed
-        )
+        first, second = load(list[Side], read_json(path)["sides"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = error if path.exists() else f"no {COMPARISON}"
         raise UserError(f"{folder}: not the folder of a `compare --run` ({problem}): name A and B") from error
-    return first, second
+    return _record_set(first, folder), _record_set(second, folder)
+
+
+def _record_set(side: Side, folder: Path) -> RecordSet:
+    readable = read_all([folder / f"{name}.json" for name in side.records])
+    processes = [Process.of(record) for record in readable]
+    return RecordSet(name=side.name, processes=processes, left_out=readable.refused_text, problems=readable.problems())

@@ -1,7 +1,9 @@
 """The sweep: cells -> records, one cell after another, a record for each whatever happens."""
 
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -10,11 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from accelbench import lock
-from accelbench.errors import UserError
+from accelbench.errors import DISK_FULL, UserError, WriteError
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, data_of, prepare
 from accelbench.presentation import duration
-from accelbench.project import project_root
+from accelbench.project import PLAN, project_root, shown
 from accelbench.schema import plan_file
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
@@ -23,6 +25,7 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import RETRIED, UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
+from accelbench.sweep.kept import KeptFiles, set_aside
 from accelbench.sweep.progress import outcome
 from accelbench.sweep.session import Session
 
@@ -64,7 +67,7 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
             plan gets these cells in addition to its own, or for a new folder under runs/.
 
     Raises:
-        UserError: the sweep could not start, for a reason that the user can mend.
+        UserError: the sweep could not start, or not go on, for a reason that the user can mend.
     """
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     folder = out or _folder_under_runs(project_root(), options.out or f"runs/{sweep_id}")
@@ -74,46 +77,98 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
         earlier = plan_file.cells_in(folder) if out is None else []
         ready = prepare(cells, earlier)
         _announce_stand_in(ready, console)
-        _write_plan(ready, earlier, options, folder)
-        done, todo = known(ready, folder, options.retry)
-        if done:
-            console.print(f"{len(done)} of {len(ready.planned)} cells have their record already.")
-        with Session(ready, todo, folder, options, console, sweep_id) as session:
-            for item in todo:
-                record = session.measure(item)
-                record = session.judge(record)
-                session.publish(record)
-                done.append(record)
+        with _telling_where_it_stopped(ready, folder):
+            kept = KeptFiles()
+            _set_aside_plan(folder, console)
+            _write_plan(ready, earlier, options, folder)
+            kept.note(folder / PLAN, lambda: _write_plan(ready, earlier, options, folder))
+            done, todo = known(ready, folder, options.retry, console)
+            for record in done:
+                kept.note_record(record, folder)
+            if done:
+                console.print(f"{len(done)} of {len(ready.planned)} cells have their record already.")
+            with Session(ready, todo, folder, options, console, sweep_id) as session:
+                for item in todo:
+                    record = session.measure(item)
+                    record = session.judge(record)
+                    kept.note_record(record, folder)
+                    session.publish(record)
+                    done.append(record)
+            _say_restored(kept.restore(), console)
     result = SweepResult(folder, done, session.links)
     conclude(result, session.sinks, console)
     return result
 
 
-def known(ready: Prepared, folder: Path, retry: Retry) -> tuple[list[Record], list[Planned]]:
-    """The records that earlier sweeps left in `folder` for planned cells, and the cells still to measure."""
+@contextmanager
+def _telling_where_it_stopped(ready: Prepared, folder: Path) -> Iterator[None]:
+    """If a file can't be written, says how many cells have their record."""
+    try:
+        yield
+    except (WriteError, OSError) as error:
+        if isinstance(error, OSError):
+            if error.errno not in DISK_FULL:
+                raise
+            error = WriteError(error.filename or shown(folder), error)
+        num = sum(os.path.lexists(folder / f"{item.record_name}.json") for item in ready.planned)
+        left = f"{num} of {len(ready.planned)} cells have their record, run again to go on"
+        raise UserError(f"{error}; {left}") from error
+
+
+def _set_aside_plan(folder: Path, console: Console) -> None:
+    """Keeps what is in the place of the plan and is no readable plan: the new plan would overwrite it."""
+    try:
+        plan_file.read_plan(folder)
+    except UserError as error:
+        if os.path.lexists(folder / PLAN):
+            console.print(f"{error}; kept as {set_aside(folder / PLAN).name}", markup=False, soft_wrap=True)
+
+
+def known(ready: Prepared, folder: Path, retry: Retry, console: Console) -> tuple[list[Record], list[Planned]]:
+    """The records that earlier sweeps left in `folder` for planned cells, and the cells still to measure.
+
+    A record that can't be read is set aside, and its cell measured again.
+    """
+    readable = records.read_all([folder / f"{item.record_name}.json" for item in ready.planned])
+    found = {path.stem: record for path, record in readable.by_path()}
+    lines = [
+        f"{shown(path)}: {reason}; kept as {set_aside(path).name}, its cell is measured again"
+        for path, reason in readable.reasons.items()
+    ]
+    for line in records.listed(lines):
+        console.print(line, style="yellow", markup=False, soft_wrap=True)
     done, todo = [], []
     for item in ready.planned:
-        existing = _existing(folder, item, retry)
-        if existing is None:
-            todo.append(item)
-        else:
+        existing = found.get(item.record_name)
+        if existing is not None and _counts(existing, item, retry):
             done.append(existing)
+        else:
+            todo.append(item)
     return done, todo
 
 
-def _existing(folder: Path, item: Planned, retry: Retry) -> Record | None:
-    """The cell's record from an earlier sweep; None if the cell has none or is to be measured again."""
-    path = folder / f"{item.record_name}.json"
-    if not path.exists():
-        return None
-    try:
-        existing = records.read(path)
-    except UserError:  # damaged: measured again, which replaces it
-        return None
+def _counts(existing: Record, item: Planned, retry: Retry) -> bool:
+    """Whether the cell's record from an earlier sweep stands; else the cell is measured again."""
     was_skipped, is_skipped = existing.status == Status.skipped, item.skip_reason is not None
     if was_skipped != is_skipped:  # what this machine supports has changed, and no part of the identity did
-        return None
-    return None if retry == Retry.failed and existing.status in RETRIED else existing
+        return False
+    return retry != Retry.failed or existing.status not in RETRIED
+
+
+def _say_restored(paths: Sequence[Path], console: Console) -> None:
+    if paths:
+        console.print(
+            "\n  ".join(
+                [
+                    f"{len(paths)} files were deleted or changed while the sweep ran, perhaps by the code of a cell, "
+                    "and have been written again:",
+                    *records.listed([shown(path) for path in paths]),
+                ]
+            ),
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _announce_stand_in(ready: Prepared, console: Console) -> None:
@@ -137,7 +192,7 @@ def _write_plan(ready: Prepared, earlier: Sequence[WantedCell], options: SweepOp
     try:
         write_plan(plan, folder)
     except OSError as error:
-        raise UserError(f"out={shown(folder)}: not writable ({error.strerror})") from error
+        raise WriteError(f"out={shown(folder)}", error) from error
 
 
 def _folder_under_runs(root: Path, out: str) -> Path:
@@ -166,8 +221,3 @@ def conclude(result: SweepResult, sinks: Sequence[Sink], console: Console) -> No
     took_s = sum(record.wall_s for record in result.records)
     where = f"Records: {shown(result.folder)} ({duration(took_s)} of measuring)"
     console.print(where, highlight=False, markup=False, soft_wrap=True)
-
-
-def shown(folder: Path) -> str:
-    """`folder`, relative to the current folder if it is below it."""
-    return str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from accelbench.data.manifest import read_manifest
 from accelbench.devices import energy_counters
+from accelbench.errors import DataError, WriteError
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
@@ -108,11 +109,23 @@ class Session(AbstractContextManager["Session"]):
 
     def judge(self, record: Record) -> Record:
         """The record with the ceilings of its device and what follows from them; may probe the device again."""
-        record = self._prober.judged(record)
-        if read_manifest(self.ready.data_folder) != self.ready.data:
-            record = dataclasses.replace(record, status=Status.invalid, reason=DATA_CHANGED)
-        records.write(record, self.folder)
-        return record
+        judged = self._prober.judged(record)
+        if judged.status == Status.ok and (defect := self._data_defect()) is not None:
+            judged = dataclasses.replace(judged, status=Status.invalid, reason=defect)
+        try:
+            records.write(judged, self.folder)
+        except WriteError:
+            if judged.status != record.status:  # its numbers are wrong: better no record than the first one
+                (self.folder / f"{record.name}.json").unlink(missing_ok=True)
+            raise
+        return judged
+
+    def _data_defect(self) -> str | None:
+        """Why the data is not what the sweep began with; None if it is."""
+        try:
+            return None if read_manifest(self.ready.data_folder) == self.ready.data else DATA_CHANGED
+        except DataError as error:
+            return f"the data set could not be read after the measurement: {error}"
 
     def publish(self, record: Record) -> None:
         """Shows the record's outcome and delivers it to the trackers."""

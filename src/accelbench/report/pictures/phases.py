@@ -18,7 +18,7 @@ MAX_BARS = 40
 def phases(cells: Sequence[ReportedCell], title: str, warning: str) -> Figure | None:
     """A bar per cell, the phases as shares of a step's wall time; None if no cell's phases were measured."""
     ok = one_per_setting(reported for reported in cells if reported.is_ok)
-    known = [reported for reported in ok if reported.number("breakdown_framework_ms") is not None]
+    known = [reported for reported in ok if phases_ms(reported.row)]
     if not known:
         return None
     title += f": the first {MAX_BARS} of {len(known)} cells" * (len(known) > MAX_BARS)

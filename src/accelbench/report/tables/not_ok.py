@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from accelbench.report.read import NOT_RUN, ReportedCell, Sweep
+from accelbench.report.read import NOT_RUN, UNREADABLE, ReportedCell, Sweep
 from accelbench.report.tables.table import Column, Table, count, tabulate, word
 from accelbench.schema.vocab import UNEXPECTED, Status
 
@@ -47,7 +47,7 @@ def reasons(sweeps: Sequence[Sweep]) -> Table | None:
     groups: dict[tuple[str, str | None], list[ReportedCell]] = defaultdict(list)
     for reported in (reported for sweep in sweeps for reported in sweep.cells if not reported.is_ok):
         groups[reported.outcome, _reason(reported)].append(reported)
-    order = [*(status for status in Status if status in UNEXPECTED), NOT_RUN, Status.skipped]
+    order = [*(status for status in Status if status in UNEXPECTED), UNREADABLE, NOT_RUN, Status.skipped]
     same = [_SameReason(outcome, reason, cells) for (outcome, reason), cells in groups.items()]
     same.sort(key=lambda group: (order.index(group.outcome), -len(group.cells)))
     notes = ["The table of every cell lists all of them."]
@@ -66,7 +66,7 @@ def failures(sweeps: Sequence[Sweep]) -> Table | None:
 
 
 def _reason(reported: ReportedCell) -> str | None:
-    return reported.record.reason if reported.record else None
+    return reported.record.reason if reported.record else reported.problem
 
 
 def _last_line(reported: ReportedCell) -> str | None:

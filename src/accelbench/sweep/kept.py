@@ -1,0 +1,69 @@
+"""Keeps the files of a sweep: none is overwritten unread, and those that vanish meanwhile are written again."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from accelbench.errors import WriteError
+from accelbench.project import shown
+from accelbench.schema import record as records
+from accelbench.schema.record import Record
+
+Signature = tuple[int, int, int]
+
+
+class KeptFiles:
+    """The files that a sweep has written or found. A cell runs the user's code, which may delete or change them."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, tuple[Signature | None, Callable[[], object]]] = {}
+
+    def note(self, path: Path, write: Callable[[], object]) -> None:
+        """Remembers the file as it is now.
+
+        Args:
+            path: of the file.
+            write: writes it again.
+        """
+        self._files[path] = _signature(path), write
+
+    def note_record(self, record: Record, folder: Path) -> None:
+        """Remembers the record's file in `folder` as it is now."""
+        self.note(folder / f"{record.name}.json", partial(records.write, record, folder))
+
+    def restore(self) -> list[Path]:
+        """Writes each file again that was deleted or changed since it was noted; returns those files.
+
+        Raises:
+            WriteError: a file can't be written.
+        """
+        lost = {path: write for path, (before, write) in self._files.items() if _signature(path) != before}
+        for write in lost.values():
+            write()
+        return list(lost)
+
+
+def set_aside(path: Path) -> Path:
+    """Renames what is at `path`, and returns its new path, which nothing had.
+
+    Raises:
+        WriteError: it can't be renamed.
+    """
+    names = (f"{path.name}.unreadable{f'-{number}' * (number > 1)}" for number in count(1))
+    new = next(each for each in map(path.with_name, names) if not os.path.lexists(each))
+    try:
+        path.rename(new)
+    except OSError as error:
+        raise WriteError(shown(path), error) from error
+    return new
+
+
+def _signature(path: Path) -> Signature | None:
+    """Changes when the file is written, replaced or deleted."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
