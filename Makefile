@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-slow lint bench screens ui lock clean
+.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-slow test-faults lint bench screens ui lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -46,11 +46,14 @@ repro: setup  ## run the main job: data, sweeps, report
 
 # Keras' tests run in a separate process, because TensorFlow and torch must not share one.
 test: setup  ## run the tests
-	$(BIN)/python -m pytest -m "not slow and not gpu and not tpu" --ignore=tests/engines/keras
-	$(BIN)/python -m pytest -m "not slow and not gpu and not tpu" tests/engines/keras
+	$(BIN)/python -m pytest -m "not slow and not faults and not gpu and not tpu" --ignore=tests/engines/keras
+	$(BIN)/python -m pytest -m "not slow and not faults and not gpu and not tpu" tests/engines/keras
 
 test-slow: setup  ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow --ignore=tests/engines/keras
+
+test-faults: setup  ## look for faults by breaking calls, killing processes and mutating files (ten minutes)
+	$(BIN)/python -m pytest -m faults --ignore=tests/engines/keras
 
 lint: setup  ## check style, types, the import rules between the parts, and the locks for known advisories
 	$(BIN)/ruff check .

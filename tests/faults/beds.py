@@ -1,0 +1,152 @@
+"""Sweeps that something befalls, each in a project and a temporary folder of its own, and what they leave."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from accelbench.errors import UserError
+from accelbench.project import PLAN, RECORDS
+from accelbench.schema import record as records
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Status
+from fakes import make_measurement
+
+SWEEPER = Path(__file__).with_name("sweeper.py")
+OUT = "runs/faults"
+TIMEOUT_S = 60.0  # of a sweep that takes a second
+ENDS_S = 15.0  # until all processes of a killed sweep must have ended
+
+
+class Sweeper:
+    """A process (sweeper.py) that forks sweeps, one at a time.
+
+    Args:
+        preload: what it is to import besides: `mlflow`, if the sweeps track.
+        environment: variables of the sweeps.
+    """
+
+    def __init__(self, *preload: str, **environment: str) -> None:
+        inherited = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+        command = [sys.executable, SWEEPER, *preload]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env=inherited | environment, **pipes)
+        assert self._answer() == "ready"
+
+    def __enter__(self) -> "Sweeper":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def start(self, job: dict) -> int:
+        """Starts a command; its process id."""
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def wait(self) -> int | None:
+        """The exit code of the command; negative for a signal; None if it had to be killed."""
+        return self._answer()
+
+    def _answer(self):
+        return json.loads(self.process.stdout.readline())
+
+
+class Bed:
+    """A project and a temporary folder, for several sweeps with the same out=.
+
+    Args:
+        template: the project to copy.
+        folder: where everything is: the project and the temporary folder in `watched`, the sweeps' output beside it.
+    """
+
+    def __init__(self, template: Path, folder: Path, sweeper: Sweeper, tracking: str = "none") -> None:
+        self.folder, self.sweeper, self.tracking = folder, sweeper, tracking
+        self.watched, self.state = folder / "in", folder / "state"
+        self.project, self.scratch = self.watched / "project", self.watched / "tmp"
+        self.output = folder / "output"
+        self.output.touch()
+        shutil.copytree(template, self.project)
+        self.scratch.mkdir()
+
+    def start(
+        self, sizes, words=("run",), fault="none", out=OUT, timeout_s=TIMEOUT_S, cell_timeout_s=TIMEOUT_S
+    ) -> int:
+        """Starts a sweep of one cell per batch size, or another command; returns the process id."""
+        paths = {"project": self.project, "scratch": self.scratch, "state": self.state, "output": self.output}
+        self._start = self.output.stat().st_size
+        job = {name: str(path) for name, path in paths.items()}
+        job |= {"words": words, "batch_sizes": list(sizes), "fault": fault, "out": out, "tracking": self.tracking}
+        return self.sweeper.start(job | {"timeout_s": timeout_s, "cell_timeout_s": cell_timeout_s})
+
+    def wait(self) -> tuple[int | None, str]:
+        """The exit code of what was started, and what it printed."""
+        code = self.sweeper.wait()
+        return code, self.output.read_bytes()[self._start :].decode(errors="replace")
+
+    def run(self, *arguments, **options) -> tuple[int | None, str]:
+        """Starts and waits."""
+        self.start(*arguments, **options)
+        return self.wait()
+
+    def records(self, out=OUT) -> dict[int, Record]:
+        """The records that can be read, by batch size."""
+        found = {}
+        for path in self.files(out):
+            try:
+                record = records.read(path)
+            except UserError:
+                continue
+            found[record.cell.batch_size] = record
+        return found
+
+    def files(self, out=OUT) -> list[Path]:
+        """The files of the records."""
+        return list((self.project / out).glob(RECORDS))
+
+    def processes(self) -> list[psutil.Process]:
+        """Those that the sweeps started and that still run; not the sweep itself."""
+        marker = f"\0TMPDIR={self.scratch}\0".encode()
+        found = []
+        for process in psutil.process_iter():
+            try:
+                environment = b"\0" + Path(f"/proc/{process.pid}/environ").read_bytes()
+            except OSError:
+                continue
+            if marker in environment:
+                found.append(process)
+        return found
+
+    def left_running(self) -> list[str]:
+        """The processes that do not end; kills them."""
+        deadline = time.monotonic() + ENDS_S
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        said = []
+        for process in left:
+            said.append(f"{process.pid} {process.status()}: {' '.join(process.cmdline())}")
+            process.kill()
+        return said
+
+    def left_behind(self, out=OUT) -> list[str]:
+        """Files that no sweep should leave."""
+        wanted = {PLAN, *(path.name for path in self.files(out))}
+        found = [path for path in (self.project / out).iterdir() if path.name not in wanted]
+        found += [path for path in self.scratch.iterdir()]
+        return sorted(str(path.relative_to(self.watched)) for path in found)
+
+
+def is_true(record: Record) -> bool:
+    """Whether it is what the engine `fakes` measures, or a failure with a reason and without numbers."""
+    if record.status == Status.ok:
+        return record.measurement == make_measurement() and record.reason is None
+    is_failure = record.status in (Status.failed, Status.killed, Status.timeout)
+    return is_failure and bool(record.reason) and record.measurement is None

@@ -1,0 +1,100 @@
+"""A process that has imported all that a sweep needs. For each line on standard input it forks one that runs a command.
+
+A line is JSON: `project`, `scratch` (its TMPDIR), `state` (of shim.c), `output` (a file), `words` (of the command line),
+`out`, `tracking`, `batch_sizes`, `fault` (of `fakes`), `cell_timeout_s`, `timeout_s`. The answers are the process id, and later the exit
+code: negative for a signal, null if the process had to be killed.
+"""
+
+import ctypes
+import faulthandler
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from accelbench import cli  # noqa: E402
+from accelbench.commands import run as run_command  # noqa: E402
+from accelbench.grid.fingerprint import fingerprint  # noqa: E402
+from accelbench.isolation.hosts import Hosts  # noqa: E402
+from accelbench.schema.vocab import Engine  # noqa: E402
+from accelbench.settings.config import Retry, SweepOptions  # noqa: E402
+from accelbench.sweep import session  # noqa: E402
+from fakes import faulty_host, make_cell  # noqa: E402
+
+SWEEP = 0  # the role, in shim.c
+SHOW_STACK = signal.SIGUSR2
+
+
+def main() -> None:
+    """Serves until standard input closes."""
+    if "mlflow" in sys.argv[1:]:
+        import accelbench.sinks.mlflow
+        import accelbench.sinks.sync  # noqa: F401
+    fingerprint(Engine.lightning)  # is kept
+    session.Hosts = lambda: Hosts(faulty_host)
+    _answer("ready")
+    for line in sys.stdin:
+        job = json.loads(line)
+        pid = os.fork()
+        if not pid:
+            _run(job)
+        _answer(pid)
+        _answer(_exit_code(pid, job["timeout_s"]))
+
+
+def _answer(value: object) -> None:
+    print(json.dumps(value), flush=True)
+
+
+def _exit_code(pid: int, timeout_s: float) -> int | None:
+    pidfd = os.pidfd_open(pid)
+    in_time, _, _ = select.select([pidfd], [], [], timeout_s)
+    if not in_time:
+        os.kill(pid, SHOW_STACK)
+        select.select([pidfd], [], [], 1)
+        os.kill(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(pidfd)
+    return code if in_time else None
+
+
+def _run(job: dict) -> None:
+    """Runs the command as the console script would; ends this process."""
+    nothing, output = os.open(os.devnull, os.O_RDONLY), os.open(job["output"], os.O_WRONLY | os.O_APPEND)
+    for fd, copy in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(fd, copy)
+    faulthandler.register(SHOW_STACK)
+    os.chdir(job["project"])
+    tempfile.tempdir = None
+    os.environ |= {"TMPDIR": job["scratch"], "ACCELBENCH_LOCK": job["scratch"]}
+    cells = [
+        make_cell(job["fault"], batch_size=size, timeout_s=job["cell_timeout_s"]) for size in job["batch_sizes"]
+    ]
+    options = SweepOptions(
+        suite="test", title="", study=None, profile=None, tracking=job["tracking"], out=job["out"], retry=Retry.failed
+    )
+    # Hydra takes longer than all the rest, and is over when the sweep begins.
+    run_command.compose = lambda words: cells
+    run_command.cells_of = lambda configs: (cells, options)
+    if Path(job["state"]).exists():
+        os.environ["FAULTS_STATE"] = job["state"]
+        ctypes.CDLL(None).faults_attach(job["state"].encode(), SWEEP)
+    code = 1
+    try:
+        code = cli.main(job["words"])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
