@@ -73,9 +73,9 @@ class Bed:
         self.watched, self.state = folder / "in", folder / "state"
         self.project, self.scratch = self.watched / "project", self.watched / "tmp"
         self.output = folder / "output"
-        self.output.touch()
         shutil.copytree(template, self.project)
         self.scratch.mkdir()
+        self.output.touch()
 
     def start(
         self, sizes, words=("run",), fault="none", out=OUT, timeout_s=TIMEOUT_S, cell_timeout_s=TIMEOUT_S

@@ -1,14 +1,17 @@
 """Each call of a sweep on its files, pipes and locks fails once, as do some of the calls that import a module.
 
 The calls are those that a traced sweep makes. After each failure no record is lost or false, and the next sweep is
-complete. FAULTS_SEED chooses the calls, and FAULTS_NUM how many; 0 for all of them.
+complete. FAULTS_SEED chooses the calls. FAULTS_NUM is how many: of a sweep without tracking, and of those on MLflow's
+store; 0 for all.
 """
 
 import os
 import random
 import re
 import shutil
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from queue import Queue
 
 import pytest
@@ -22,9 +25,10 @@ from faults.points import Point
 SIZES = (8, 16, 32, 64)
 KNOWN = SIZES[:1]  # have their record from an earlier sweep
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
-NUM = int(os.environ.get("FAULTS_NUM", "320"))
+NUM, NUM_OF_STORE = map(int, os.environ.get("FAULTS_NUM", "280,40").split(","))
 OUTSIDE = 0.15  # share of calls outside of the project and the temporary folder
-SWEEPERS = 2
+NUM_SWEEPERS = 2  # side by side
+MISSED = "not reached"
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 
@@ -36,10 +40,10 @@ def library(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def template(library, tmp_path_factory):
-    """A project with the records of `KNOWN`."""
+    """A project with the records of `KNOWN`, and a store that has them."""
     project = make_project(tmp_path_factory.mktemp("made"))
-    with Sweeper(LD_PRELOAD=str(library)) as sweeper:  # a variable that is part of a record's identity
-        bed = Bed(project, tmp_path_factory.mktemp("template"), sweeper)
+    with Sweeper("mlflow", LD_PRELOAD=str(library)) as sweeper:  # a variable that is part of a record's identity
+        bed = Bed(project, tmp_path_factory.mktemp("template") / "bed", sweeper, "mlflow")
         assert bed.run(KNOWN)[0] == 0
     return bed.project
 
@@ -52,50 +56,61 @@ def traced(bed: Bed) -> list[Point]:
     return points.logged(log, bed.watched)
 
 
-def chosen(found: list[Point]) -> list[tuple[Point, str]]:
+def chosen(found: list[Point], num: int) -> list[tuple[Point, str]]:
     """A random choice of failures."""
     inside = [(point, error) for point in found if point.call != "outside" for error in point.errors]
     outside = [(point, error) for point in found if point.call == "outside" for error in point.errors]
-    print(f"seed {SEED}: {len(found)} calls, {len(inside)} failures of files, pipes and locks, {len(outside)} others")
-    if not NUM:
+    print(f"\nseed {SEED}: {len(found)} calls; {len(inside)} failures of files, pipes and locks, {len(outside)} others; ", end="")
+    if not num:
         return inside + outside
-    generator, num = random.Random(SEED), round(OUTSIDE * NUM)
-    return generator.sample(inside, min(NUM - num, len(inside))) + generator.sample(outside, min(num, len(outside)))
+    generator, num_outside = random.Random(SEED), min(round(OUTSIDE * num), len(outside))
+    return generator.sample(inside, min(num - num_outside, len(inside))) + generator.sample(outside, num_outside)
+
+
+@pytest.fixture
+def sweepers(library):
+    with ExitStack() as stack:
+        yield [stack.enter_context(Sweeper("mlflow", LD_PRELOAD=str(library))) for _ in range(NUM_SWEEPERS)]
 
 
 def test_after_any_call_fails_no_record_is_lost_or_false_and_the_next_sweep_is_complete(
-    library, template, tmp_path, capsys
+    template, sweepers, tmp_path, capsys
 ):
-    sweepers, problems = Queue(), {}
+    with capsys.disabled():
+        check(template, sweepers, tmp_path, "none", NUM, lambda point: True)
+
+
+def test_after_a_call_on_the_store_fails_no_record_is_lost_and_a_sync_delivers_each_once(
+    template, sweepers, tmp_path, capsys
+):
+    with capsys.disabled():
+        check(template, sweepers, tmp_path, "mlflow", NUM_OF_STORE, lambda point: "/mlflow." in point.target or "/mlartifacts" in point.target)
+
+
+def check(template, sweepers, folder, tracking, num, counts):
+    """Fails `num` of the calls that count, in sweeps side by side; says how many, and what was wrong afterwards."""
 
     def fail(number, point, error):
-        sweeper = sweepers.get()
-        folder = tmp_path / str(number)
-        folder.mkdir()
+        sweeper = free.get()
+        bed = Bed(template, folder / str(number), sweeper, tracking)
         try:
-            if found := list(problems_after(Bed(template, folder, sweeper), point, error)):
-                problems[f"{point}: {error}"] = found
+            return list(problems_after(bed, point, error))
         finally:
-            sweepers.put(sweeper)
-            shutil.rmtree(folder)
+            free.put(sweeper)
+            shutil.rmtree(bed.folder)
 
-    with Sweeper(LD_PRELOAD=str(library)) as first, Sweeper(LD_PRELOAD=str(library)) as second:
-        (tmp_path / "traced").mkdir()
-        with capsys.disabled():
-            failures = chosen(traced(Bed(template, tmp_path / "traced", first)))
-        for sweeper in (first, second):
-            sweepers.put(sweeper)
-        with ThreadPoolExecutor(SWEEPERS) as pool:
-            list(pool.map(fail, range(len(failures)), *zip(*failures, strict=True)))
-    missed = [name for name, found in problems.items() if found == [MISSED]]
-    with capsys.disabled():
-        print(f"{len(failures) - len(missed)} failures injected, {len(missed)} not reached")
-    wrong = {name: found for name, found in problems.items() if name not in missed}
-    assert not wrong, "\n".join(line for name, found in wrong.items() for line in ["", name, *found])
-    assert len(missed) < len(failures) / 20
-
-
-MISSED = "not reached"
+    failures = chosen(list(filter(counts, traced(Bed(template, folder / "traced", sweepers[0], tracking)))), num)
+    free = Queue()
+    for sweeper in sweepers:
+        free.put(sweeper)
+    with ThreadPoolExecutor(len(sweepers)) as pool:
+        problems = list(pool.map(fail, range(len(failures)), *zip(*failures, strict=True)))
+    num_missed = problems.count([MISSED])
+    print(f"{len(failures) - num_missed} injected, {num_missed} not reached")
+    found = zip(failures, problems, strict=True)
+    wrong = [[f"\n{point}: {error}", *lines] for (point, error), lines in found if lines not in ([], [MISSED])]
+    assert not wrong, "\n".join(line for lines in wrong for line in lines)
+    assert num_missed < len(failures) / 20
 
 
 def problems_after(bed: Bed, point: Point, error: str):
@@ -133,3 +148,21 @@ def problems_after(bed: Bed, point: Point, error: str):
         yield "the next sweep changed a record"
     yield from (f"a false record of the next sweep: {record}" for record in last.values() if not is_true(record))
     yield from (f"left behind: {name}" for name in bed.left_behind())
+    if bed.tracking == "mlflow":
+        code, printed = bed.run([], words=["sync"])
+        if code != 0:
+            yield f"the next sync: exit code {code}: {printed}"
+        yield from (f"runs: {row}" for row in wrong_runs(bed))
+
+
+def wrong_runs(bed: Bed):
+    """The record, status and number of runs that are not those of the records, one for each and finished."""
+    query = """
+        SELECT record.value, started_at.value, group_concat(runs.status) FROM runs
+        JOIN tags AS record ON record.run_uuid = runs.run_uuid AND record.key = 'record'
+        JOIN tags AS started_at ON started_at.run_uuid = runs.run_uuid AND started_at.key = 'started_at'
+        WHERE runs.lifecycle_stage = 'active' GROUP BY 1, 2"""
+    with closing(sqlite3.connect(bed.project / "mlflow.db")) as connection:
+        runs = {(name, started_at): status for name, started_at, status in connection.execute(query)}
+    wanted = {(record.name, record.started_at) for record in bed.records().values()}
+    return [(key, runs.get(key)) for key in {*wanted, *runs} if runs.get(key) not in ("FINISHED",) and (key in wanted or runs[key] not in ("KILLED", "FAILED"))]

@@ -146,7 +146,6 @@ def test_a_sweep_survives_a_hundred_kills(tmp_path, server, capsys):
     kills = [kill for kill, num in KILLS.items() for _ in range(num)]
     generator.shuffle(kills)
     assert len(kills) == NUM_KILLS
-    (tmp_path / "bed").mkdir()
     ends, num_sweeps, start = Counter(), 0, time.monotonic()
     with Sweeper("mlflow", MLFLOW_TRACKING_URI=server.uri) as sweeper:
         bed = Bed(make_project(tmp_path / "made"), tmp_path / "bed", sweeper, "mlflow")

@@ -242,6 +242,26 @@ def test_a_half_delivered_run_is_made_anew(root):
     assert [run.info.status for run in runs_of(root)] == ["FINISHED"]
 
 
+def test_a_half_delivered_run_of_a_cell_that_was_measured_again_is_removed(root):
+    first = dataclasses.replace(record(), started_at="2026-11-20T17:00:00+00:00")
+    deliver(root, first)
+    with closing(sqlite3.connect(root / "mlflow.db")) as connection, connection:
+        connection.execute("UPDATE runs SET status = 'RUNNING', end_time = NULL")
+    deliver(root, record())
+    assert [(run.info.status, run.data.tags["started_at"]) for run in runs_of(root)] == [
+        ("FINISHED", record().started_at)
+    ]
+
+
+def test_a_store_that_fails_prints_nothing(root, capfd):
+    deliver(root, record())
+    with closing(sqlite3.connect(root / "mlflow.db")) as connection, connection:
+        connection.execute("DROP TABLE latest_metrics")
+    sink = deliver(root, record(number=1))
+    assert (sink.undelivered, "latest_metrics" in sink.problem) == (1, True)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_more_points_than_one_batch_takes(root):
     base = record()
     for_blocks = [Block(num_steps=1, num_samples=128, seconds=0.1 + i / 1e4) for i in range(3)]

@@ -87,7 +87,7 @@ class Store:
                     connection.execute("PRAGMA journal_mode=WAL")
 
     def deliver(self, record: Record) -> bool:
-        """Makes the run of `record` unless it is there; replaces an unfinished one.
+        """Makes the run of `record` unless it is there; removes unfinished ones, also of an earlier measurement.
 
         Args:
             record: of a cell that was not skipped.
@@ -97,12 +97,15 @@ class Store:
         """
         with locked(self._root):
             experiment_id = self._experiment(record.cell.suite)
-            for run in self._runs_of(experiment_id, record):
-                if RunStatus.is_terminated(RunStatus.from_string(run.info.status)):
-                    return False
-                self._client.delete_run(run.info.run_id)
-            self._log(experiment_id, record)
-        return True
+            is_there = False
+            for run in self._runs(experiment_id, f"tags.record = '{record.name}'"):
+                if not RunStatus.is_terminated(RunStatus.from_string(run.info.status)):
+                    self._client.delete_run(run.info.run_id)
+                elif _key(run) == (record.name, record.started_at):
+                    is_there = True
+            if not is_there:
+                self._log(experiment_id, record)
+        return not is_there
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
