@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from accelbench import cli  # noqa: E402
 from accelbench.commands import run as run_command  # noqa: E402
 from accelbench.grid.fingerprint import fingerprint  # noqa: E402
-from accelbench.isolation.hosts import Hosts  # noqa: E402
+from accelbench.isolation import hosts  # noqa: E402
 from accelbench.schema.vocab import Engine  # noqa: E402
 from accelbench.settings.config import Retry, SweepOptions  # noqa: E402
 from accelbench.sweep import session  # noqa: E402
@@ -29,6 +29,7 @@ from fakes import faulty_host, make_cell  # noqa: E402
 
 SWEEP = 0  # the role, in shim.c
 SHOW_STACK = signal.SIGUSR2
+START_S, MARGIN_S = 10.0, 5.0  # how long a sweep waits for a host that is stopped, beyond the cell's limit
 
 
 def main() -> None:
@@ -37,7 +38,6 @@ def main() -> None:
         import accelbench.sinks.mlflow
         import accelbench.sinks.sync  # noqa: F401
     fingerprint(Engine.lightning)  # is kept
-    session.Hosts = lambda: Hosts(faulty_host)
     _answer("ready")
     for line in sys.stdin:
         job = json.loads(line)
@@ -79,6 +79,8 @@ def _run(job: dict) -> None:
     options = SweepOptions(
         suite="test", title="", study=None, profile=None, tracking=job["tracking"], out=job["out"], retry=Retry.failed
     )
+    hosts.START_S = START_S
+    session.Hosts = lambda: hosts.Hosts(faulty_host, margin_s=MARGIN_S)
     # Hydra takes longer than all the rest, and is over when the sweep begins.
     run_command.compose = lambda words: cells
     run_command.cells_of = lambda configs: (cells, options)
