@@ -1,5 +1,6 @@
 """Sweeps that something befalls, each in a project and a temporary folder of its own, and what they leave."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -81,7 +82,7 @@ class Bed:
         self, sizes, words=("run",), fault="none", out=OUT, timeout_s=TIMEOUT_S, cell_timeout_s=TIMEOUT_S
     ) -> int:
         """Starts a sweep of one cell per batch size, or another command; returns the process id."""
-        paths = {"project": self.project, "scratch": self.scratch, "state": self.state, "output": self.output}
+        paths = {"bed": self.watched, "project": self.project, "scratch": self.scratch, "state": self.state, "output": self.output}
         self._start = self.output.stat().st_size
         job = {name: str(path) for name, path in paths.items()}
         job |= {"words": words, "batch_sizes": list(sizes), "fault": fault, "out": out, "tracking": self.tracking}
@@ -114,15 +115,12 @@ class Bed:
 
     def processes(self) -> list[psutil.Process]:
         """Those that the sweeps started and that still run; not the sweep itself."""
-        marker = f"\0TMPDIR={self.scratch}\0".encode()
+        marker = f"FAULTS_BED={self.watched}".encode()
         found = []
         for process in psutil.process_iter():
-            try:
-                environment = b"\0" + Path(f"/proc/{process.pid}/environ").read_bytes()
-            except OSError:
-                continue
-            if marker in environment:
-                found.append(process)
+            with contextlib.suppress(OSError):
+                if marker in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                    found.append(process)
         return found
 
     def left_running(self) -> list[str]:
@@ -135,6 +133,11 @@ class Bed:
             said.append(f"{process.pid} {process.status()}: {' '.join(process.cmdline())}")
             process.kill()
         return said
+
+    def let_an_hour_pass(self) -> None:
+        """Makes files old that killed processes were writing: only then the next sweep takes them for abandoned."""
+        for path in self.watched.rglob(".accelbench-*"):
+            os.utime(path, (0, 0))
 
     def left_behind(self, out=OUT) -> list[str]:
         """Files that no sweep should leave."""

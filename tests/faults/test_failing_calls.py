@@ -140,6 +140,7 @@ def problems_after(bed: Bed, point: Point, error: str):
         yield f"it cost {len(failed)} cells"
     yield from (f"a false record: {record.status}, {record.reason}" for record in after.values() if not is_true(record))
     points.write_state(bed.state, bed.watched)
+    bed.let_an_hour_pass()
     code, printed = bed.run(SIZES)
     last = bed.records()
     if code != 0 or sorted(last) != sorted(SIZES) or any(record.status != Status.ok for record in last.values()):

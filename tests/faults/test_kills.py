@@ -179,6 +179,8 @@ def test_a_sweep_survives_a_hundred_kills(tmp_path, server, capsys):
             assert sorted(found) == list(SIZES)
             assert {record.status for record in found.values()} == {Status.ok}
             assert bed.left_running() == []
+            bed.let_an_hour_pass()
+            assert bed.run(SIZES, out=out, fault="last")[0] == 0
             assert bed.left_behind(out) == []
         server.await_answer()
         code, printed = bed.run([], words=["sync"])

@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,7 @@ from urllib.request import Request
 
 import pytest
 
+from accelbench import scratch
 from accelbench.errors import UserError
 from accelbench.schema import conditions, serialize
 from accelbench.schema import record as records
@@ -202,6 +204,16 @@ def test_a_run_is_whole_though_its_picture_fails(root, monkeypatch):
     (run,) = runs_of(root)
     assert run.info.status == "FINISHED"
     assert (root / "mlartifacts" / "mnist_networks" / run.info.run_id / "artifacts" / "record.json").exists()
+
+
+def test_what_a_delivery_writes_for_a_moment_is_in_a_folder_that_does_not_outlive_it(root, monkeypatch):
+    places = []
+    monkeypatch.setattr("accelbench.sinks.run_picture.draw", lambda record: places.append(tempfile.gettempdir()))
+    before = tempfile.gettempdir()
+    deliver(root, record())
+    (place,) = map(Path, places)
+    assert (place.parent, place.name.startswith(scratch.PREFIX), place.exists()) == (Path(before), True, False)
+    assert tempfile.gettempdir() == before
 
 
 def test_a_run_of_one_second_has_system_series(root):
@@ -404,7 +416,9 @@ def test_the_ui_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(roo
 
         # The same server takes records over HTTP, as a shared one does.
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+        capsys.readouterr()
         assert deliver(root, record(number=9)).problem is None
+        assert capsys.readouterr().out == ""  # MLflow would print two addresses for each run
         assert len(runs_of(root)) == 2
         assert serve(root, open_browser=False) == 0
         assert f"http://127.0.0.1:{port}/#/experiments/" in capsys.readouterr().out

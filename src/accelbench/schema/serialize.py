@@ -1,11 +1,13 @@
 """Typed values <-> JSON: loading, canonical text, digests, and files that are written whole or not at all."""
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +15,9 @@ from typing import Any, TypeVar
 from accelbench.schema.converters import converter
 
 T = TypeVar("T")
+
+PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
+ABANDONED_S = 3600.0  # another process, perhaps on another machine, is still writing a younger one
 
 
 def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
@@ -77,9 +82,13 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Writes JSON atomically: whatever happens, `path` has either its old text or the whole new one."""
+    """Writes JSON atomically: whatever happens, `path` has either its old text or the whole new one.
+
+    A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
+    _remove_abandoned(path.parent)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=PREFIX, suffix=SUFFIX, delete=False) as file:
         try:
             json.dump(value, file, indent=1, allow_nan=False)
             file.write("\n")
@@ -90,3 +99,10 @@ def write_json(path: Path, value: object) -> None:
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+def _remove_abandoned(folder: Path) -> None:
+    for path in folder.glob(f"{PREFIX}*{SUFFIX}"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > ABANDONED_S:
+                path.unlink()

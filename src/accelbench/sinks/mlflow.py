@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from accelbench import scratch
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
@@ -32,6 +33,7 @@ for _name, _value in {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # two lines for each run, with a server
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # what it logs it also raises, and a sink says that in one line
 }.items():
     os.environ.setdefault(_name, _value)
@@ -95,7 +97,7 @@ class Store:
         Returns:
             Whether the run was missing.
         """
-        with locked(self._root):
+        with locked(self._root), scratch.temporary_files():
             experiment_id = self._experiment(record.cell.suite)
             is_there = False
             for run in self._runs(experiment_id, f"tags.record = '{record.name}'"):
