@@ -71,7 +71,7 @@ def check_params() -> None:
             values = {name: words.split(",") for name, _, words in lines}
             for number in range(max(map(len, values.values()))):
                 chosen = [f"{name}={words[number % len(words)]}" for name, words in values.items()]
-                to_cell.cell_and_options(compose("config", [f"suite={suite}", *chosen]))
+                to_cell.cell_and_options(config.typed(compose("config", [f"suite={suite}", *chosen])))
 
 
 def dvc(*words: str) -> bool:

@@ -29,7 +29,7 @@ def hydra():
 
 
 def composed(*overrides):
-    return to_cell.cell_and_options(compose("config", list(overrides)))
+    return to_cell.cell_and_options(config.typed(compose("config", list(overrides))))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}={path.stem}")

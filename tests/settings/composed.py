@@ -2,7 +2,7 @@
 
 from omegaconf import OmegaConf
 
-from accelbench.settings.config import RunConfig
+from accelbench.settings.config import RunConfig, typed
 
 SETTINGS = {
     "engine": {"name": "lightning"},
@@ -21,4 +21,4 @@ SETTINGS = {
 
 def merged(*dotted):
     schema = OmegaConf.structured(RunConfig)
-    return OmegaConf.merge(schema, SETTINGS, OmegaConf.from_dotlist(list(dotted)))
+    return typed(OmegaConf.merge(schema, SETTINGS, OmegaConf.from_dotlist(list(dotted))))

@@ -27,6 +27,17 @@ def test_a_run_is_one_configuration_and_a_sweep_one_for_each_combination(project
     assert [(one.model.name, one.batch_size) for one in configs] == expected
 
 
+def test_a_job_of_a_sweep_has_nothing_of_the_job_before(project):
+    configs = compose(["-m", "model=cnn", "threads=1,null", "model.args={dropout:0.1},{channels:8}", "batch_size=8,16"])
+    composed = [
+        compose(
+            ["model=cnn", f"threads={each.threads or 'null'}", f"model.args={word}", f"batch_size={each.batch_size}"]
+        )[0]
+        for each, word in zip(configs, 2 * (2 * ["{dropout:0.1}"] + 2 * ["{channels:8}"]), strict=True)
+    ]
+    assert configs == composed
+
+
 def test_settings_that_are_only_printed_make_no_configuration(project, capsys):
     assert compose(["--cfg", "job"]) == []
     assert "batch_size" in capsys.readouterr().out

@@ -18,7 +18,7 @@ MULTIRUN = "--multirun"
 ANNOUNCED = 1000  # combinations that take several seconds to compose
 
 
-def cells_of(configs: list[DictConfig]) -> tuple[list[Cell], config.SweepOptions]:
+def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
     """The cells of a sweep's configurations, repeats included, and the options of the whole sweep.
 
     Raises:
@@ -34,7 +34,7 @@ def cells_of(configs: list[DictConfig]) -> tuple[list[Cell], config.SweepOptions
     return repeated([cell for cell, _ in pairs], options.repeats), options
 
 
-def compose(words: list[str]) -> list[DictConfig]:
+def compose(words: list[str]) -> list[config.RunConfig]:
     """The configurations that `words` ask for: one, or with -m one for each combination of values.
 
     Args:
@@ -58,10 +58,10 @@ def compose(words: list[str]) -> list[DictConfig]:
         if num > ANNOUNCED:
             print(f"Composing {num:,} combinations ...", file=sys.stderr)
     rules = suites.exclude_rules_in_force(overrides, settings) if is_sweep else []
-    composed: list[DictConfig] = []
+    composed: list[config.RunConfig] = []
 
-    def keep(configs: DictConfig | list[DictConfig]) -> None:  # our launcher hands over all of a sweep's in one call
-        composed.extend(configs if isinstance(configs, list) else [configs])
+    def keep(found: DictConfig | list[config.RunConfig]) -> None:  # our launcher hands over a whole sweep in one call
+        composed.extend(found if isinstance(found, list) else [config.typed(found)])
 
     with scratch.folder() as folder:
         os.environ["ACCELBENCH_SCRATCH"] = str(folder)  # for the multirun.yaml that Hydra's sweeper writes

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Options, Window
 from accelbench.schema.vocab import (
@@ -190,6 +190,13 @@ def differing_options(first: SweepOptions, second: SweepOptions) -> str:
     """
     pairs = zip(asdict(first).items(), asdict(second).values(), strict=True)
     return ", ".join(name for (name, a), b in pairs if a != b and name not in ("title", "study"))
+
+
+def typed(composed: DictConfig) -> RunConfig:
+    """The composed configuration as a `RunConfig` with plain values."""
+    run = OmegaConf.to_object(composed)
+    assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
+    return run
 
 
 def register() -> None:

@@ -1,5 +1,6 @@
 """The suites of params.yaml: their axes as Hydra overrides, and the combinations that they exclude."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import NoneType
@@ -93,16 +94,21 @@ def exclude_rules(suite: str, axes: Mapping[str, Any], profile: str) -> list[Rul
     return [{name: list(map(_key, v if isinstance(v, list) else [v])) for name, v in rule.items()} for rule in listed]
 
 
-def is_excluded(config: DictConfig, rules: Iterable[Rule]) -> bool:
+def is_excluded(run: RunConfig, rules: Iterable[Rule]) -> bool:
     """Whether a composed configuration matches one of the exclude rules."""
-    return any(all(_values_of(config, name) & set(values) for name, values in rule.items()) for rule in rules)
+    return any(all(_values_of(run, name) & set(values) for name, values in rule.items()) for rule in rules)
 
 
-def _values_of(config: DictConfig, setting: str) -> set[str]:
-    """The value of `setting` in `config`, as a rule writes it; for a model, its name and its library's name."""
+def _values_of(run: RunConfig, setting: str) -> set[str]:
+    """The value of `setting` in `run`, as a rule writes it; for a model, its name and its library's name."""
     keys = [f"{setting}.name" if setting in GROUPS else setting, *(["model.library"] if setting == "model" else [])]
-    values = [OmegaConf.select(config, key) for key in keys]
+    values = [functools.reduce(_part, key.split("."), run) for key in keys]
     return {_key(getattr(value, "value", value)) for value in values}
+
+
+def _part(whole: Any, name: str) -> Any:
+    """The setting `name` of a group of settings; None if it is not set."""
+    return whole.get(name) if isinstance(whole, Mapping) else getattr(whole, name, None)
 
 
 def _settings_in(words: list[str]) -> dict[str, str]:

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 
-from omegaconf import DictConfig, OmegaConf
-
 from accelbench.engines.targets import check_name
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options, Window
@@ -27,14 +25,12 @@ from accelbench.settings.config import EngineConfig, ModelConfig, RunConfig, Swe
 from accelbench.settings.limits import check
 
 
-def cell_and_options(config: DictConfig) -> tuple[Cell, SweepOptions]:
-    """The frozen cell of a composed configuration, and the options of its sweep.
+def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
+    """The frozen cell of a composed configuration, which is changed meanwhile, and the options of its sweep.
 
     Raises:
         UserError: a value is out of range; the message names the flag.
     """
-    run = OmegaConf.to_object(config)
-    assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
     check(run)
     _name_custom_model(run.model)
     _reset_unused_settings(run)
