@@ -3,9 +3,11 @@
 from argparse import Namespace
 
 from accelbench.commands.command import Command, Context
-from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import prepare
+from accelbench.grid.plan import in_order, skip_reason
+from accelbench.grid.prepare import data_name, estimates_s
 from accelbench.presentation import duration
+from accelbench.project import project_root
+from accelbench.schema.labels import labels
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.text import clean
 from accelbench.settings.compose import cells_of, compose
@@ -25,24 +27,27 @@ def _run(chosen: Namespace, context: Context) -> int:
         for cell in cells:
             print(canonical_json(cell.to_json()))
         return 0
-    ready = prepare(cells)
-    for item in ready.planned:
-        expectation = _expectation(item, ready.estimates[item.record_name])
-        context.console.print(f"{item.label:<42}", clean(expectation), markup=False, soft_wrap=True)
-    known = [seconds for seconds in ready.estimates.values() if seconds is not None]
-    num_run = sum(item.skip_reason is None for item in ready.planned)
-    num_unknown = len(ready.planned) - len(known)
+    data_name(cells)  # reports a mistake
+    ordered = in_order(cells)
+    estimates = estimates_s(project_root(), ordered)
+    reasons = {cell.id: skip_reason(cell) for cell in ordered}
+    names = labels(ordered)
+    lines = [f"{names[cell.id]:<42} {clean(_expectation(reasons[cell.id], estimates[cell.id]))}" for cell in ordered]
+    known = [seconds for seconds in estimates.values() if seconds is not None]
+    num_run = sum(reason is None for reason in reasons.values())
+    num_unknown = len(ordered) - len(known)
     unknown = f", and {num_unknown} of unknown length" if num_unknown else ""
-    context.console.print(
-        f"\n{len(ready.planned)} cells: {num_run} to run in about {duration(sum(known))}{unknown}; "
-        f"{len(ready.planned) - num_run} to skip."
+    lines.append(
+        f"\n{len(ordered)} cells: {num_run} to run in about {duration(sum(known))}{unknown}; "
+        f"{len(ordered) - num_run} to skip."
     )
+    context.console.print("\n".join(lines), markup=False, soft_wrap=True)
     return 0
 
 
-def _expectation(item: Planned, seconds: float | None) -> str:
-    if item.skip_reason is not None:
-        return f"skip: {item.skip_reason}"
+def _expectation(reason: str | None, seconds: float | None) -> str:
+    if reason is not None:
+        return f"skip: {reason}"
     return "whole epochs" if seconds is None else f"about {duration(seconds)}"
 
 

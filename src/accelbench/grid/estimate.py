@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from accelbench.grid.plan import Planned
 from accelbench.project import RECORDS
+from accelbench.schema.cell import Cell
 from accelbench.schema.record import read_all
 from accelbench.schema.vocab import XLA, Protocol, Status
 
@@ -32,20 +32,17 @@ def recorded_durations_s(folders: Iterable[Path], cell_ids: Collection[str]) -> 
     return {record.name.partition("-")[0]: record.wall_s for record in measured}
 
 
-def estimate_s(planned: Planned, recorded_s: Mapping[str, float]) -> float | None:
-    """Seconds that the cell will take.
+def estimate_s(cell: Cell, recorded_s: Mapping[str, float]) -> float | None:
+    """Seconds that the cell will take if it is not skipped.
 
     Args:
-        planned: the cell.
+        cell: the cell.
         recorded_s: seconds that cells took in earlier sweeps (`recorded_durations_s`).
 
     Returns:
         The recorded duration if there is one, else the sum of the cell's windows; None for whole epochs and fixed
         steps that were never measured here.
     """
-    if planned.skip_reason is not None:
-        return 0.0
-    cell = planned.cell
     if cell.id in recorded_s:
         return recorded_s[cell.id]
     if cell.protocol != Protocol.window:

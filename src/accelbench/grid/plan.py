@@ -45,15 +45,27 @@ def report_on(device: Device) -> DeviceReport:
     return look(device)
 
 
+def in_order(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells in the order in which they run; equal cells once.
+
+    The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike.
+    """
+    unique = {cell.id: cell for cell in cells}
+    return sorted(unique.values(), key=lambda cell: cell.repeat)
+
+
+def skip_reason(cell: Cell) -> str | None:
+    """Why this machine skips the cell; None: it runs."""
+    return why_not(cell, report_on(cell.device))
+
+
 def plan(
     cells: Iterable[Cell],
     data: Data,
     fingerprints: Mapping[Engine, Mapping[str, Any]],
     earlier: Iterable[WantedCell] = (),
 ) -> list[Planned]:
-    """The cells in the order in which they run; equal cells once.
-
-    The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike.
+    """The planned cells, in the order in which they run.
 
     Args:
         cells: the grid.
@@ -61,16 +73,11 @@ def plan(
         fingerprints: one for each engine of the cells.
         earlier: cells that the folder's plan names already; they keep their labels.
     """
-    unique = {cell.id: cell for cell in cells}
+    ordered = in_order(cells)
     known = {wanted.cell.id: wanted for wanted in earlier}
-    everything = [*(wanted.cell for wanted in known.values()), *unique.values()]
+    everything = [*(wanted.cell for wanted in known.values()), *ordered]
     names = labels(everything, {cell_id: wanted.label for cell_id, wanted in known.items()})
     return [
-        Planned(
-            cell,
-            identity(cell, data, fingerprints[cell.engine]),
-            why_not(cell, report_on(cell.device)),
-            names[cell.id],
-        )
-        for cell in sorted(unique.values(), key=lambda cell: cell.repeat)
+        Planned(cell, identity(cell, data, fingerprints[cell.engine]), skip_reason(cell), names[cell.id])
+        for cell in ordered
     ]

@@ -10,7 +10,7 @@ from accelbench.data.manifest import check_arrays, read_manifest
 from accelbench.errors import UserError
 from accelbench.grid.estimate import estimate_s, recorded_durations_s
 from accelbench.grid.fingerprint import fingerprint, git_state
-from accelbench.grid.plan import Planned, plan
+from accelbench.grid.plan import Planned, plan, skip_reason
 from accelbench.project import project_root
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
@@ -28,7 +28,7 @@ class Prepared:
         data_folder: where its arrays are.
         environments: what the records of each engine's cells keep of machine, versions, code and git.
         planned: the cells in the order in which they run.
-        estimates: record name -> seconds that the cell will take; None if unknown.
+        estimates_s: see the function.
     """
 
     root: Path
@@ -36,7 +36,19 @@ class Prepared:
     data_folder: Path
     environments: Mapping[Engine, Mapping[str, Any]]
     planned: list[Planned]
-    estimates: Mapping[str, float | None]
+    estimates_s: Mapping[str, float | None]
+
+
+def data_name(cells: Sequence[Cell]) -> str:
+    """The one data set that `cells` use.
+
+    Raises:
+        UserError: they use several data sets.
+    """
+    names = sorted({cell.data.name for cell in cells})
+    if len(names) != 1:
+        raise UserError(f"data={','.join(names)}: a sweep has one data set; run one sweep for each")
+    return names[0]
 
 
 def data_of(cells: Sequence[Cell]) -> tuple[Data, Path]:
@@ -45,14 +57,18 @@ def data_of(cells: Sequence[Cell]) -> tuple[Data, Path]:
     Raises:
         UserError: they use several data sets, or theirs is not prepared.
     """
-    names = sorted({cell.data.name for cell in cells})
-    if len(names) != 1:
-        raise UserError(f"data={','.join(names)}: a sweep has one data set; run one sweep for each")
-    folder = project_root() / "data" / names[0]
+    name = data_name(cells)
+    folder = project_root() / "data" / name
     data = read_manifest(folder)
-    if data.name != names[0]:
-        raise UserError(f"data={names[0]}: {folder} holds {data.name}; {how_to_prepare(folder)}")
+    if data.name != name:
+        raise UserError(f"data={name}: {folder} holds {data.name}; {how_to_prepare(folder)}")
     return data, folder
+
+
+def estimates_s(root: Path, cells: Sequence[Cell]) -> dict[str, float | None]:
+    """Cell id -> seconds that the cell will take on this machine, 0 if it is skipped; None if unknown."""
+    recorded_s = recorded_durations_s([root / "runs", root / "results"], {cell.id for cell in cells})
+    return {cell.id: estimate_s(cell, recorded_s) if skip_reason(cell) is None else 0.0 for cell in cells}
 
 
 def prepare(cells: Sequence[Cell], earlier: Sequence[WantedCell] = ()) -> Prepared:
@@ -70,7 +86,6 @@ def prepare(cells: Sequence[Cell], earlier: Sequence[WantedCell] = ()) -> Prepar
     check_arrays(folder)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
     planned = plan(cells, data, fingerprints, earlier)
-    recorded_s = recorded_durations_s([root / "runs", root / "results"], {item.cell.id for item in planned})
     git = git_state(root)
     return Prepared(
         root=root,
@@ -78,5 +93,5 @@ def prepare(cells: Sequence[Cell], earlier: Sequence[WantedCell] = ()) -> Prepar
         data_folder=folder,
         environments={engine: {**found, "git": git} for engine, found in fingerprints.items()},
         planned=planned,
-        estimates={item.record_name: estimate_s(item, recorded_s) for item in planned},
+        estimates_s=estimates_s(root, [item.cell for item in planned]),
     )

@@ -91,7 +91,7 @@ class Session(AbstractContextManager["Session"]):
             # idle power. Not where the device is probed first: that would disturb the probe.
             self._hosts.start(runnable[0])
         self.sinks = [stack.enter_context(sink) for sink in make_sinks(self.options.tracking, root)]
-        estimates = [self.ready.estimates[item.record_name] for item in self.todo]
+        estimates = [self.ready.estimates_s[item.cell.id] for item in self.todo]
         progress = SweepProgress(self.console, self.todo, estimates)
         self._progress = stack.enter_context(progress)
 
