@@ -36,21 +36,21 @@ def test_a_cell_takes_as_long_as_last_time(tmp_path):
     for number, text in enumerate(["{", "[]", "{}", '{"cell_id": 3, "wall_s": 1}']):
         (tmp_path / "runs" / "a" / f"{number:012}-00000000.json").write_text(text)
     recorded_s = estimate.recorded_durations_s([tmp_path / "runs", tmp_path / "results"], {fit.id, "000000000003"})
-    assert estimate.estimate_s(fit, recorded_s) == 123.0
-    assert estimate.estimate_s(fit, {}) is None  # whole epochs that were never run here
+    assert estimate.estimate_s(fit, recorded_s[fit.id]) == 123.0
+    assert estimate.estimate_s(fit, None) is None  # whole epochs that were never run here
 
 
 def test_how_long_a_skip_took_says_nothing_of_a_run(tmp_path):
     fit = make_cell(protocol=Protocol.fit)
     record.write(make_record(fit, 0.0, Status.skipped), tmp_path)
-    assert estimate.estimate_s(fit, estimate.recorded_durations_s([tmp_path], {fit.id})) is None
+    assert estimate.recorded_durations_s([tmp_path], {fit.id}) == {}
 
 
 def test_a_window_takes_its_bounds_and_some_overhead():
     windows = SHORT.warmup_s + SHORT.block_s + SHORT.measure_s + SHORT.latency_s
-    assert estimate.estimate_s(make_cell(), {}) == pytest.approx(windows + estimate.OVERHEAD_S)
+    assert estimate.estimate_s(make_cell(), None) == pytest.approx(windows + estimate.OVERHEAD_S)
     on_xla = make_cell(device=Device.xla_cpu)
-    assert estimate.estimate_s(on_xla, {}) == pytest.approx(windows + estimate.OVERHEAD_S + estimate.XLA_COMPILE_S)
+    assert estimate.estimate_s(on_xla, None) == pytest.approx(windows + estimate.OVERHEAD_S + estimate.XLA_COMPILE_S)
 
 
 def test_only_the_records_of_the_cells_asked_for_count(tmp_path):

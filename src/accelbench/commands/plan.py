@@ -30,9 +30,9 @@ def _run(chosen: Namespace, context: Context) -> int:
     data_name(cells)  # reports a mistake
     ordered = in_order(cells)
     estimates = estimates_s(project_root(), ordered)
-    reasons = {cell.id: skip_reason(cell) for cell in ordered}
-    names = labels(ordered)
-    lines = [f"{names[cell.id]:<42} {clean(_expectation(reasons[cell.id], estimates[cell.id]))}" for cell in ordered]
+    reasons = {key: skip_reason(cell) for key, cell in ordered.items()}
+    names = labels(ordered.values())
+    lines = [f"{names[key]:<42} {clean(_expectation(reasons[key], estimates[key]))}" for key in ordered]
     known = [seconds for seconds in estimates.values() if seconds is not None]
     num_run = sum(reason is None for reason in reasons.values())
     num_unknown = len(ordered) - len(known)

@@ -1,6 +1,6 @@
 """How long a cell will take."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from accelbench.project import RECORDS
@@ -32,19 +32,19 @@ def recorded_durations_s(folders: Iterable[Path], cell_ids: Collection[str]) -> 
     return {record.name.partition("-")[0]: record.wall_s for record in measured}
 
 
-def estimate_s(cell: Cell, recorded_s: Mapping[str, float]) -> float | None:
+def estimate_s(cell: Cell, recorded_s: float | None) -> float | None:
     """Seconds that the cell will take if it is not skipped.
 
     Args:
         cell: the cell.
-        recorded_s: seconds that cells took in earlier sweeps (`recorded_durations_s`).
+        recorded_s: seconds that it took in an earlier sweep (`recorded_durations_s`); None if it was never run here.
 
     Returns:
         The recorded duration if there is one, else the sum of the cell's windows; None for whole epochs and fixed
         steps that were never measured here.
     """
-    if cell.id in recorded_s:
-        return recorded_s[cell.id]
+    if recorded_s is not None:
+        return recorded_s
     if cell.protocol != Protocol.window:
         return None
     compile_s = XLA_COMPILE_S if cell.device in XLA else 0.0

@@ -45,13 +45,13 @@ def report_on(device: Device) -> DeviceReport:
     return look(device)
 
 
-def in_order(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells in the order in which they run; equal cells once.
+def in_order(cells: Iterable[Cell]) -> dict[str, Cell]:
+    """Cell id -> cell, in the order in which the cells run; equal cells once.
 
     The repeats of a cell are kept apart: all cells run once, then all again, so that drift affects all alike.
     """
     unique = {cell.id: cell for cell in cells}
-    return sorted(unique.values(), key=lambda cell: cell.repeat)
+    return dict(sorted(unique.items(), key=lambda item: item[1].repeat))
 
 
 def skip_reason(cell: Cell) -> str | None:
@@ -75,9 +75,9 @@ def plan(
     """
     ordered = in_order(cells)
     known = {wanted.cell.id: wanted for wanted in earlier}
-    everything = [*(wanted.cell for wanted in known.values()), *ordered]
+    everything = [*(wanted.cell for wanted in known.values()), *ordered.values()]
     names = labels(everything, {cell_id: wanted.label for cell_id, wanted in known.items()})
     return [
-        Planned(cell, identity(cell, data, fingerprints[cell.engine]), skip_reason(cell), names[cell.id])
-        for cell in ordered
+        Planned(cell, identity(cell, data, fingerprints[cell.engine]), skip_reason(cell), names[key])
+        for key, cell in ordered.items()
     ]

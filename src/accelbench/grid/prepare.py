@@ -65,10 +65,18 @@ def data_of(cells: Sequence[Cell]) -> tuple[Data, Path]:
     return data, folder
 
 
-def estimates_s(root: Path, cells: Sequence[Cell]) -> dict[str, float | None]:
-    """Cell id -> seconds that the cell will take on this machine, 0 if it is skipped; None if unknown."""
-    recorded_s = recorded_durations_s([root / "runs", root / "results"], {cell.id for cell in cells})
-    return {cell.id: estimate_s(cell, recorded_s) if skip_reason(cell) is None else 0.0 for cell in cells}
+def estimates_s(root: Path, cells: Mapping[str, Cell]) -> dict[str, float | None]:
+    """Cell id -> seconds that the cell will take on this machine, 0 if it is skipped; None if unknown.
+
+    Args:
+        root: the project's folder.
+        cells: cell id -> cell.
+    """
+    recorded_s = recorded_durations_s([root / "runs", root / "results"], cells.keys())
+    return {
+        cell_id: estimate_s(cell, recorded_s.get(cell_id)) if skip_reason(cell) is None else 0.0
+        for cell_id, cell in cells.items()
+    }
 
 
 def prepare(cells: Sequence[Cell], earlier: Sequence[WantedCell] = ()) -> Prepared:
@@ -93,5 +101,5 @@ def prepare(cells: Sequence[Cell], earlier: Sequence[WantedCell] = ()) -> Prepar
         data_folder=folder,
         environments={engine: {**found, "git": git} for engine, found in fingerprints.items()},
         planned=planned,
-        estimates_s=estimates_s(root, [item.cell for item in planned]),
+        estimates_s=estimates_s(root, {item.cell.id: item.cell for item in planned}),
     )
