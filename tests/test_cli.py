@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from accelbench.cli import main
-from accelbench.commands.registry import COMMANDS
+from accelbench.commands.registry import load_all
 from accelbench.engines.registry import HostSpec, host_spec
 from accelbench.grid import plan
 from accelbench.isolation.hosts import Hosts
@@ -25,6 +25,7 @@ from accelbench.sweep import session
 from fakes import faulty_host, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = load_all()
 NAMES = [command.name for command in COMMANDS]
 PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed"
 
@@ -246,7 +247,7 @@ def help_of(words, capsys):
     return captured.out
 
 
-@pytest.mark.parametrize("words", ["--help", "-h", "help"])
+@pytest.mark.parametrize("words", ["", "--help", "-h", "help"])
 def test_help_lists_the_commands_and_fits_a_screen(words, capsys, project):
     text = help_of(words, capsys)
     for command in COMMANDS:

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from accelbench.commands.command import Context
 from accelbench.commands.overview import overview
-from accelbench.commands.registry import COMMANDS, choose
+from accelbench.commands.registry import choose, load_all
+from accelbench.errors import UserError
 from accelbench.schema.text import clean
-from accelbench.settings.hydra_errors import user_error_behind
 
 HELP = {"-h", "--help"}
 OUTPUTS = (1, 2)  # the descriptors of stdout and stderr
@@ -54,25 +54,34 @@ def _status(words: list[str], out: Path | None) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        mistake = user_error_behind(error)
+        mistake = _mistake(error)
         if mistake is None:
             raise
         print(f"accelbench: {clean(str(mistake))}", file=sys.stderr)
         return 2
 
 
+def _mistake(error: Exception) -> UserError | None:
+    """The user's mistake behind `error`; None if it is a defect of the program."""
+    if isinstance(error, UserError):
+        return error
+    from accelbench.settings.hydra_errors import user_error_behind  # imports Hydra
+
+    return user_error_behind(error)
+
+
 def _run(words: list[str], out: Path | None) -> int:
-    if words and words[0] in {*HELP, "help"}:
-        print(overview(COMMANDS), end="")
+    if not words or words[0] in {*HELP, "help"}:
+        print(overview(load_all()), end="")
         return 0
-    if words and words[0] == "--version":
+    if words[0] == "--version":
         print(f"accelbench {version('accelbench')}")
         return 0
     command, rest = choose(words)
     if HELP & set(rest):
         print(command.help(), end="")
         return 0
-    return command.run(command.parse(rest), Context(console=_Console(highlight=False), out=out, commands=COMMANDS))
+    return command.run(command.parse(rest), Context(console=_Console(highlight=False), out=out))
 
 
 class _Console(Console):

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from accelbench import project
 from accelbench.commands.command import VERBOSE, Command, Context
 from accelbench.errors import UserError
-from accelbench.settings import params
-from accelbench.settings.compose import one_cell
 from accelbench.settings.parser import Parser
 
 if TYPE_CHECKING:  # pandas takes half a second to import
@@ -28,6 +26,7 @@ def _add_flags(parser: Parser) -> None:
 
 def _run(chosen: Namespace, context: Context) -> int:
     if chosen.largest_batch:
+        from accelbench.settings.compose import one_cell
         from accelbench.sweep import largest_batch
 
         if chosen.latency_ms is not None:
@@ -51,6 +50,7 @@ def _limit(latency_ms: str | None) -> float | None:
 def _show_best(folder: str, limit_ms: float | None, context: Context) -> int:
     from accelbench.report import read as sweeps
     from accelbench.report.tables import best
+    from accelbench.settings import params
 
     root = project.project_root()
     read = sweeps.read_all(root / folder, params.costs(root))

@@ -1,4 +1,7 @@
-"""What a command of `accelbench` declares; usage, help, suggestions and shell completion are derived from it."""
+"""What a command of `accelbench` declares; usage, help, suggestions and shell completion are derived from it.
+
+A command's module imports only what its help needs. What running it needs, such as Hydra, is imported when it runs.
+"""
 
 import argparse
 import shutil
@@ -21,12 +24,10 @@ class Context:
     Attributes:
         console: where results and progress are printed.
         out: the folder for a sweep's records, which only the pipeline chooses; None: the user's `out=`.
-        commands: all commands, for shell completion.
     """
 
     console: Console
     out: Path | None
-    commands: "Sequence[Command]"
 
 
 @dataclass(frozen=True, kw_only=True)

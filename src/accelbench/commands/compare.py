@@ -6,9 +6,7 @@ from pathlib import Path
 from accelbench import project
 from accelbench.commands.command import VERBOSE, Command, Context
 from accelbench.errors import UserError
-from accelbench.settings.compose import one_cell
 from accelbench.settings.parser import Parser
-from accelbench.sweep import run as sweep
 
 DESCRIPTION = """\
 Pairs cells that are equal, or equal but for the settings in which A and B differ throughout. The
@@ -41,7 +39,7 @@ def _add_flags(parser: Parser) -> None:
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.compare import answer, record_sets  # numpy and scipy take their time to import
+    from accelbench.compare import answer, record_sets
     from accelbench.sweep import interleaved
 
     names = [chosen.first, *chosen.others]
@@ -55,6 +53,9 @@ def _run(chosen: Namespace, context: Context) -> int:
             else (record_sets.find(name, root) for name in names)
         )
         return answer.answer(first, second, terms, context.console)
+    from accelbench.settings.compose import one_cell
+    from accelbench.sweep import run as sweep
+
     shown = f" {VERBOSE}" if chosen.verbose else ""
     runs, options = interleaved.plan_runs(one_cell(names[0] + shown), one_cell(names[1] + shown), chosen.repeats, root)
     result = sweep.run(runs.cells, options, context.console)

@@ -13,8 +13,6 @@ from typing import Any, get_args, get_type_hints
 
 from accelbench import project
 from accelbench.commands.command import Command, Context
-from accelbench.settings.config import GROUPS, RunConfig
-from accelbench.settings.params import PROFILES
 from accelbench.settings.parser import Parser
 
 SHELLS = ("bash", "zsh")
@@ -107,6 +105,9 @@ def script(shell: str, commands: Sequence[Command], root: Path) -> str:
 
 def settings(root: Path) -> Iterator[tuple[str, list[str]]]:
     """Yields every setting by its dotted name with its choices; no choices if it takes any number or text."""
+    from accelbench.settings.config import GROUPS, RunConfig
+    from accelbench.settings.params import PROFILES
+
     for name, kind in get_type_hints(RunConfig).items():
         if name in GROUPS:
             yield name, sorted(path.stem for path in (root / "conf" / name).glob("*.yaml"))
@@ -134,7 +135,9 @@ def _add_flags(parser: Parser) -> None:
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    print(script(chosen.shell, context.commands, project.project_root()), end="")
+    from accelbench.commands.registry import load_all
+
+    print(script(chosen.shell, load_all(), project.project_root()), end="")
     return 0
 
 

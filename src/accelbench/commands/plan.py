@@ -3,14 +3,8 @@
 from argparse import Namespace
 
 from accelbench.commands.command import Command, Context
-from accelbench.grid.plan import in_order, skip_reason
-from accelbench.grid.prepare import data_name, estimates_s
 from accelbench.presentation import duration
-from accelbench.project import project_root
-from accelbench.schema.labels import labels
-from accelbench.schema.serialize import canonical_json
 from accelbench.schema.text import clean
-from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.parser import Parser
 
 
@@ -21,6 +15,13 @@ def _add_flags(parser: Parser) -> None:
 
 
 def _run(chosen: Namespace, context: Context) -> int:
+    from accelbench.grid.plan import in_order, skip_reason
+    from accelbench.grid.prepare import data_name, estimates_s
+    from accelbench.project import project_root
+    from accelbench.schema.labels import labels
+    from accelbench.schema.serialize import canonical_json
+    from accelbench.settings.compose import cells_of, compose
+
     words = chosen.words
     cells, _ = cells_of(compose(words if {"-m", "--multirun"} & set(words) else ["-m", *words]))
     if chosen.json:

@@ -7,7 +7,6 @@ from pathlib import Path
 from accelbench import project
 from accelbench.commands.command import Command, Context
 from accelbench.schema.text import clean
-from accelbench.settings import params
 from accelbench.settings.parser import Parser
 
 
@@ -16,7 +15,8 @@ def _add_flags(parser: Parser) -> None:
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.report.build import build  # pandas and the plot library take a second
+    from accelbench.report.build import build
+    from accelbench.settings import params
 
     root, folder = project.project_root(), Path(chosen.folder)
     out = root / "report" if folder == Path("results") else folder / "report"

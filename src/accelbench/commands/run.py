@@ -5,10 +5,7 @@ from argparse import Namespace
 from accelbench.commands.command import VERBOSE, Command, Context
 from accelbench.commands.overview import SETTINGS
 from accelbench.project import shown
-from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.parser import Parser
-from accelbench.sweep import card
-from accelbench.sweep import run as sweep
 
 
 def _add_flags(parser: Parser) -> None:
@@ -19,6 +16,10 @@ def _add_flags(parser: Parser) -> None:
 
 
 def _run(chosen: Namespace, context: Context) -> int:
+    from accelbench.settings.compose import cells_of, compose
+    from accelbench.sweep import card
+    from accelbench.sweep import run as sweep
+
     flags = ["-m"] * chosen.multirun + (["--cfg", chosen.cfg] if chosen.cfg is not None else [])
     configs = compose([*flags, *["--resolve"] * chosen.resolve, *chosen.words, *[VERBOSE] * chosen.verbose])
     if not configs:  # --cfg: Hydra has printed the settings

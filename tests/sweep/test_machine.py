@@ -6,13 +6,13 @@ import sys
 import pytest
 from rich.console import Console
 
-from accelbench.commands import doctor
 from accelbench.data.manifest import digest_of
 from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
 from accelbench.errors import UserError
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Device, Mode, Precision
+from accelbench.sweep import machine
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def project(tmp_path):
 
 def shown(root, width=200):
     out = io.StringIO()
-    doctor.show(root, Console(file=out, width=width))
+    machine.show(root, Console(file=out, width=width))
     return out.getvalue()
 
 
@@ -99,7 +99,7 @@ def test_a_broken_model_is_named(project, text):
 
 def test_judges_every_kind_of_cell_once():
     gpu = DeviceReport(device=Device.gpu, present=True, name="T4", count=1, details={"compute_capability": "7.5"})
-    verdicts = list(doctor.judge([gpu], [ModelSpec(name="mlp")]))
+    verdicts = list(machine.judge([gpu], [ModelSpec(name="mlp")]))
     assert len({(v.precision, v.mode) for v in verdicts}) == len(verdicts) == len(Precision) * len(Mode)
     refused = {v.precision for v in verdicts if v.reason is not None and v.mode == Mode.infer}
     assert refused == {Precision.tf32, Precision.bf16, Precision.bf16_mixed}
@@ -107,7 +107,7 @@ def test_judges_every_kind_of_cell_once():
 
 def test_it_imports_no_framework(project):
     code = (
-        "import sys, pathlib; from accelbench.commands import doctor; doctor.show(pathlib.Path(sys.argv[1])); "
+        "import sys, pathlib; from accelbench.sweep import machine; machine.show(pathlib.Path(sys.argv[1])); "
         "sys.exit(bool({'torch', 'torch_xla', 'tensorflow', 'pytorch_lightning', 'mlflow'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code, str(project)], check=True, capture_output=True)
