@@ -211,10 +211,6 @@ def test_a_typo_in_params_is_named(change, told, capsys, own):
     assert told in complaint(["-m", "suite=mnist_networks"], capsys, own)
 
 
-def no_manifest(folder):
-    (folder / "manifest.json").unlink()
-
-
 def no_images(folder):
     (folder / "test_images.npy").unlink()
 
@@ -229,7 +225,7 @@ def altered(folder):
     path.write_text(path.read_text().replace("mnist", "mnest"))
 
 
-@pytest.mark.parametrize("spoil", [no_manifest, no_images, half_the_images, altered])
+@pytest.mark.parametrize("spoil", [no_images, half_the_images, altered])
 def test_data_that_is_not_whole_is_named_with_what_mends_it(spoil, capsys, own):
     spoil(own / "data" / "mnist")
     assert "prepare it with: dvc repro data@mnist" in complaint(["model=mlp"], capsys, own)

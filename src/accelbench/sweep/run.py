@@ -14,7 +14,7 @@ from rich.markup import escape
 from accelbench import lock
 from accelbench.errors import DISK_FULL, UserError, WriteError
 from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared, data_of, prepare
+from accelbench.grid.prepare import Prepared, data_name, data_of, prepare
 from accelbench.presentation import duration
 from accelbench.project import PLAN, project_root, shown
 from accelbench.schema import plan_file
@@ -26,6 +26,7 @@ from accelbench.schema.vocab import RETRIED, UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
 from accelbench.sweep.kept import KeptFiles, set_aside
+from accelbench.sweep.missing_data import prepare_missing
 from accelbench.sweep.progress import outcome
 from accelbench.sweep.session import Session
 
@@ -71,6 +72,7 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
     """
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     folder = out or _folder_under_runs(project_root(), options.out or f"runs/{sweep_id}")
+    prepare_missing(project_root(), data_name(cells), console)
     data_of(cells)  # reports a mistake now, not after waiting for the lock
     with lock.hold_measuring(console.print):
         # After the wait, in which the data and the plan may have changed.

@@ -1,0 +1,31 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from accelbench.data.manifest import read_manifest
+from accelbench.errors import UserError
+from accelbench.sweep.missing_data import prepare_missing
+
+PARAMS = "data: {random: {}, mnist: {source: /nowhere}}\n"
+
+
+def said(root, name):
+    out = io.StringIO()
+    prepare_missing(root, name, Console(file=out))
+    return out.getvalue()
+
+
+def test_a_missing_set_is_prepared_once_and_a_line_says_so(tmp_path):
+    (tmp_path / "params.yaml").write_text(PARAMS)
+    assert said(tmp_path, "random") == "Preparing data/random, once.\n"
+    assert read_manifest(tmp_path / "data" / "random").name == "random"
+    assert said(tmp_path, "random") == ""
+
+
+@pytest.mark.parametrize(("name", "told"), [("mnist", "/nowhere"), ("cifar10", "Choose from: random, mnist")])
+def test_a_set_that_cannot_be_prepared_is_named(name, told, tmp_path):
+    (tmp_path / "params.yaml").write_text(PARAMS)
+    with pytest.raises(UserError, match=told):
+        said(tmp_path, name)
+    assert not (tmp_path / "data" / name).exists()
