@@ -2,17 +2,11 @@
 
 import shlex
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
 from accelbench import project
 from accelbench.commands.command import VERBOSE, Command, Context
 from accelbench.errors import UserError
 from accelbench.settings.parser import Parser
-
-if TYPE_CHECKING:  # pandas takes half a second to import
-    from rich.table import Table as RichTable
-
-    from accelbench.report.tables.table import Table
 
 
 def _add_flags(parser: Parser) -> None:
@@ -50,6 +44,7 @@ def _limit(latency_ms: str | None) -> float | None:
 def _show_best(folder: str, limit_ms: float | None, context: Context) -> int:
     from accelbench.report import read as sweeps
     from accelbench.report.tables import best
+    from accelbench.report.tables.on_terminal import rendered
     from accelbench.settings import params
 
     root = project.project_root()
@@ -57,24 +52,10 @@ def _show_best(folder: str, limit_ms: float | None, context: Context) -> int:
     found = best.table(read, limit_ms)
     if found is None:
         raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
-    context.console.print(_rendered(found))
+    context.console.print(rendered(found))
     for note in [*found.notes, *(note for sweep in read for note in sweep.notes)]:
         context.console.print(note, style="dim", markup=False)
     return 0
-
-
-def _rendered(table: "Table") -> "RichTable":
-    """`table` as rich prints it; cells fold where the terminal is too narrow."""
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    made = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading, numeric in zip(table.headings, table.numeric, strict=True):
-        made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
-    for row in table.rows:
-        made.add_row(*(Text(entry.text) for entry in row))
-    return made
 
 
 COMMAND = Command(

@@ -17,7 +17,7 @@ def _add_flags(parser: Parser) -> None:
 
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.settings.compose import cells_of, compose
-    from accelbench.sweep import card
+    from accelbench.sweep import answer, card
     from accelbench.sweep import run as sweep
 
     flags = ["-m"] * chosen.multirun + (["--cfg", chosen.cfg] if chosen.cfg is not None else [])
@@ -30,6 +30,8 @@ def _run(chosen: Namespace, context: Context) -> int:
         (record,) = result.records
         places = {"record": f"{shown(result.folder)}/{record.name}.json", **result.links}
         card.show(record, places, context.console)
+    else:
+        answer.show(result.records, sweep.shown(result.folder), context.console)
     if context.out is None:  # the pipeline goes on: its report says why the cells failed
         result.check_request()
     return 1 if result.num_unexpected else 0

@@ -64,6 +64,10 @@ class Recommendation:
         key = reported.measured_key
         return [reported, *(each for each in self.cells if each is not reported and each.measured_key == key)]
 
+    def confidence(self, other: ReportedCell) -> str:
+        """How sure it is that the fastest cell is faster than `other`, in words."""
+        return confidence.confidence_in_words(self.repeats(other), self.repeats(self.fastest))
+
     def best_row(self, criterion: str) -> Row | None:
         """The best cell's row by one of `best.CRITERIA`."""
         return best.best_by([reported.row for reported in self.typical], criterion)
@@ -102,7 +106,7 @@ def _lead(found: Recommendation) -> Entry:
 def _confidence(found: Recommendation) -> Entry:
     if found.next_best is None:
         return word(None)
-    return word(confidence.confidence_in_words(found.repeats(found.next_best), found.repeats(found.fastest)))
+    return word(found.confidence(found.next_best))
 
 
 def _criterion_columns(criterion: str, heading: str) -> list[Column[Recommendation]]:

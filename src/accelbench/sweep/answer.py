@@ -1,0 +1,64 @@
+"""What a sweep of several cells ends with: which is the fastest, in a sentence for each model, and a small table."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from accelbench.presentation import significant
+from accelbench.report.read import ReportedCell, Sweep
+from accelbench.report.tables import best
+from accelbench.report.tables.first_screen import Recommendation
+from accelbench.report.tables.on_terminal import rendered
+from accelbench.report.tables.table import Column, count, number, tabulate_known, word
+from accelbench.schema.record import Record
+
+MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
+MAX_CELLS = 12
+
+COLUMNS: list[Column[ReportedCell]] = [
+    Column("cell", lambda reported: word(reported.label)),
+    Column("samples/s", lambda reported: number(reported.number("samples_per_s"))),
+    Column("± (%)", lambda reported: best.half_width_entry(reported.row)),
+    Column("p50 (ms)", lambda reported: number(reported.number("latency_p50_ms"))),
+    Column("warnings", lambda reported: count(best.num_warnings(reported.row).key)),
+]
+
+
+def show(records: Sequence[Record], folder: str, console: Console) -> None:
+    """Prints the answer; nothing if no model has two ok cells.
+
+    Args:
+        records: of the whole sweep.
+        folder: where they are, for the command that shows more.
+        console: where to print.
+    """
+    cells = [ReportedCell(cell=record.cell, name=record.name, record=record) for record in records]
+    sweep = Sweep(folder="", suite="", title="", study=None, profile=None, cells=cells)
+    found = [Recommendation(group) for group in best.workloads([sweep])]
+    several = [each for each in found if len(each.typical) > 1]
+    if not several:
+        return
+    console.print()
+    for line in _lines(several):
+        console.print(line, soft_wrap=isinstance(line, Text))
+    console.print(f"More: accelbench best {folder}; accelbench report {folder}", markup=False, soft_wrap=True)
+
+
+def _lines(found: Sequence[Recommendation]) -> Iterator[RenderableType]:
+    for each in found[:MAX_WORKLOADS]:
+        yield _sentence(each)
+        if len(each.by_speed) <= MAX_CELLS and (table := tabulate_known("", COLUMNS, each.by_speed)):
+            yield rendered(table)
+    if len(found) > MAX_WORKLOADS:
+        yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")
+
+
+def _sentence(found: Recommendation) -> Text:
+    """Such as `mlp infer, mnist: fastest with cpu bf16 b8 at 458 samples/s, 2.74 times cpu fp32 b8; can't tell ...`."""
+    first = found.fastest
+    second = found.next_best or found.by_speed[1]
+    ratio = (first.number("samples_per_s") or 0.0) / (second.number("samples_per_s") or 1.0)
+    answer = f"{found.text(first.row)} at {significant(first.number('samples_per_s'))} samples/s"
+    behind = f"{significant(ratio)} times {found.text(second.row)}; {found.confidence(second)}"
+    return Text.assemble(f"{best.workload_text(first)}: fastest with ", (answer, "bold"), f", {behind}.")
