@@ -42,7 +42,7 @@ def test_the_interval_holds_the_median_of_blocks_that_resemble_their_neighbours(
 def test_the_interval_holds_a_tails_percentile(percent):
     rng, num = np.random.default_rng(3), robust.NUM_SAMPLES_FOR[percent]
     truth = -math.log(1 - percent / 100)
-    bounds = [robust.percentile_interval(rng.exponential(size=num).tolist(), percent) for _ in range(500)]
+    bounds = [robust.Sample(rng.exponential(size=num)).percentile_interval(percent) for _ in range(500)]
     assert sum(low <= truth <= high for low, high in bounds) / len(bounds) >= 0.93
 
 
@@ -56,16 +56,16 @@ def test_many_independent_values_give_the_binomials_bounds():
 @pytest.mark.parametrize("related", [0.1, 0.3, 0.5])
 def test_the_correlation_of_neighbours_is_found_in_spite_of_outliers(related):
     rng = np.random.default_rng(1)
-    found = [robust.correlation(series(rng, 300, related, outliers=0.02)) for _ in range(40)]
+    found = [robust.Sample(series(rng, 300, related, outliers=0.02)).correlation for _ in range(40)]
     assert robust.median(found) == pytest.approx(related, abs=0.1)
-    assert robust.correlation([1.0] * 20) == 0
+    assert robust.Sample([1.0] * 20).correlation == 0
 
 
 def test_outliers_are_counted_and_do_not_hide_each_other():
     values = [1.0, 1.01, 0.99, 1.02, 0.98] * 10
-    assert robust.num_outliers(values) == 0
-    assert robust.num_outliers([*values, 2.0, 2.0, 2.0]) == 3
-    assert robust.num_outliers([1.0] * 10) == 0
+    assert robust.Sample(values).num_outliers == 0
+    assert robust.Sample([*values, 2.0, 2.0, 2.0]).num_outliers == 3
+    assert robust.Sample([1.0] * 10).num_outliers == 0
 
 
 def test_a_change_of_level_is_told_from_noise():
@@ -97,10 +97,10 @@ def test_noise_that_grows_is_not_stable():
 @pytest.mark.parametrize("num", [1, 2, 5, 10, 64, 101])
 def test_percentiles_are_numpys_nearest_rank(num, percent):
     values = np.random.default_rng(num).normal(size=num).tolist()
-    assert robust.percentile(values, percent) == np.percentile(values, percent, method="inverted_cdf")
+    assert robust.Sample(values).percentile(percent) == np.percentile(values, percent, method="inverted_cdf")
 
 
 @pytest.mark.parametrize(("percent", "fewest"), [(50, 6), (90, 64), (99, 662)])
 def test_a_tail_needs_enough_samples(percent, fewest):
-    assert robust.supported_percentile([1.0] * (fewest - 1), percent) is None
-    assert robust.supported_percentile([1.0] * fewest, percent) == 1.0
+    assert robust.Sample([1.0] * (fewest - 1)).supported_percentile(percent) is None
+    assert robust.Sample([1.0] * fewest).supported_percentile(percent) == 1.0

@@ -1,7 +1,9 @@
 """One record -> one flat row of published numbers, which the report and the trackers both show."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+
+import numpy as np
+from numpy.typing import NDArray
 
 from accelbench.judging.energy import joules_per_sample
 from accelbench.judging.roofline import bound, share
@@ -131,7 +133,7 @@ def _settings(record: Record) -> Row:
         "input_shape": "x".join(map(str, cell.model.input_shape)) if cell.data.name == RANDOM else None,
         "device": cell.device.value,
         "precision": cell.precision.value,
-        **asdict(cell.options),
+        **vars(cell.options),
         "devices": cell.devices,
         "scaling": cell.scaling.value if cell.devices > 1 else None,
         "batch_size": cell.batch_size,
@@ -187,29 +189,35 @@ def _rates(record: Record, measured: Measurement) -> Row:
 
 def _latencies(measured: Measurement) -> Row:
     row: Row = {}
+    steps = robust.Sample(measured.latency_s)
     for percent in (50, 90, 99):
-        value = robust.supported_percentile(measured.latency_s, percent)
-        low, high = (value is not None and robust.percentile_interval(measured.latency_s, percent)) or (None, None)
+        value = steps.supported_percentile(percent)
+        low, high = (value is not None and steps.percentile_interval(percent)) or (None, None)
         column = f"latency_p{percent}_ms"
         row |= {column: _ms(value), f"{column}_low": _ms(low), f"{column}_high": _ms(high)}
-    for column, values in {
+    parts: dict[str, list[float] | NDArray[np.float64]] = {
         "launch_p50_ms": measured.launch_s,
         "data_wait_ms": measured.data_s,
         "copy_in_ms": measured.copy_in_s,
-        "compute_ms": _compute_s(measured),
+        "compute_ms": _compute_s(measured, steps),
         "copy_out_ms": measured.copy_out_s,
-    }.items():
-        row[column] = _ms(robust.median(values)) if values else None
+    }
+    for column, values in parts.items():
+        row[column] = _ms(robust.Sample(values).median) if len(values) else None
+    if len(measured.latency_s) >= robust.NUM_SAMPLES_FOR[50]:
+        row["num_outliers"] = steps.num_outliers
     if measured.data_s and measured.latency_s:
         row["data_wait_share"] = sum(measured.data_s) / sum(measured.latency_s)
     return row
 
 
-def _compute_s(measured: Measurement) -> list[float]:
+def _compute_s(measured: Measurement, steps: robust.Sample) -> NDArray[np.float64]:
     """Seconds of computation per waited-for step: the step without waiting for data and copying."""
-    parts = (measured.data_s, measured.copy_in_s, measured.copy_out_s)
-    known = [part for part in parts if len(part) == len(measured.latency_s)]  # a part is empty if nothing is moved
-    return [whole - sum(parts) for whole, *parts in zip(measured.latency_s, *known, strict=True)]
+    computed = steps.values
+    for part in (measured.data_s, measured.copy_in_s, measured.copy_out_s):
+        if part and len(part) == len(computed):  # a part is empty if nothing is moved
+            computed = computed - np.asarray(part)
+    return computed
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
@@ -265,9 +273,6 @@ def _steadiness(measured: Measurement) -> Row:
     return {
         "num_blocks": len(measured.blocks) or None,
         "num_steps": sum(block.num_steps for block in measured.blocks) or None,
-        "num_outliers": robust.num_outliers(measured.latency_s)
-        if len(measured.latency_s) >= robust.NUM_SAMPLES_FOR[50]
-        else None,
         "stopped": measured.stop.value if measured.stop else None,
         "num_warmup_steps": measured.num_warmup_steps or None,
         "settled": measured.settled,

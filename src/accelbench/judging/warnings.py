@@ -30,7 +30,7 @@ def warnings_of_record(record: Record, row: Row) -> list[str]:
     assert measured is not None
     return [
         *_about_blocks(record, measured),
-        *_about_steps(measured),
+        *_about_steps(measured, row),
         *_about_work(measured),
         *_about_machine(record, row),
         *_about_throttling(record, measured),
@@ -57,12 +57,12 @@ def _about_blocks(record: Record, measured: Measurement) -> Iterator[str]:
         yield "only one epoch: its rate includes the first steps and their compilation"
 
 
-def _about_steps(measured: Measurement) -> Iterator[str]:
+def _about_steps(measured: Measurement, row: Row) -> Iterator[str]:
     if measured.settled is False:
         yield f"step times had not settled after {measured.warmup_total_s:.1f} s of warm-up"
     num = len(measured.latency_s)
-    outliers = robust.num_outliers(measured.latency_s) if num >= robust.NUM_SAMPLES_FOR[90] else 0
-    if outliers > MAX_OUTLIERS * num:
+    outliers = row["num_outliers"] if num >= robust.NUM_SAMPLES_FOR[90] else None
+    if isinstance(outliers, int) and outliers > MAX_OUTLIERS * num:
         yield f"{outliers} of {num} steps are outliers"
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
         yield f"the clock ran {measured.clock_drift:+.2%} against the machine's raw clock"

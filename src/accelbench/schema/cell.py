@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
-from accelbench.schema.serialize import canonical_json, digest
+from accelbench.schema.serialize import canonical_json, digest, plain
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (
     XLA,
@@ -210,7 +210,7 @@ class Cell:
 
         Attributes that only another protocol uses are left out: changing them must not change this cell's id.
         """
-        return _settings(dataclasses.asdict(self))
+        return _settings(plain(self))
 
     @property
     def id(self) -> str:

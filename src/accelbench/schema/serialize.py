@@ -43,6 +43,11 @@ def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
     return loaded
 
 
+def plain(value: Any) -> dict[str, Any]:
+    """A dataclass as a mapping, nested ones too; other values are not copied, as `dataclasses.asdict` does slowly."""
+    return {name: plain(part) if hasattr(part, "__dataclass_fields__") else part for name, part in vars(value).items()}
+
+
 def canonical_json(value: object) -> str:
     """JSON with sorted keys and no spaces: equal values give equal texts on every machine."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -102,7 +102,7 @@ def _speed(rates: Sequence[float], of: str, first: int) -> Panel:
 
 
 def _latency(milliseconds: Sequence[float]) -> Panel:
-    known = {percent: robust.supported_percentile(milliseconds, percent) for percent in (50, 90, 99)}
+    known = {percent: robust.Sample(milliseconds).supported_percentile(percent) for percent in (50, 90, 99)}
     percentiles = ", ".join(f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None)
     return _panel(
         f"ms of each step that was waited for{': ' if percentiles else ''}{percentiles}", milliseconds, "step", 1, None

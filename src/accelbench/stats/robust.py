@@ -1,11 +1,13 @@
-"""Order statistics, robust estimates and intervals: pure functions on floats."""
+"""Order statistics, robust estimates and intervals."""
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
-from operator import mul
-from statistics import NormalDist, fmean
+from functools import cached_property
+from statistics import NormalDist
 from statistics import median as median
+
+import numpy as np
+from numpy.typing import NDArray
 
 # The fewest samples from which a tail percentile is shown: MLPerf Inference's early-stopping rule (LoadGen,
 # `inference_policies`): 64 for the 90th percentile and 662 for the 99th, at 99 % confidence.
@@ -24,92 +26,102 @@ WINSORISED_AT = 3.0
 MAX_CORRELATION = 0.9
 
 
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile: the smallest value that at least `percent` % of them do not exceed.
+class Sample:
+    """Numbers in the order of time, and what is computed from them, each once.
 
     Args:
-        values: at least one number, in any order.
-        percent: above 0, at most 100.
+        values: at least one number.
     """
-    ordered = sorted(values)
-    return ordered[math.ceil(percent / 100 * len(ordered)) - 1]
+
+    def __init__(self, values: Sequence[float] | NDArray[np.float64]) -> None:
+        self.values = np.asarray(values, dtype=np.float64)
+
+    @cached_property
+    def ordered(self) -> NDArray[np.float64]:
+        """The values in ascending order."""
+        return np.sort(self.values)
+
+    @cached_property
+    def median(self) -> float:
+        """The middle value, or the mean of the middle two."""
+        return _middle(self.ordered)
+
+    @cached_property
+    def scores(self) -> NDArray[np.float64]:
+        """Each value's distance from the median in robust standard deviations; zeros if most values are equal."""
+        distances = self.values - self.median
+        sigma = MAD_TO_SIGMA * _middle(np.sort(np.abs(distances)))
+        return distances / sigma if sigma > 0 else np.zeros_like(distances)
+
+    @cached_property
+    def num_outliers(self) -> int:
+        """The number of values more than 3.5 robust standard deviations from the median."""
+        return int(np.count_nonzero(np.abs(self.scores) > OUTLIER_SCORE))
+
+    @cached_property
+    def correlation(self) -> float:
+        """The correlation of each value with the next, 0 to 0.9, estimated on winsorised scores. At least two values.
+
+        Its bias in a short series, -(1 + 3r) / n for a first-order autoregression (Kendall and Stuart, The Advanced
+        Theory of Statistics, volume 3, section 48.4), is added back: else a short series would appear independent.
+        """
+        centred = np.clip(self.scores, -WINSORISED_AT, WINSORISED_AT)
+        centred = centred - centred.mean()
+        total = float(centred @ centred)
+        if total == 0:
+            return 0.0
+        raw = float(centred[:-1] @ centred[1:]) / total
+        return max(0.0, min(MAX_CORRELATION, raw + (1 + 3 * raw) / len(centred)))
+
+    def percentile(self, percent: float) -> float:
+        """The nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed.
+
+        Args:
+            percent: above 0, at most 100.
+        """
+        return float(self.ordered[math.ceil(percent / 100 * len(self.ordered)) - 1])
+
+    def supported_percentile(self, percent: int) -> float | None:
+        """The percentile; None if there are too few values to support it (`NUM_SAMPLES_FOR`)."""
+        return self.percentile(percent) if len(self.values) >= NUM_SAMPLES_FOR[percent] else None
+
+    def percentile_interval(self, percent: float, confidence: float = 0.95) -> tuple[float, float] | None:
+        """Bounds that contain the true percentile with about `confidence`, for any distribution.
+
+        Order statistics at the ranks n p -+ z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics, 3rd edition,
+        section 7.1), where f = (1 + r) / (1 - r) is the factor by which the correlation r of neighbours raises the
+        variance of a mean.
+        Simulated with a log-normal first-order autoregression and 10 % of outliers (tests/stats/test_robust.py), the
+        coverage at a nominal 95 % is at least 93 % for r up to 0.4 and 10 values or more, with the clock's stopping
+        rule; a block bootstrap of the median covers 80 to 91 %.
+
+        Args:
+            percent: above 0, below 100.
+            confidence: above 0, below 1.
+
+        Returns:
+            (low, high); None for too few values (the median needs 6 at 95 %).
+        """
+        num, share = len(self.values), percent / 100
+        if 1 - share**num - (1 - share) ** num < confidence:
+            return None
+        related = self.correlation
+        spread = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(
+            num * share * (1 - share) * (1 + related) / (1 - related)
+        )
+        low, high = math.floor(num * share - spread), math.ceil(num * share + spread) + 1
+        return float(self.ordered[max(low, 1) - 1]), float(self.ordered[min(high, num) - 1])
 
 
-def supported_percentile(values: Sequence[float], percent: int) -> float | None:
-    """The percentile; None if there are too few samples to support it (`NUM_SAMPLES_FOR`)."""
-    return percentile(values, percent) if len(values) >= NUM_SAMPLES_FOR[percent] else None
-
-
-def scores(values: Sequence[float]) -> list[float]:
-    """Each value's distance from the median in robust standard deviations; zeros if most values are equal."""
-    middle = median(values)
-    sigma = MAD_TO_SIGMA * median([abs(value - middle) for value in values])
-    return [(value - middle) / sigma for value in values] if sigma > 0 else [0.0] * len(values)
-
-
-def num_outliers(values: Sequence[float]) -> int:
-    """The number of values more than 3.5 robust standard deviations from the median."""
-    return sum(abs(score) > OUTLIER_SCORE for score in scores(values))
-
-
-def correlation(values: Sequence[float]) -> float:
-    """The correlation of each value with the next, 0 to 0.9, estimated on winsorised scores.
-
-    Its bias in a short series, -(1 + 3r) / n for a first-order autoregression (Kendall and Stuart, The Advanced
-    Theory of Statistics, volume 3, section 48.4), is added back, so that a short series does not appear independent.
-
-    Args:
-        values: at least two, in the order of time.
-    """
-    bounded = [max(-WINSORISED_AT, min(WINSORISED_AT, score)) for score in scores(values)]
-    mean, num = fmean(bounded), len(bounded)
-    centred = [value - mean for value in bounded]
-    total: float = sum(map(mul, centred, centred))
-    if total == 0:
-        return 0.0
-    raw: float = sum(map(mul, centred, centred[1:])) / total
-    return max(0.0, min(MAX_CORRELATION, raw + (1 + 3 * raw) / num))
-
-
-# Cached: several percentiles of the same steps need it.
-_correlation = lru_cache(maxsize=2)(correlation)
-
-
-def percentile_interval(
-    values: Sequence[float], percent: float, confidence: float = 0.95
-) -> tuple[float, float] | None:
-    """Bounds that contain the true percentile with about `confidence`, for any distribution.
-
-    Order statistics at the ranks n p -+ z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics, 3rd edition,
-    section 7.1), where f = (1 + r) / (1 - r) is the factor by which the correlation r of neighbours raises the variance
-    of a mean.
-    Simulated with a log-normal first-order autoregression and 10 % of outliers (tests/stats/test_robust.py), the
-    coverage at a nominal 95 % is at least 93 % for r up to 0.4 and 10 values or more, with the clock's stopping rule; a
-    block bootstrap of the median covers 80 to 91 %.
-
-    Args:
-        values: in the order of time.
-        percent: above 0, below 100.
-        confidence: above 0, below 1.
-
-    Returns:
-        (low, high); None for too few values (the median needs 6 at 95 %).
-    """
-    num, share = len(values), percent / 100
-    if 1 - share**num - (1 - share) ** num < confidence:
-        return None
-    related = _correlation(tuple(values))
-    spread = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(
-        num * share * (1 - share) * (1 + related) / (1 - related)
-    )
-    low, high = math.floor(num * share - spread), math.ceil(num * share + spread) + 1
-    ordered = sorted(values)
-    return ordered[max(low, 1) - 1], ordered[min(high, num) - 1]
+def _middle(ordered: NDArray[np.float64]) -> float:
+    """The median of values in ascending order."""
+    half = len(ordered) // 2
+    return float(ordered[half]) if len(ordered) % 2 else float(ordered[half - 1] + ordered[half]) / 2
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """`percentile_interval` of the median."""
-    return percentile_interval(values, 50, confidence)
+    """`Sample.percentile_interval` of the median."""
+    return Sample(values).percentile_interval(50, confidence)
 
 
 def half_width(values: Sequence[float]) -> float | None:
