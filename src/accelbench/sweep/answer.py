@@ -33,7 +33,7 @@ def show(records: Sequence[Record], folder: str, console: Console) -> None:
         folder: where they are, for the command that shows more.
         console: where to print.
     """
-    cells = [ReportedCell(cell=record.cell, name=record.name, record=record) for record in records]
+    cells = [ReportedCell(cell=record.cell, label=record.label, name=record.name, record=record) for record in records]
     sweep = Sweep(folder="", suite="", title="", study=None, profile=None, cells=cells)
     found = [Recommendation(group) for group in best.workloads([sweep])]
     several = [each for each in found if len(each.typical) > 1]
