@@ -22,7 +22,7 @@ def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(
     folder = maker.suite(tmp_path / "runs", [maker.ok(maker.cell(suite="[bold]\x1b[2J"), 1000)])
     record.write(maker.ok(maker.cell(batch_size=1), 10), folder)
     console = Console(file=io.StringIO(), width=80)
-    context = Context(console=console, out=None, commands=[])
+    context = Context(console=console, out=None)
     assert COMMAND.run(Namespace(folder=f"runs/{folder.name}"), context) == 0
     note, address = console.file.getvalue().splitlines()
     assert note.startswith(r"1 record in runs/[bold]\x1b[2J is not in its plan, and is not shown: ")
