@@ -31,7 +31,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         places = {"record": f"{shown(result.folder)}/{record.name}.json", **result.links}
         card.show(record, places, context.console)
     else:
-        answer.show(result.records, sweep.shown(result.folder), context.console)
+        answer.show(result.records, shown(result.folder), context.console)
     if context.out is None:  # the pipeline goes on: its report says why the cells failed
         result.check_request()
     return 1 if result.num_unexpected else 0
