@@ -51,11 +51,11 @@ def test_a_picture_with_nothing_to_show_is_left_out_and_the_page_says_why(tmp_pa
 
 def test_each_machine_is_named_with_its_cells(tmp_path: Path, maker) -> None:
     records = [maker.ok(maker.cell(batch_size=size), 1) for size in (1, 2, 4)]
-    other = {"machine": {"cpu_name": "Other", "gpus": [{"name": "Example GPU", "memory_gb": 8}]}, "code": "abc123"}
+    other = {"machine": {"cpu_name": "Other", "gpus": ["Example GPU"]}, "code": "abc123"}
     records[0] = maker.record(records[0].cell, Status.skipped, reason="no", environment=other)
     maker.suite(tmp_path, records)
     places = compose(tmp_path).environments
-    assert places[0] == ("machine (1 cells)", "cpu name Other, gpus name Example GPU, memory gb 8")
+    assert places[0] == ("machine (1 cells)", "cpu name Other, gpus Example GPU")
     assert places[1][0] == "machine (2 cells)"
     assert "num cores 2" in places[1][1]
     assert ("code of lightning", "abc123") in places

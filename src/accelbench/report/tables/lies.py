@@ -117,7 +117,7 @@ LIES = [
         claim="Two times are from second runs, without the cold start that the other times include.",
         answer=Remedy.impossible,
         how="Each cell runs in a fresh process; its first step is not part of the steady state.",
-        test="tests/isolation/test_hosts.py::test_each_cell_has_a_process_of_its_own",
+        test="tests/isolation/test_host.py::test_each_cell_has_a_process_of_its_own",
     ),
     Lie(
         study="001",
