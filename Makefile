@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-slow test-faults lint bench screens ui lock clean
+.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-all test-faults lint bench screens ui lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -44,13 +44,17 @@ setup-browser:  ## install chromium, for the tests that open pages (Debian, as r
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
-# Keras' tests run in a separate process, because TensorFlow and torch must not share one.
-test: setup  ## run the tests
-	$(BIN)/python -m pytest -m "not slow and not faults and not gpu and not tpu" --ignore=tests/engines/keras
-	$(BIN)/python -m pytest -m "not slow and not faults and not gpu and not tpu" tests/engines/keras
+# Two processes run the tests, a file each at a time. Keras' tests run in others, because TensorFlow and torch must not
+# share a process.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
 
-test-slow: setup  ## run the tests that take minutes
-	$(BIN)/python -m pytest -m slow --ignore=tests/engines/keras
+test: setup  ## run the tests
+	$(PYTEST) -m "not slow and not faults and not gpu and not tpu" --ignore=tests/engines/keras
+	$(PYTEST) -m "not slow and not faults and not gpu and not tpu" tests/engines/keras
+
+test-all: setup  ## run the tests, and those that take long and guard rare cases
+	$(PYTEST) -m "not faults and not gpu and not tpu" --ignore=tests/engines/keras
+	$(PYTEST) -m "not faults and not gpu and not tpu" tests/engines/keras
 
 test-faults: setup  ## look for faults by breaking calls, killing processes and mutating files (ten minutes)
 	$(BIN)/python -m pytest -m faults --ignore=tests/engines/keras

@@ -131,6 +131,7 @@ def understood_by_dvc(words):
     parse_args(words)
 
 
+@pytest.mark.slow
 def test_a_users_network_is_measured_as_the_page_says(measured):
     (commands,) = blocks("your-own-network.md", "sh")
     lines = [line for line in commands.splitlines() if line.startswith("accelbench")]
@@ -174,6 +175,7 @@ def test_no_cell_of_a_table_is_long(page):
     assert [cell for cell in cells if len(cell) > MAX_CELL] == []
 
 
+@pytest.mark.slow
 def test_a_new_data_set_is_prepared_and_measured_as_the_page_says(measured, tmp_path):
     (code,), (conf, params), (commands,) = (blocks("extending.md", kind) for kind in ("python", "yaml", "sh"))
     root = make_project(tmp_path)

@@ -63,6 +63,7 @@ def run_alone(project, tmp_path):
     return run_alone
 
 
+@pytest.mark.slow
 def test_a_cell_runs_alone_where_there_is_torch_and_lightning_and_little_else(run_alone):
     code = f"{WITHOUT}\nfrom accelbench.worker import main; sys.exit(main(sys.argv[1:]))"
     done, outcome = run_alone((sys.executable, "-c", code), mode=Mode.train)
@@ -105,6 +106,7 @@ def test_two_ranks_run_under_torchrun_and_the_first_answers(run_alone):
     assert outcome["measurement"]["num_devices"] == 2
 
 
+@pytest.mark.slow
 def test_two_hosts_run_under_torchrun(run_alone):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -33,7 +33,7 @@ def jpeg(seed):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    made = Project(copy_project(tmp_path_factory.mktemp("project")), tmp_path_factory.mktemp("tmp"))
+    made = Project(copy_project(tmp_path_factory.mktemp("project")))
     (made.root / "params.yaml").write_text(PARAMS)
     for number in range(20):
         path = made.root / "photos" / ("cats", "dogs")[number % 2] / f"{number}.jpg"

@@ -174,6 +174,7 @@ def test_a_second_job_exits_while_one_is_under_way(project):
     assert "is under way" in output
 
 
+@pytest.mark.slow
 def test_a_killed_job_ends_all_its_processes_and_the_next_continues_where_it_stopped(project):
     project.set("batch_size: [8, 32]", "batch_size: [8, 32, 33, 34, 35, 36, 37, 38]")
     before = len(project.records())
@@ -192,6 +193,7 @@ def test_a_killed_job_ends_all_its_processes_and_the_next_continues_where_it_sto
     assert f"{kept - 2} of 16 cells have their record already." in output
 
 
+@pytest.mark.slow
 def test_changed_measuring_code_measures_again(project):
     project.set("batch_size: [8, 32, 33, 34, 35, 36, 37, 38]", "batch_size: [8]")
     with (project.root / "src" / "accelbench" / "measuring" / "clock.py").open("a") as file:
@@ -202,6 +204,7 @@ def test_changed_measuring_code_measures_again(project):
     assert "have their record already" not in output
 
 
+@pytest.mark.slow
 def test_a_cell_that_fails_is_in_the_report_and_in_the_exit_status(project):
     project.set("timeout_s: 100", "timeout_s: 0.001")
     project.set("batch_size: [8]", "batch_size: [9]")

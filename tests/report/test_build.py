@@ -111,6 +111,7 @@ def test_a_throughput_that_is_unknown_is_no_metric(tmp_path: Path, maker) -> Non
     }
 
 
+@pytest.mark.slow
 def test_building_changes_no_result_and_again_gives_the_same(results: Path, report: Path, tmp_path: Path) -> None:
     before = content(results)
     again = build.build(results, tmp_path / "again").parent

@@ -171,6 +171,7 @@ def test_what_has_no_count_or_failed_is_left_as_it_is(tmp_path, said):
     assert one.judged(record_of(3e9, Status.failed)).status == Status.failed
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_real_cpu_is_probed_in_a_process_of_its_own(tmp_path, said):
     with Hosts() as hosts:

@@ -56,6 +56,7 @@ def fit(pipeline=Pipeline.array, **changes):
     return make_cell(model=PETS, data=data, mode=Mode.train, protocol=Protocol.fit, epochs=3, batch_size=16)
 
 
+@pytest.mark.slow
 def test_a_network_with_one_logit_learns_two_classes_of_colour_pictures(pets):
     measured = engine.run(fit(), pets)
     losses = [epoch.loss for epoch in measured.epochs]
@@ -64,6 +65,7 @@ def test_a_network_with_one_logit_learns_two_classes_of_colour_pictures(pets):
     assert measured.num_train_samples == 64
 
 
+@pytest.mark.slow
 def test_decoding_for_each_batch_trains_to_the_same_losses(pets):
     array, jpeg = (engine.run(fit(pipeline), pets) for pipeline in (Pipeline.array, Pipeline.jpeg))
     assert [e.loss for e in jpeg.epochs] == pytest.approx([e.loss for e in array.epochs], rel=1e-5)

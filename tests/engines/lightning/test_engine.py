@@ -75,8 +75,14 @@ def plain_losses(cell, folder):
     return losses
 
 
+QUICK = (Precision.fp32, Precision.bf16_mixed)  # the others take 10 s each
+
+
 @pytest.mark.parametrize("model", [SGD, ADAM], ids=["sgd", "adam"])
-@pytest.mark.parametrize("precision", [p for p in Precision if p != Precision.tf32])
+@pytest.mark.parametrize(
+    "precision",
+    [p if p in QUICK else pytest.param(p, marks=pytest.mark.slow) for p in Precision if p != Precision.tf32],
+)
 def test_losses_are_a_plain_loops_in_every_precision(digits, precision, model):
     if (precision, model) == (Precision.fp16, ADAM):
         pytest.skip("Adam's epsilon underflows in fp16: such a cell is not run")

@@ -56,6 +56,7 @@ def resnet_network():
     return network.eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16])
 @pytest.mark.parametrize("on", [{"channels_last": True}, {"freeze": True}, {"channels_last": True, "freeze": True}])
 def test_the_output_is_the_plain_networks(nothing, precision, on):

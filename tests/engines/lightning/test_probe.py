@@ -97,6 +97,7 @@ print(json.dumps(found.to_json()))
 """
 
 
+@pytest.mark.slow
 def test_xla_has_ceilings():
     environment = {**os.environ, "PJRT_DEVICE": "CPU"}
     done = subprocess.run([sys.executable, "-c", ON_XLA], env=environment, capture_output=True, text=True, check=True)

@@ -204,6 +204,7 @@ def test_the_studies_networks_count_the_same_in_every_precision(name):
     assert 2 * flops[0] < flops[1] < 3 * flops[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "giga_macs"),
     # torchvision's own table, to its digits.
@@ -311,6 +312,7 @@ for device in ("cpu", torch_xla.device()):
 """
 
 
+@pytest.mark.slow
 def test_a_network_on_xla_counts_as_on_the_cpu():
     environment = {**os.environ, "PJRT_DEVICE": "CPU"}
     done = subprocess.run([sys.executable, "-c", ON_XLA], env=environment, capture_output=True, text=True, check=True)

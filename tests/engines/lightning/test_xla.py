@@ -16,6 +16,7 @@ def hlo(prepare: str) -> str:
     return "\n".join(printed(MULTIPLY.format(prepare=prepare)))
 
 
+@pytest.mark.slow
 def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16():
     assert "operand_precision={highest,highest}" not in hlo("")
     assert "operand_precision={highest,highest}" in hlo("xla.multiply_precisely()")

@@ -23,6 +23,7 @@ def hosts():
         yield running
 
 
+@pytest.mark.slow
 def test_processes_that_pjrt_does_not_join_measure_nothing(digits):
     with Hosts() as hosts:
         outcome = hosts.run(cell(), digits)
@@ -30,6 +31,7 @@ def test_processes_that_pjrt_does_not_join_measure_nothing(digits):
     assert outcome.reason.endswith("PJRT joined 1 devices, and this process has 1, where devices=2 have a process each")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
 def test_each_process_infers_its_share_of_the_batches(hosts, digits, protocol):
     outcome = hosts.run(cell(mode=Mode.infer, protocol=protocol), digits)
@@ -40,6 +42,7 @@ def test_each_process_infers_its_share_of_the_batches(hosts, digits, protocol):
     assert [epoch.num_samples for epoch in measured.epochs] == [90] * len(measured.epochs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
 def test_weights_that_were_not_joined_are_found_out(hosts, digits, protocol):
     outcome = hosts.run(cell(mode=Mode.train, protocol=protocol, epochs=2, batch_size=50), digits)
@@ -61,6 +64,7 @@ except UnsupportedError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_part_of_a_tpus_chips_is_refused_before_libtpu_waits_for_the_others():
     ranks = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
     (told,) = printed(PART_OF_A_HOST, PJRT_DEVICE="TPU", **ranks)
