@@ -167,8 +167,7 @@ def test_a_sweep_survives_a_hundred_kills(tmp_path, server, capsys):
                     if strike(bed, server, sweep, role, number):
                         del kills[0]
                         is_killed = (role, number) == ("sweep", signal.SIGKILL)
-                t0=time.monotonic(); code, printed = bed.wait()
-                open("/tmp/fp/progress","a").write(f"{time.monotonic()-start:.0f}s kills left {len(kills)} waited {time.monotonic()-t0:.1f} code {code} {printed[-200:]!r}\n")
+                code, printed = bed.wait()
                 ends[code] += 1
                 assert code in ((0, 1, -9) if is_killed else (0, 1)), printed
                 assert "Traceback" not in printed
