@@ -1,5 +1,6 @@
 """Most cases call `main` in this process, since that is fast; what depends on a process of its own starts one."""
 
+import errno
 import importlib.util
 import io
 import os
@@ -543,13 +544,31 @@ def test_an_interruption_is_no_traceback(capsys, project, monkeypatch):
     assert capsys.readouterr().err == "\nInterrupted; every finished cell has its record.\n"
 
 
-def test_what_is_no_users_mistake_keeps_its_traceback(project, monkeypatch):
+@pytest.mark.parametrize("defect", [ZeroDivisionError("a defect"), FileNotFoundError(errno.ENOENT, "a defect")])
+def test_what_is_no_users_mistake_keeps_its_traceback(project, monkeypatch, defect):
     def broken(*_):
-        raise ZeroDivisionError("a defect")
+        raise defect
 
     monkeypatch.setattr("accelbench.sweep.run.prepare", broken)
-    with pytest.raises(ZeroDivisionError, match="a defect"):
+    with pytest.raises(type(defect), match="a defect"):
         main(["tracking=none"])
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.EMFILE, "Too many open files", "a.py"), "a.py: Too many open files"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (OSError(errno.ENOSPC, "No space left on device", "a.py"), "a.py: disk full"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(project, monkeypatch, capsys, error, told):
+    def refused(*_):
+        raise error
+
+    monkeypatch.setattr("accelbench.sweep.run.prepare", refused)
+    assert main(["tracking=none"]) == 2
+    assert capsys.readouterr().err == f"accelbench: {told}\n"
 
 
 SCRIPT = os.path.join(os.path.dirname(sys.executable), "accelbench")

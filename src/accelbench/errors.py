@@ -4,6 +4,11 @@ import errno
 from collections.abc import Iterable
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+# What the system may refuse to a program without a defect: room, memory, open files, permissions, a working disk.
+REFUSED = frozenset(
+    {*DISK_FULL, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.EROFS}
+    | {errno.EIO, errno.ESTALE}
+)
 
 
 class UserError(Exception):
@@ -33,6 +38,18 @@ class WriteError(UserError):
 
     def __init__(self, what: str, error: OSError) -> None:
         super().__init__(f"{what}: {'disk full' if error.errno in DISK_FULL else f'not writable ({error.strerror})'}")
+
+
+class RefusedError(UserError):
+    """The system refused a call, for a reason that is no defect of accelbench.
+
+    Args:
+        error: what the system says; its number is one of `REFUSED`.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        problem = "disk full" if error.errno in DISK_FULL else error.strerror
+        super().__init__(f"{error.filename}: {problem}" if error.filename else str(problem))
 
 
 class DataError(UserError):

@@ -16,6 +16,7 @@ from accelbench.project import PLAN, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
+from accelbench.sweep.session import NOT_JUDGED
 from fakes import make_measurement
 
 SWEEPER = Path(__file__).with_name("sweeper.py")
@@ -78,11 +79,15 @@ class Bed:
         self.scratch.mkdir()
         self.output.touch()
 
-    def start(
-        self, sizes, words=("run",), fault="none", out=OUT, timeout_s=TIMEOUT_S, cell_timeout_s=TIMEOUT_S
-    ) -> int:
+    def start(self, sizes, words=("run",), fault="none", out=OUT, timeout_s=TIMEOUT_S, cell_timeout_s=TIMEOUT_S) -> int:
         """Starts a sweep of one cell per batch size, or another command; returns the process id."""
-        paths = {"bed": self.watched, "project": self.project, "scratch": self.scratch, "state": self.state, "output": self.output}
+        paths = {
+            "bed": self.watched,
+            "project": self.project,
+            "scratch": self.scratch,
+            "state": self.state,
+            "output": self.output,
+        }
         self._start = self.output.stat().st_size
         job = {name: str(path) for name, path in paths.items()}
         job |= {"words": words, "batch_sizes": list(sizes), "fault": fault, "out": out, "tracking": self.tracking}
@@ -149,7 +154,12 @@ class Bed:
 
 def is_true(record: Record) -> bool:
     """Whether it is what the engine `fakes` measures, or a failure with a reason and without numbers."""
-    if record.status == Status.ok:
-        return record.measurement == make_measurement() and record.reason is None
+    if record.status == Status.ok or is_unjudged(record):
+        return record.measurement == make_measurement() and (record.reason is None or is_unjudged(record))
     is_failure = record.status in (Status.failed, Status.killed, Status.timeout)
     return is_failure and bool(record.reason) and record.measurement is None
+
+
+def is_unjudged(record: Record) -> bool:
+    """Whether its sweep ended before it was judged."""
+    return record.status == Status.invalid and record.reason == NOT_JUDGED

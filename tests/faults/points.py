@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-import re
 import shutil
 import subprocess
 import sys

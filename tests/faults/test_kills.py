@@ -186,7 +186,9 @@ def test_a_sweep_survives_a_hundred_kills(tmp_path, server, capsys):
         assert code == 0, printed
     with capsys.disabled():
         seconds = time.monotonic() - start
-        print(f"seed {SEED}: {NUM_KILLS} kills, {num_sweeps} sweeps of {NUM_CELLS} cells, {dict(ends)}, {seconds:.0f} s")
+        print(
+            f"seed {SEED}: {NUM_KILLS} kills, {num_sweeps} sweeps of {NUM_CELLS} cells, {dict(ends)}, {seconds:.0f} s"
+        )
     assert_delivered(bed, server, num_sweeps)
     assert_no_lock_is_held(bed)
 

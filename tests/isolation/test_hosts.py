@@ -70,6 +70,19 @@ def test_a_stopped_host_is_replaced_after_the_time_limit(tmp_path, fault):
         assert hosts.run(make_cell(), tmp_path).status == Status.ok
 
 
+def test_a_host_that_dies_before_it_is_sent_anything_is_a_killed_cell(tmp_path, monkeypatch):
+    class Dead(subprocess.Popen):
+        def __init__(self, command, **options):
+            super().__init__(["false"], **options)
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    with Hosts(faulty_host) as hosts:
+        monkeypatch.setattr("accelbench.isolation.hosts.subprocess.Popen", Dead)
+        assert hosts.run(make_cell(), tmp_path).reason == "the process that starts cells died"
+        monkeypatch.undo()
+        assert hosts.run(make_cell(), tmp_path).status == Status.ok
+
+
 def test_what_a_killed_host_leaves_running_in_another_session_is_ended(tmp_path):
     with Hosts(faulty_host) as hosts:
         outcome = hosts.run(make_cell("leave daemon and kill host"), tmp_path)

@@ -255,6 +255,37 @@ def test_files_that_a_cell_deletes_are_written_again(project):
         assert f"  runs/test/{name}.json" in text
 
 
+def test_a_cell_that_was_not_judged_has_no_number_and_is_measured_again(project, monkeypatch):
+    def killed(self, record):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(session.Prober, "judged", killed)
+        swept([make_cell(), make_cell(batch_size=8)])
+    (left,) = plan_file.read_planned(project / "runs/test")
+    assert (left.status, left.reason) == (Status.invalid, session.NOT_JUDGED)
+    result, text = swept([make_cell(), make_cell(batch_size=8)])
+    assert [found.status for found in result.records] == [Status.ok, Status.ok]
+    assert "have their record already" not in text
+    assert list(plan_file.read_planned(project / "runs/test")) == result.records
+
+
+def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(project, monkeypatch):
+    measured = []
+
+    class Refused(Hosts):
+        def run(self, cell, data_folder):
+            if measured:
+                raise OSError(errno.EMFILE, "Too many open files", "a.log")
+            measured.append(cell)
+            return super().run(cell, data_folder)
+
+    monkeypatch.setattr(session, "Hosts", lambda: Refused(faulty_host))
+    told = "^a.log: Too many open files; 1 of 2 cells have their record, run again to go on$"
+    with pytest.raises(UserError, match=told):
+        swept([make_cell(), make_cell(batch_size=8)])
+
+
 @pytest.fixture
 def fill_disk(monkeypatch):
     """A function that lets a number of files be written, and then none."""
@@ -283,6 +314,13 @@ def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(project, f
     result, _ = swept(cells)
     assert [found.status for found in result.records] == [Status.ok] * 3
     assert measured(before, written(folder)) == 2
+
+
+def test_a_record_that_cannot_be_written_again_after_it_was_judged_is_none(project, fill_disk):
+    fill_disk(2)  # the plan, and the record before it is judged
+    with pytest.raises(UserError, match="disk full; 0 of 1 cells have their record"):
+        swept([make_cell()])
+    assert written(project / "runs/test") == {}
 
 
 @pytest.mark.parametrize(
@@ -419,8 +457,9 @@ def test_a_killed_sweep_goes_on_where_it_was_and_tmpdir_is_clean_afterwards(tmp_
             time.sleep(0.005)
         killed.send_signal(signal.SIGKILL)
         assert killed.wait() == -signal.SIGKILL
-    before = written(folder)
-    assert 2 <= len(before) < 8
+    judged = {name for name in written(folder) if record.read(folder / name).status == Status.ok}
+    before = {name: time_ns for name, time_ns in written(folder).items() if name in judged}
+    assert 1 <= len(before) < 8
     assert os.listdir(temporary) != []
     with start(project, temporary, sizes) as resumed:
         text, _ = resumed.communicate(timeout=120)

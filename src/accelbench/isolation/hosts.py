@@ -144,8 +144,10 @@ class _Host:
         self._has_answered = False
 
     def send(self, message: object) -> None:
-        self.stdin.write(encode(message).encode() + b"\n")
-        self.stdin.flush()
+        """Sends a message, unless the host has died; then there is no answer."""
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.write(encode(message).encode() + b"\n")
+            self.stdin.flush()
 
     def ask(self, request: Request, margin_s: float) -> Outcome | None:
         """The outcome of `request`; blocks until it comes. None if the host died.
@@ -155,10 +157,7 @@ class _Host:
         """
         margin_s += 0.0 if self._has_answered else START_S
         deadline = time.monotonic() + request.timeout_s + margin_s
-        try:
-            self.send(request)
-        except BrokenPipeError:
-            return None
+        self.send(request)
         line = bytearray()
         while not line.endswith(b"\n"):
             if not connection.wait([self.stdout.fileno()], max(0.0, deadline - time.monotonic())):

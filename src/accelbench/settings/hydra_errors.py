@@ -8,12 +8,12 @@ from dataclasses import fields
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
-from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError
 from accelbench.settings.config import RunConfig
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
-    """The user's mistake behind `error`: a UserError among its causes, or a library's error translated into one.
+    """The user's mistake behind `error`: a UserError among its causes, or another error translated into one.
 
     None if it is a defect of the program.
     """
@@ -25,6 +25,8 @@ def user_error_behind(error: BaseException) -> UserError | None:
         if isinstance(known, MissingConfigException) and known.missing_cfg_file and known.options:
             group, _, name = known.missing_cfg_file.rpartition("/")
             return UnknownChoiceError(group, name, known.options)
+    if isinstance(error, OSError) and error.errno in REFUSED:
+        return RefusedError(error)
     text = "\n".join(str(known) for known in chain)
     if not any(isinstance(known, HydraException | OmegaConfBaseException) for known in chain):
         return None

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from accelbench import lock
-from accelbench.errors import DISK_FULL, UserError, WriteError
+from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, data_name, data_of, prepare
 from accelbench.presentation import duration
@@ -28,7 +28,7 @@ from accelbench.sinks.base import Sink
 from accelbench.sweep.kept import KeptFiles, set_aside
 from accelbench.sweep.missing_data import prepare_missing
 from accelbench.sweep.progress import outcome
-from accelbench.sweep.session import Session
+from accelbench.sweep.session import NOT_JUDGED, Session
 
 
 @dataclass
@@ -104,14 +104,14 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
 
 @contextmanager
 def _telling_where_it_stopped(ready: Prepared, folder: Path) -> Iterator[None]:
-    """If a file can't be written, says how many cells have their record."""
+    """If a file can't be written, or the system refuses another call, says how many cells have their record."""
     try:
         yield
     except (WriteError, OSError) as error:
         if isinstance(error, OSError):
-            if error.errno not in DISK_FULL:
+            if error.errno not in REFUSED:
                 raise
-            error = WriteError(error.filename or shown(folder), error)
+            error = RefusedError(error)
         num = sum(os.path.lexists(folder / f"{item.record_name}.json") for item in ready.planned)
         left = f"{num} of {len(ready.planned)} cells have their record, run again to go on"
         raise UserError(f"{error}; {left}") from error
@@ -151,6 +151,8 @@ def known(ready: Prepared, folder: Path, retry: Retry, console: Console) -> tupl
 
 def _counts(existing: Record, item: Planned, retry: Retry) -> bool:
     """Whether the cell's record from an earlier sweep stands; else the cell is measured again."""
+    if existing.reason == NOT_JUDGED:
+        return False
     was_skipped, is_skipped = existing.status == Status.skipped, item.skip_reason is not None
     if was_skipped != is_skipped:  # what this machine supports has changed, and no part of the identity did
         return False

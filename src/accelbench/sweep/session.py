@@ -30,6 +30,7 @@ from accelbench.sweep.run_cell import run_cell
 
 MAX_LIBRARY_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
 DATA_CHANGED = "the data set was prepared anew while it was measured: run the sweep again"
+NOT_JUDGED = "the sweep ended before the cell's speed was compared with what its device can do: run it again"
 
 
 class Session(AbstractContextManager["Session"]):
@@ -96,7 +97,10 @@ class Session(AbstractContextManager["Session"]):
         self._progress = stack.enter_context(progress)
 
     def measure(self, item: Planned) -> Record:
-        """Runs the cell, or skips it with its reason, and writes its record at once."""
+        """Runs the cell, or skips it with its reason, and writes its record at once; an ok one without its status.
+
+        The sweep may be killed before the cell is judged, which can take minutes if its speed is not plausible.
+        """
         self._progress.start(item)
         if item.skip_reason is None:
             self._prober.ceilings(item.cell)
@@ -104,7 +108,9 @@ class Session(AbstractContextManager["Session"]):
         measured = {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment = {**ready.environments[item.cell.engine], **measured}
         record = run_cell(item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id)
-        records.write(record, self.folder)
+        is_ok = record.status == Status.ok
+        unjudged = dataclasses.replace(record, status=Status.invalid, reason=NOT_JUDGED) if is_ok else record
+        records.write(unjudged, self.folder)
         return record
 
     def judge(self, record: Record) -> Record:
@@ -115,7 +121,7 @@ class Session(AbstractContextManager["Session"]):
         try:
             records.write(judged, self.folder)
         except WriteError:
-            if judged.status != record.status:  # its numbers are wrong: better no record than the first one
+            if record.status == Status.ok:  # what was written first does not count
                 (self.folder / f"{record.name}.json").unlink(missing_ok=True)
             raise
         return judged
