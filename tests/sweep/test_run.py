@@ -259,9 +259,10 @@ def test_a_cell_that_was_not_judged_has_no_number_and_is_measured_again(project,
     def killed(self, record):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(session.Prober, "judged", killed)
-        swept([make_cell(), make_cell(batch_size=8)])
+        with pytest.raises(KeyboardInterrupt):
+            swept([make_cell(), make_cell(batch_size=8)])
     (left,) = plan_file.read_planned(project / "runs/test")
     assert (left.status, left.reason) == (Status.invalid, session.NOT_JUDGED)
     result, text = swept([make_cell(), make_cell(batch_size=8)])

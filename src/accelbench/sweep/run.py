@@ -108,13 +108,12 @@ def _telling_where_it_stopped(ready: Prepared, folder: Path) -> Iterator[None]:
     try:
         yield
     except (WriteError, OSError) as error:
-        if isinstance(error, OSError):
-            if error.errno not in REFUSED:
-                raise
-            error = RefusedError(error)
+        if isinstance(error, OSError) and error.errno not in REFUSED:
+            raise
+        problem = RefusedError(error) if isinstance(error, OSError) else error
         num = sum(os.path.lexists(folder / f"{item.record_name}.json") for item in ready.planned)
         left = f"{num} of {len(ready.planned)} cells have their record, run again to go on"
-        raise UserError(f"{error}; {left}") from error
+        raise UserError(f"{problem}; {left}") from error
 
 
 def _set_aside_plan(folder: Path, console: Console) -> None:
