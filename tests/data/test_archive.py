@@ -2,6 +2,8 @@ import contextlib
 import io
 import os
 import stat
+import subprocess
+import sys
 import tarfile
 import zipfile
 
@@ -193,3 +195,30 @@ def test_a_tar_that_is_cut_off_anywhere_is_refused(tmp_path, cut):
     path.write_bytes(content[:cut])
     with pytest.raises(DataError):
         extract_tar(path, {"1": 300}, tmp_path)
+
+
+@pytest.mark.parametrize("headers", [{"GNU.sparse.size": "x"}, {"size": "9" * 30}])
+def test_a_tar_with_impossible_numbers_is_refused(tmp_path, headers):
+    member = tarfile.TarInfo("1")
+    member.pax_headers = headers
+    with pytest.raises(DataError, match="no readable tar archive"):
+        extract_tar(tarred(tmp_path / "a.tar.gz", (member, b"one")), {"2": 9}, tmp_path)
+
+
+def test_a_zip_member_without_a_name_is_refused(tmp_path):
+    with pytest.raises(DataError, match="'' points outside the archive"):
+        Zip(zipped(tmp_path / "a.zip", (zipfile.ZipInfo(""), b"1"))).names()
+
+
+def test_a_member_that_asks_for_gigabytes_to_unpack_is_damaged(tmp_path):
+    """The header of an LZMA member says how large its window is: here 4 GiB."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_LZMA) as made:
+        made.writestr("1.jpg", b"x" * 5_000)
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    window = content.index(b"1.jpg") + len("1.jpg") + 5
+    content[window : window + 4] = b"\xff" * 4
+    (tmp_path / "a.zip").write_bytes(content)
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)); "
+    code += "from pathlib import Path; from accelbench.data.archive import Zip; Zip(Path(sys.argv[1])).read('1.jpg')"
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.zip"], capture_output=True, text=True)
+    assert "DataError: damaged in the archive" in done.stderr

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import re
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accelbench.data.arrays import SPLITS, Arrays, array_path, save_split
-from accelbench.data.manifest import read_manifest
+from accelbench.data.manifest import check_arrays, digest_of, read_manifest
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.errors import DataError
@@ -59,7 +60,7 @@ def test_a_set_that_is_not_prepared_says_how_to(tmp_path):
         read_manifest(tmp_path / "mnist")
 
 
-@pytest.mark.parametrize("text", ["", "[]", '"name"', "{}", "\x00"])
+@pytest.mark.parametrize("text", ["", "[]", '"name"', "{}", "\x00", "null", "[" * 100_000])
 def test_an_unreadable_manifest_is_named(tmp_path, text):
     (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(DataError, match="manifest.json: not readable"):
@@ -83,3 +84,31 @@ def test_the_checksums_are_those_of_the_files(tmp_path):
     path = array_path(tmp_path / "a", "train", "images")
     assert files[path.name]["shape"] == [3, 2, 2]
     assert files[path.name]["dtype"] == "uint8"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"name": None}, "name: should be text, not None"),
+        ({"stand_in": "no"}, "stand_in: should be true or false, not 'no'"),
+        ({"source": "half of a character: \ud800"}, "no low surrogate"),
+        ({"files": None}, "files: should be a mapping, not None"),
+        ({"files": {"../outside.npy": {"sha256": ""}}}, "files: should be train_images.npy|"),
+        ({"files": {"/dev/zero": {"sha256": ""}}}, "files: should be train_images.npy|"),
+        ({"files": {"test_images.npy": None}}, "files.test_images.npy: should be a mapping, not None"),
+        ({"counts": {"train": None}}, "counts.train: should be a mapping, not None"),
+        ({"counts": {"train": {"no": -1}}}, "counts.train.no: should be a whole number from 0"),
+        ({"counts": {"train": {"no": True}}}, "counts.train.no: should be a whole number from 0"),
+        ({"counts": {"other": {}}}, "counts: should be train|test, not 'other'"),
+        ({"normalisation": {"mean": [float("nan")]}}, "unexpected character"),
+        ({"normalisation": json.loads("[" * 900 + "]" * 900)}, "normalisation: should be nested at most"),
+    ],
+)
+def test_a_manifest_with_impossible_values_is_refused_even_if_its_digest_is_right(tmp_path, change, told):
+    make(tmp_path / "a")
+    path = tmp_path / "a" / MANIFEST
+    changed = json.loads(path.read_text()) | change
+    path.write_text(json.dumps(changed | {"digest": digest_of(changed)}))
+    for read in (read_manifest, check_arrays):
+        with pytest.raises(DataError, match=f"manifest.json: not readable .*{re.escape(told)}.*; prepare it with"):
+            read(tmp_path / "a")

@@ -51,8 +51,8 @@ class Zip:
                 raise DataError(f"{self.path.name}: {member.filename!r} is a link or a device, no file")
             if member.flag_bits & ENCRYPTED:
                 raise DataError(f"{self.path.name}: {member.filename!r} is encrypted")
-            check.add(member.filename, member.file_size, is_folder=member.is_dir())
-        return [member.filename for member in members if not member.is_dir()]
+            check.add(member.filename, member.file_size, is_folder=_is_folder(member))
+        return [member.filename for member in members if not _is_folder(member)]
 
     def room(self, name: str) -> int:
         """The unpacked size of a member in bytes, according to the archive's list."""
@@ -68,11 +68,16 @@ class Zip:
         try:
             with _opened(self.path, os.getpid()).open(name) as file:
                 content = file.read(num_bytes + 1)
-        except (*DAMAGED, ValueError) as error:
+        except (*DAMAGED, ValueError, MemoryError) as error:  # a damaged LZMA header may ask for gigabytes
             raise DataError(f"damaged in the archive ({error})") from error
         if len(content) != num_bytes:
             raise DataError("damaged in the archive (not as long as its list says)")
         return content
+
+
+def _is_folder(member: zipfile.ZipInfo) -> bool:
+    """`ZipInfo.is_dir`, for an empty name too."""
+    return member.filename.endswith("/")
 
 
 @lru_cache(maxsize=2)
@@ -159,7 +164,7 @@ def extract_tar(path: Path, wanted: Mapping[str, int], folder: Path) -> list[str
                 raise DataError(f"{path.name}: more than {MAX_PADDING:,} bytes behind the end of the archive")
     except _FullDiskError as error:
         raise error.cause from error
-    except (tarfile.TarError, *DAMAGED) as error:
+    except (tarfile.TarError, *DAMAGED, ValueError) as error:
         raise DataError(f"{path.name}: no readable tar archive ({error})") from error
     if missing:
         raise DataError(f"{path.name}: missing in it: {', '.join(missing)}")

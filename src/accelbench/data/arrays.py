@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from accelbench.errors import DataError, UnsupportedError
 
 SPLITS = ("train", "test")
+KINDS = ("images", "labels", "encoded", "ends")  # of a split's arrays
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class RowFile:
 
 
 def array_path(folder: Path, split: str, kind: str) -> Path:
-    """The file of a split's array: `images`, `labels`, `encoded` (see `Encoded.content`) or `ends`."""
+    """The file of a split's array of one of `KINDS`; for `encoded` and `ends` see `Encoded`."""
     return folder / f"{split}_{kind}.npy"
 
 

@@ -2,15 +2,45 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from accelbench.data.arrays import how_to_prepare
+from accelbench.data.arrays import KINDS, SPLITS, array_path, how_to_prepare
 from accelbench.errors import DataError
 from accelbench.project import MANIFEST
 from accelbench.schema.conditions import Data
+from accelbench.schema.ranges import Count
 from accelbench.schema.serialize import digest, load, read_json
+
+# Other names could lead to files outside of the data set's folder.
+FileName = Annotated[
+    str, re.compile("|".join(array_path(Path(), split, kind).name for split in SPLITS for kind in KINDS))
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayFile:
+    """An array's file: `sha256` is of the file, `shape` and `dtype` of the array in it."""
+
+    shape: list[Count]
+    dtype: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """The arrays of a data set.
+
+    Attributes:
+        files: by name.
+        counts: split -> class -> number of images; empty for random images.
+    """
+
+    files: Mapping[FileName, ArrayFile]
+    counts: Mapping[Annotated[str, re.compile("|".join(SPLITS))], Mapping[str, Count]]
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
@@ -24,34 +54,38 @@ def read_manifest(folder: Path) -> Data:
     Raises:
         DataError: the data set is not prepared, or its manifest was altered.
     """
-    path = folder / MANIFEST
-    try:
-        manifest = read_json(path)
-        data = load(Data, {key: manifest[key] for key in ("name", "digest", "source", "stand_in")}, clean=True)
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: not there; {how_to_prepare(folder)}") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: not readable ({error}); {how_to_prepare(folder)}") from error
-    if data.digest != digest_of(manifest):
-        raise DataError(f"{path}: altered (its digest is not that of its contents); {how_to_prepare(folder)}")
-    return data
+    return _read(folder)[0]
 
 
 def check_arrays(folder: Path) -> None:
     """Checks the arrays in `folder` against the manifest's checksums: records name their data by its digest.
 
     Raises:
-        DataError: an array is missing, cut short or altered.
+        DataError: the manifest was altered, or an array is missing, cut short or altered.
     """
-    files = json.loads((folder / MANIFEST).read_text())["files"]
-    for name, described in files.items():
+    for name, described in _read(folder)[1].files.items():
         try:
             with (folder / name).open("rb") as file:
                 checksum = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise DataError(f"{folder / name}: not readable ({error.strerror}); {how_to_prepare(folder)}") from error
-        if checksum != described["sha256"]:
+        if checksum != described.sha256:
             raise DataError(f"{folder / name}: altered (not the manifest's checksum); {how_to_prepare(folder)}")
+
+
+def _read(folder: Path) -> tuple[Data, Contents]:
+    path = folder / MANIFEST
+    try:
+        manifest = load(dict[str, Any], read_json(path))
+        data = load(Data, {key: manifest[key] for key in ("name", "digest", "source", "stand_in")}, clean=True)
+        contents = load(Contents, {key: manifest[key] for key in ("files", "counts")})
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: not there; {how_to_prepare(folder)}") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{path}: not readable ({error}); {how_to_prepare(folder)}") from error
+    if data.digest != digest_of(manifest):
+        raise DataError(f"{path}: altered (its digest is not that of its contents); {how_to_prepare(folder)}")
+    return data, contents
 
 
 def read_counts(folder: Path) -> dict[str, int]:
