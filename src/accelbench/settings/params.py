@@ -41,6 +41,15 @@ def load(root: Path) -> DictConfig:
     return params
 
 
+def data_sets(root: Path) -> list[str]:
+    """The names of the data sets.
+
+    Raises:
+        UserError: params.yaml is not readable, or its section `data` is none.
+    """
+    return list(_section(root, "data"))
+
+
 def data_settings(root: Path, name: str) -> dict[str, Any]:
     """The settings of data set `name`, such as its `source`.
 

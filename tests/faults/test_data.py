@@ -1,0 +1,261 @@
+"""Manifests, archives and pictures with 10,000 mutations each: refused with a clear message, or read truly."""
+
+import gzip
+import io
+import itertools
+import json
+import stat
+import struct
+import tarfile
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from accelbench.data.archive import Zip, extract_tar
+from accelbench.data.arrays import SPLITS, Arrays, save_split
+from accelbench.data.decode import decode
+from accelbench.data.manifest import check_arrays, digest_of, read_classes, read_counts, read_manifest
+from accelbench.data.obtain import Obtained
+from accelbench.data.prepare import describe
+from accelbench.project import MANIFEST
+from faults.mutations import byte_changes, change_bytes, many, mutated_text, mutations
+from faults.watch import Reader, bounded_memory
+
+pytestmark = pytest.mark.faults
+
+
+def test_manifests(tmp_path):
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    labels = np.arange(6, dtype=np.uint8) % 2
+    for split in SPLITS:
+        save_split(folder, split, Arrays(np.zeros((6, 2, 2), np.uint8), labels))
+    describe(Obtained(classes=("no", "yes"), source="here", refused=("a.jpg: empty",)), "mnist", folder)
+    path = folder / MANIFEST
+    (tmp_path / "outside").write_text("")
+    texts = [path.read_text()]
+    reader = Reader("manifests", folder)
+
+    def read() -> None:
+        data = read_manifest(folder)
+        check_arrays(folder)
+        assert (type(data.name), type(data.source), type(data.stand_in)) == (str, str, bool)
+        f"{data.name} {data.source}".encode()
+        counts, classes = read_counts(folder), read_classes(folder)
+        assert all(type(name) is str for name in classes)
+        assert set(counts) <= set(SPLITS)
+        assert all(type(num) is int and num >= 0 for num in counts.values())
+
+    read()
+
+    @many
+    @given(mutations, st.booleans())
+    def check(mutation, sealed):
+        text = mutated_text(texts, mutation)
+        path.write_bytes(with_digest(text) if sealed else text)
+        reader(read)
+
+    with bounded_memory():
+        check()
+    reader.conclude()
+
+
+def with_digest(text: bytes) -> bytes:
+    """The manifest `text` with the digest of its contents, as somebody would write it who wants it to be believed."""
+    try:
+        values = json.loads(text)
+        return json.dumps({**values, "digest": digest_of(values)}).encode()
+    except (ValueError, TypeError, RecursionError):
+        return text
+
+
+NAMES = ["Cat/1.jpg", "Cat/2.jpg", "Cat/", "..", "../outside", "/outside", "a/../../outside", "C:\\outside"]
+NAMES += ["\\outside", "..\\outside", "Cat/\0", "", ".", "x" * 300, "é" * 200, "\ufffd", "batch"]
+KINDS_OF_ZIP = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+members = st.lists(
+    st.tuples(st.integers(0, len(NAMES) - 1), st.integers(0, 7), st.sampled_from([0, 1, 300, 70_000])),
+    min_size=1,
+    max_size=3,
+)
+MODES = [stat.S_IFREG, stat.S_IFREG, stat.S_IFREG, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR]
+
+
+def zipped(listed, kind: int) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", kind) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of repeated names
+        for name, mode, num_bytes in listed:
+            member = zipfile.ZipInfo(NAMES[name])
+            member.external_attr = (MODES[mode] | 0o777) << 16
+            archive.writestr(member, b"\1" * num_bytes, kind)
+    return made.getvalue()
+
+
+def test_zip_archives(tmp_path):
+    wholes = [zipped([(0, 0, 300), (1, 0, 40)], kind) for kind in KINDS_OF_ZIP]
+    paths = (tmp_path / f"{number}.zip" for number in itertools.count())
+    reader = Reader("zip archives", tmp_path)
+
+    def read(path: Path) -> None:
+        for name in Zip(path).names():
+            assert not name.startswith("/")
+            assert ".." not in name.split("/")
+            content = Zip(path).read(name)
+            assert content == b"\1" * len(content)
+
+    @many
+    @given(st.integers(0, 3), st.one_of(members, byte_changes, byte_changes, byte_changes))
+    def check(kind, changes):
+        path = next(paths)
+        if isinstance(changes, list):
+            path.write_bytes(zipped(changes, KINDS_OF_ZIP[kind]))
+        else:
+            path.write_bytes(change_bytes(wholes[kind], changes))
+        reader(lambda: read(path))
+        path.unlink()
+
+    with bounded_memory():
+        check()
+    reader.conclude()
+
+
+TAR_TYPES = [*[tarfile.REGTYPE] * 4, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE]
+PAX = [{}, {"size": "-1"}, {"size": "9" * 30}, {"path": "../outside"}, {"GNU.sparse.size": "x"}, {"mtime": "nan"}]
+PAX += [{"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9" * 12, "GNU.sparse.name": "/o"}]
+PAX += [{"GNU.sparse.map": "0,1,-5,7"}, {"linkpath": "/etc/passwd"}, {"hdrcharset": "BINARY"}, {"uid": "1e999"}]
+
+
+def tarred(listed, pax: int) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, kind, num_bytes in listed:
+            member = tarfile.TarInfo(NAMES[name].replace("\0", ""))
+            member.type, member.size, member.linkname = TAR_TYPES[kind], num_bytes, "/etc/passwd"
+            member.pax_headers = PAX[pax]
+            archive.addfile(member, io.BytesIO(b"\1" * num_bytes))
+    return made.getvalue()
+
+
+def with_checksums(content: bytes) -> bytes:
+    """The tar archive `content` with a right checksum in each block that has the mark of a header."""
+    changed = bytearray(content)
+    for start in range(0, len(content) - 511, 512):
+        if changed[start + 257 : start + 262] == b"ustar":
+            changed[start + 148 : start + 156] = b" " * 8
+            changed[start + 148 : start + 156] = b"%06o\0 " % sum(changed[start : start + 512])
+    return bytes(changed)
+
+
+def test_tar_archives(tmp_path):
+    wholes = [tarred([(0, 0, 300), (1, 0, 40), (16, 0, 300)], pax) for pax in (0, 8)]
+    wanted = {"batch": 1000, "Cat/1.jpg": 1000}
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    path = tmp_path / "a.tar.gz"
+    reader = Reader("tar archives", tmp_path)
+
+    def read() -> None:
+        names = extract_tar(path, wanted, folder)
+        assert not set(names) & set(wanted)
+        assert sorted(file.name for file in folder.iterdir()) == ["1.jpg", "batch"]
+        for file in folder.iterdir():
+            assert file.stat().st_size <= 1000
+            assert not file.is_symlink()
+            file.unlink()
+
+    changes_of_packed = st.tuples(st.just(True), byte_changes)
+    changes_of_plain = st.tuples(st.just(False), byte_changes)
+
+    @many
+    @given(st.integers(0, 10), st.booleans(), st.one_of(members, changes_of_packed, changes_of_plain, changes_of_plain))
+    def check(index, is_packed, made):
+        for file in folder.iterdir():
+            file.unlink()
+        if isinstance(made, list):
+            content = with_checksums(tarred([*made, (0, 0, 9), (16, 0, 9)], index % len(PAX)))
+            path.write_bytes(gzip.compress(content, 1) if is_packed else content)
+        else:
+            of_packed, changes = made
+            whole = wholes[index % 2]
+            if of_packed:
+                path.write_bytes(change_bytes(gzip.compress(whole, 1), changes))
+            else:
+                content = with_checksums(change_bytes(whole, changes))
+                path.write_bytes(gzip.compress(content, 1) if is_packed else content)
+        reader(read)
+
+    with bounded_memory():
+        check()
+    reader.conclude()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tar.gz", "unpacked"]
+
+
+def encoded(mode: str, kind: str, **options) -> bytes:
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 14), dtype=np.uint8)
+    picture = Image.fromarray(pixels)
+    picture = Image.fromarray(pixels.astype(np.uint16) * 257) if mode == "I;16" else picture.convert(mode)
+    made = io.BytesIO()
+    picture.save(made, kind, **options)
+    return made.getvalue()
+
+
+def pictures() -> list[bytes]:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by a quarter
+    several = [Image.new("P", (14, 9), colour) for colour in (1, 2, 3)]
+    kinds = [("RGB", "JPEG"), ("L", "JPEG"), ("CMYK", "JPEG"), ("RGB", "PNG"), ("RGBA", "PNG"), ("P", "PNG")]
+    kinds += [
+        ("I;16", "PNG"),
+        ("1", "PNG"),
+        ("P", "GIF"),
+        ("RGB", "BMP"),
+        ("1", "BMP"),
+        ("RGB", "WEBP"),
+        ("RGBA", "WEBP"),
+    ]
+    made = [encoded(*kind) for kind in kinds]
+    made += [encoded("RGB", "JPEG", exif=exif), encoded("RGB", "JPEG", progressive=True)]
+    made += [encoded("RGB", "PNG", exif=exif), encoded("LA", "PNG"), encoded("P", "PNG", transparency=3)]
+    return [*made, encoded("P", "GIF", save_all=True, append_images=several, transparency=1)]
+
+
+def with_crcs(content: bytes) -> bytes:
+    """The PNG file `content` with a right checksum behind each chunk."""
+    changed, at = bytearray(content), 8
+    while at + 12 <= len(changed):
+        (length,) = struct.unpack_from(">I", changed, at)
+        end = at + 8 + length
+        if end + 4 > len(changed):
+            break
+        struct.pack_into(">I", changed, end, zlib.crc32(changed[at + 4 : end]))
+        at = end + 4
+    return bytes(changed)
+
+
+def test_pictures(tmp_path):
+    wholes = pictures()
+    reader = Reader("pictures", tmp_path)
+
+    def read(content: bytes, resizes: bool) -> None:
+        pixels = decode(content, 32, resizes=resizes)
+        assert (pixels.shape, pixels.dtype) == ((32, 32, 3), np.uint8)
+
+    for whole in wholes:
+        read(whole, True)
+
+    @many
+    @given(st.integers(0, len(wholes) - 1), byte_changes, st.sampled_from([True, True, True, False]))
+    def check(index, changes, resizes):
+        content = change_bytes(wholes[index], changes)
+        reader(lambda: read(with_crcs(content) if content.startswith(b"\x89PNG") else content, resizes))
+
+    with bounded_memory():
+        check()
+    reader.conclude()
