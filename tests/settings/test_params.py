@@ -27,9 +27,26 @@ def test_they_are_read_by_device(tmp_path):
         ("costs: {abacus: {power_w: 3}}", "abacus.*Choose from: cpu, gpu"),
         ("costs: {cpu: {watts: 3}}", "costs.cpu=watts.*Choose from: price_per_hour, power_w"),
         ("costs: {cpu: {power_w: -3}}", "costs.cpu.power_w=-3: should be a number above 0"),
+        (
+            "costs: {cpu: {price_per_hour: 1e308}}",
+            r"price_per_hour=1e\+308: should be a number above 0 and below 1e\+12",
+        ),
+        ("costs: {cpu: {power_w: .inf}}", "power_w=inf: should be a number above 0 and below"),
         ("costs: {cpu: {power_w: much}}", "power_w=much: should be a number above 0"),
     ],
 )
 def test_a_mistake_is_told_with_the_choices(tmp_path, text, told):
     with pytest.raises(UserError, match=told):
         params.costs(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", [f"a: {'9' * 5000}", "'1'", "'a: 1'", "1"])
+def test_values_that_yaml_can_not_read_are_named(tmp_path, text):
+    with pytest.raises(UserError, match=r"params.yaml: not readable \((Exceeds|one value)"):
+        params.load(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("section", ["costs", "data", "suites"])
+def test_a_section_of_another_kind_is_named(tmp_path, section):
+    with pytest.raises(UserError, match=f"params.yaml: {section} should map names to settings"):
+        params.load(written(tmp_path, f"{section}: true"))

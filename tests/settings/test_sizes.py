@@ -19,9 +19,10 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: &a {b: {<<: *a}}", "line 1: *a is a part of itself"),
         (f"a: {'x' * 300_000}", "more than 200,000 characters"),
         (f"a: [{'1, ' * 30_000}]", "line 1: more than 20,000 values"),
+        (repr(LAUGHS), "one value, no mapping"),
         ("a: 1\nb: ${a}", "line 2: ${...} is not replaced here, nor by DVC: use an anchor"),
     ],
-    ids=["aliases", "brackets", "indented", "itself", "merged", "long", "many", "reference"],
+    ids=["aliases", "brackets", "indented", "itself", "merged", "long", "many", "text", "reference"],
 )
 def test_a_file_that_would_fill_the_memory_is_refused_before_it_is_constructed(text, told):
     with pytest.raises(UserError) as raised:

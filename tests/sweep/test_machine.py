@@ -1,12 +1,12 @@
 import io
-import json
 import subprocess
 import sys
 
 import pytest
 from rich.console import Console
 
-from accelbench.data.manifest import digest_of
+from accelbench.data.obtain import Obtained
+from accelbench.data.prepare import describe
 from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
 from accelbench.errors import UserError
@@ -33,10 +33,9 @@ def shown(root, width=200):
 
 
 def prepare(project, name, stand_in):
-    manifest = {"name": name, "source": "somewhere", "stand_in": stand_in}
     (project / "data" / name).mkdir(parents=True)
-    text = json.dumps({**manifest, "digest": digest_of(manifest)})
-    (project / "data" / name / "manifest.json").write_text(text)
+    reason = "no network" if stand_in else None
+    describe(Obtained(classes=(), source="somewhere", stand_in_reason=reason), name, project / "data" / name)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -82,7 +81,7 @@ def test_settings(project):
     assert "params.yaml: profile quick, suites: one, two" in shown(project)
 
 
-@pytest.mark.parametrize("text", ["a: [", "- 1\n", "prfile: quick\n"])
+@pytest.mark.parametrize("text", ["a: [", "- 1\n", "prfile: quick\n", "suites: true\n", "data: 1\n"])
 def test_params_that_are_not_readable_are_part_of_the_answer(project, text):
     (project / "params.yaml").write_text(text)
     found = shown(project)

@@ -1,7 +1,6 @@
 """params.yaml: what `dvc repro` runs."""
 
 import io
-import math
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,37 +16,34 @@ from accelbench.schema.vocab import Device
 from accelbench.settings.sizes import check_yaml
 
 PROFILES = ("quick", "full")
-KEYS = ("profile", "retry", "costs", "data", "suites")
+SECTIONS = ("costs", "data", "suites")
+KEYS = ("profile", "retry", *SECTIONS)
+MAX_FIGURE = 1e12  # of a device's costs: far beyond any, and a cost per sample is still finite
 
 
 def load(root: Path) -> DictConfig:
     """Reads `root`/params.yaml.
 
     Raises:
-        UserError: the file is missing, is no YAML mapping, is too large, or has an unknown key.
+        UserError: the file is missing, is no YAML mapping, is too large, or has an unknown key or a section
+            that is none.
     """
     path = root / PARAMS
     try:
         text = path.read_text()
         check_yaml(text)
         params = OmegaConf.load(io.StringIO(text))
-    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException, UserError) as error:
+    except (OSError, ValueError, YAMLError, OmegaConfBaseException, UserError) as error:
         raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
     if not isinstance(params, DictConfig):
         raise UserError(f"{PARAMS}: should be a mapping with profile, data and suites")
     unknown = set(params) - set(KEYS)
     if unknown:
         raise UserError(f"{PARAMS}: unknown {', '.join(sorted(map(str, unknown)))}. Choose from: {', '.join(KEYS)}.")
+    for key in SECTIONS:
+        if not isinstance(params.get(key), DictConfig | None):
+            raise UserError(f"{PARAMS}: {key} should map names to settings")
     return params
-
-
-def data_sets(root: Path) -> list[str]:
-    """The names of the data sets.
-
-    Raises:
-        UserError: params.yaml is not readable, or its section `data` is none.
-    """
-    return list(_section(root, "data"))
 
 
 def data_settings(root: Path, name: str) -> dict[str, Any]:
@@ -66,7 +62,7 @@ def costs(root: Path) -> dict[Device, Cost]:
     """The section `costs`: device -> price_per_hour and power_w, either of which may be missing.
 
     Raises:
-        UserError: a device or a key is unknown, or a value is not a number above 0.
+        UserError: a device or a key is unknown, or a value is not a number above 0 and below `MAX_FIGURE`.
     """
     found = {}
     for name, figures in _section(root, "costs").items():
@@ -75,15 +71,17 @@ def costs(root: Path) -> dict[Device, Cost]:
         for figure, value in figures.items():
             if figure not in (known := [field.name for field in fields(Cost)]):
                 raise UnknownChoiceError(f"{PARAMS}: costs.{name}", figure, known)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-                raise UserError(f"{PARAMS}: costs.{name}.{figure}={value}: should be a number above 0")
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < MAX_FIGURE:
+                raise UserError(
+                    f"{PARAMS}: costs.{name}.{figure}={value}: should be a number above 0 and below {MAX_FIGURE:g}"
+                )
         found[Device(name)] = Cost(**figures)
     return found
 
 
 def _section(root: Path, key: str) -> dict[str, dict[str, Any]]:
     given = load(root).get(key)
-    section = {} if given is None else given if not OmegaConf.is_config(given) else OmegaConf.to_container(given)
+    section = {} if given is None else OmegaConf.to_container(given)
     if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
         raise UserError(f"{PARAMS}: {key} should map names to settings")
     return {str(name): {str(k): v for k, v in value.items()} for name, value in section.items()}

@@ -86,7 +86,7 @@ def check_yaml(text: str) -> None:
 
     Raises:
         UserError: the file is longer than `MAX_BYTES`, has more than `MAX_NODES` nodes with every alias written out, is
-            nested deeper than `MAX_BRACKETS`, contains itself, or has a reference such as `${name}`.
+            nested deeper than `MAX_BRACKETS`, contains itself, has a reference such as `${name}`, or is one value.
         yaml.YAMLError: it is no YAML.
     """
     if len(text) > MAX_BYTES:
@@ -106,6 +106,8 @@ def check_yaml(text: str) -> None:
             anchor, before = open_nodes.pop()
             sizes |= {anchor: num - before} if anchor else {}
         elif isinstance(event, yaml.ScalarEvent):
+            if not open_nodes:  # OmegaConf would read a text as YAML once more
+                raise UserError("one value, no mapping")
             num += 1
             sizes |= {event.anchor: 1} if event.anchor else {}
             if REFERENCE in event.value:
