@@ -96,7 +96,7 @@ def test_params(tmp_path):
             numbers_of(with_costs({**row, "device": device.value}, costs))
 
     def read_data() -> None:
-        for name in params.data_sets(tmp_path):
+        for name in map(str, params.load(tmp_path).get("data") or {}):
             assert isinstance(params.data_settings(tmp_path, name), dict)
 
     def read_suites() -> None:
