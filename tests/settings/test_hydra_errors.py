@@ -90,3 +90,12 @@ def test_a_complaint_is_found_behind_an_error_that_it_led_to():
     with pytest.raises(RuntimeError) as raised:
         stumble_over(raised_by({"mode": "fit"}))
     assert told(raised.value).startswith("mode=fit: unknown mode")
+
+
+def test_errors_that_caused_each_other_are_told_once():
+    one, other = KeyError("one"), ValueError("other")
+    one.__context__, other.__context__ = other, one
+    assert user_error_behind(one) is None
+    other.__cause__ = UserError("the mistake")
+    other.__cause__.__context__ = one
+    assert told(one) == "the mistake"

@@ -88,8 +88,10 @@ def _wrong_kind(text: str) -> UserError | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yields the error, then what caused it, and so on."""
+    """Yields the error, then what caused it, and so on; each once, since causes may form a circle."""
+    found: list[BaseException] = []
     seen: BaseException | None = error
-    while seen is not None:
+    while seen is not None and not any(seen is known for known in found):
         yield seen
+        found.append(seen)
         seen = seen.__cause__ or seen.__context__
