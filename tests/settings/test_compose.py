@@ -38,6 +38,20 @@ def test_a_job_of_a_sweep_has_nothing_of_the_job_before(project):
     assert configs == composed
 
 
+@pytest.mark.parametrize(
+    "folder",
+    ["runs/mine", "runs/mein Lauf", "runs/mein 'Läufchen' \"7\"", "runs/a,b[c]", "runs/a\\'b\\", "=", "runs/日"],
+)
+def test_a_folder_may_have_any_name(project, folder):
+    for words in ([f"out={folder}"], ["-m", f"out={folder}", "batch_size=8,16"]):
+        assert {one.out for one in compose(words)} == {folder}
+
+
+def test_a_folder_in_quotes_of_hydras_is_read_as_before(project):
+    (config,) = compose(["out='runs/ü, 7'"])
+    assert config.out == "runs/ü, 7"
+
+
 def test_settings_that_are_only_printed_make_no_configuration(project, capsys):
     assert compose(["--cfg", "job"]) == []
     assert "batch_size" in capsys.readouterr().out

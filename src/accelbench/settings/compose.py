@@ -88,7 +88,7 @@ def _read(words: list[str]) -> tuple[list[str], list[str]]:
         if word.startswith("-"):  # after `--`
             raise UserError(f"{word}: should be name=value")
     given = {MULTIRUN: parsed.multirun, f"--cfg={parsed.cfg}": parsed.cfg, "--resolve": parsed.resolve}
-    return [flag for flag, is_given in given.items() if is_given], parsed.overrides
+    return [flag for flag, is_given in given.items() if is_given], list(map(suites.readable, parsed.overrides))
 
 
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:

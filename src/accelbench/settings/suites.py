@@ -1,6 +1,7 @@
 """The suites of params.yaml: their axes as Hydra overrides, and the combinations that they exclude."""
 
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import NoneType
@@ -114,6 +115,15 @@ def _part(whole: Any, name: str) -> Any:
 def _settings_in(words: list[str]) -> dict[str, str]:
     """The settings that a command line names -> their values as written."""
     return dict(_name_and_value(word) for word in words if word[:1] != "-")
+
+
+def readable(word: str) -> str:
+    """`word` as Hydra reads it: a path in `out=` gets quotes if it has other characters than Hydra's plain words."""
+    name, _, path = word.partition("=")
+    if name != "out" or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
+        return word
+    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), path)
+    return f"{name}='{escaped}'"
 
 
 def parse(word: str) -> Override:
