@@ -2,8 +2,8 @@
 
 A line is JSON: `bed` (a text that marks the processes), `project`, `scratch` (its TMPDIR), `state` (of shim.c),
 `output` (a file), `words` (of the command line), `out`, `tracking`, `batch_sizes`, `fault` (of `fakes`),
-`cell_timeout_s`, `timeout_s`. The answers are the process id, and later the exit code: negative for a signal, null if it had to be
-killed.
+`cell_timeout_s`, `timeout_s`. The answers are the process id, and later the exit code: negative for a signal, null if
+it had to be killed.
 """
 
 import ctypes
