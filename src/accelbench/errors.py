@@ -45,11 +45,13 @@ class RefusedError(UserError):
 
     Args:
         error: what the system says; its number is one of `REFUSED`.
+        path: the file, if `error` does not name it.
     """
 
-    def __init__(self, error: OSError) -> None:
+    def __init__(self, error: OSError, path: object = None) -> None:
+        where = path or error.filename
         problem = "disk full" if error.errno in DISK_FULL else error.strerror
-        super().__init__(f"{error.filename}: {problem}" if error.filename else str(problem))
+        super().__init__(f"{where}: {problem}" if where else str(problem))
 
 
 class DataError(UserError):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -148,7 +149,8 @@ class Bed:
         """Files that no sweep should leave."""
         wanted = {PLAN, *(path.name for path in self.files(out))}
         found = [path for path in (self.project / out).iterdir() if path.name not in wanted]
-        found += [path for path in self.scratch.iterdir()]
+        # Python's tempfile writes a file to try a folder; what it leaves when it is killed then has no name of ours.
+        found += [path for path in self.scratch.iterdir() if not re.fullmatch("[a-z0-9_]{8}", path.name)]
         return sorted(str(path.relative_to(self.watched)) for path in found)
 
 

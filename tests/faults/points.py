@@ -13,12 +13,27 @@ import pytest
 SOURCE = Path(__file__).with_name("shim.c")
 # In the order of shim.c.
 ROLES = ("sweep", "host", "forkserver", "cell")
-CALLS = ("open", "read", "write", "fsync", "rename", "unlink", "chmod", "mkdir", "truncate", "flock", "fork", "exec")
+CALLS = (
+    "open",
+    "create",
+    "read",
+    "write",
+    "fsync",
+    "rename",
+    "unlink",
+    "chmod",
+    "mkdir",
+    "truncate",
+    "flock",
+    "fork",
+    "exec",
+)
 CALLS += ("pipe", "socket", "bind", "listen", "connect", "accept", "sendmsg", "recvmsg", "outside")
 # KILL: the process dies at the call. TORN: it dies when half is written. FULL: the disk is full from then on.
 ACTIONS = {"KILL": -1, "TORN": -2, "FULL": -3}
 ON_FILES = {
-    "open": ("ENOSPC", "EIO", "EMFILE", "EINTR", "KILL"),
+    "open": ("EIO", "EMFILE", "EINTR", "KILL"),
+    "create": ("ENOSPC", "EIO", "EMFILE", "EINTR", "KILL", "FULL"),
     "read": ("EIO", "EINTR", "KILL"),
     "write": ("ENOSPC", "EIO", "EINTR", "KILL", "TORN", "FULL"),
     "fsync": ("ENOSPC", "EIO", "KILL"),

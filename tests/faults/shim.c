@@ -21,12 +21,12 @@
 #include <unistd.h>
 
 enum role { SWEEP, HOST, FORKSERVER, CELL, NUM_ROLES, OTHER };
-enum call { OPEN, READ, WRITE, FSYNC, RENAME, UNLINK, CHMOD, MKDIR, TRUNCATE, FLOCK, FORK, EXEC, PIPE, SOCKET, BIND, LISTEN,
+enum call { OPEN, CREATE, READ, WRITE, FSYNC, RENAME, UNLINK, CHMOD, MKDIR, TRUNCATE, FLOCK, FORK, EXEC, PIPE, SOCKET, BIND, LISTEN,
             CONNECT, ACCEPT, SENDMSG, RECVMSG, OUTSIDE, NUM_CALLS };
 enum action { KILL = -1, TORN = -2, FULL = -3 }; /* else an errno */
 
 static const char *const roles[] = {"sweep", "host", "forkserver", "cell"};
-static const char *const calls[] = {"open", "read", "write", "fsync", "rename", "unlink", "chmod", "mkdir", "truncate",
+static const char *const calls[] = {"open", "create", "read", "write", "fsync", "rename", "unlink", "chmod", "mkdir", "truncate",
                                     "flock", "fork", "exec", "pipe", "socket", "bind", "listen", "connect", "accept",
                                     "sendmsg", "recvmsg", "outside"};
 
@@ -41,7 +41,6 @@ struct state {
 
 static struct state *state;
 static int role = OTHER;
-static __thread int inside; /* calls of this file's own */
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
@@ -91,24 +90,26 @@ static void log_call(int call, int nth, const char *target) {
     syscall(SYS_close, fd);
 }
 
+static void die(void) {
+    kill(getpid(), SIGKILL);
+    pause();
+}
+
 /* 0 if the call is to go on; else what happens to it. Does not return if the process is to die. */
 static int decide(int call, const char *target) {
-    if (!state || role == OTHER || inside) return 0;
+    if (!state || role == OTHER) return 0;
     int nth = __atomic_add_fetch(&state->counts[role][call], 1, __ATOMIC_SEQ_CST);
     if (state->tracing) log_call(call, nth, target);
-    int takes_room = call == WRITE || call == MKDIR || call == OPEN;
+    int takes_room = call == WRITE || call == MKDIR || call == CREATE;
     if (state->action == FULL && state->fired && takes_room && target[0] == '/') return ENOSPC;
     if (state->nth != nth || state->call != call || state->role != role) return 0;
     state->fired = 1;
-    if (state->action == KILL) {
-        kill(getpid(), SIGKILL);
-        pause();
-    }
+    if (state->action == KILL) die();
     return state->action == FULL ? ENOSPC : state->action;
 }
 
 static int decide_path(int call, const char *path) {
-    if (!state || role == OTHER || inside) return 0;
+    if (!state || role == OTHER) return 0;
     char whole[4096];
     if (path[0] != '/') {
         char here[2048];
@@ -117,11 +118,11 @@ static int decide_path(int call, const char *path) {
         path = whole;
     }
     if (watched(path)) return decide(call, path);
-    return call == OPEN && strncmp(path, "/dev/", 5) ? decide(OUTSIDE, path) : 0;
+    return (call == OPEN || call == CREATE) && strncmp(path, "/dev/", 5) ? decide(OUTSIDE, path) : 0;
 }
 
 static int decide_fd(int call, int fd) {
-    if (!state || role == OTHER || inside) return 0;
+    if (!state || role == OTHER) return 0;
     char target[2048];
     target_of(fd, target, sizeof target);
     return target[0] ? decide(call, target) : 0;
@@ -140,9 +141,10 @@ static int decide_fd(int call, int fd) {
     int name(before const char *path, int flags, ...) {   \
         va_list list;                                     \
         va_start(list, flags);                            \
-        int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, int) : 0; \
+        int creates = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE; \
+        int mode = creates ? va_arg(list, int) : 0;       \
         va_end(list);                                     \
-        FAIL_WITH(decide_path(OPEN, path));               \
+        FAIL_WITH(decide_path(creates ? CREATE : OPEN, path)); \
         return ((int(*)(parameters const char *, int, ...))dlsym(RTLD_NEXT, #name))(arguments path, flags, mode); \
     }
 #define NOTHING
@@ -159,18 +161,21 @@ ssize_t read(int fd, void *buffer, size_t size) {
 
 ssize_t write(int fd, const void *buffer, size_t size) {
     int error = decide_fd(WRITE, fd);
-    if (error == TORN) { /* dies in the middle */
-        inside = 1;
+    if (error == TORN) {
         REAL(write)(fd, buffer, size / 2);
-        kill(getpid(), SIGKILL);
-        pause();
+        die();
     }
     FAIL_WITH(error);
     return REAL(write)(fd, buffer, size);
 }
 
 ssize_t pwrite64(int fd, const void *buffer, size_t size, off64_t offset) {
-    FAIL_WITH(decide_fd(WRITE, fd));
+    int error = decide_fd(WRITE, fd);
+    if (error == TORN) {
+        REAL(pwrite64)(fd, buffer, size / 2, offset);
+        die();
+    }
+    FAIL_WITH(error);
     return REAL(pwrite64)(fd, buffer, size, offset);
 }
 

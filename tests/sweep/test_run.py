@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import fnmatch
 import io
 import json
 import os
@@ -285,6 +286,45 @@ def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(project, monkey
     told = "^a.log: Too many open files; 1 of 2 cells have their record, run again to go on$"
     with pytest.raises(UserError, match=told):
         swept([make_cell(), make_cell(batch_size=8)])
+
+
+@pytest.fixture
+def refuse(monkeypatch):
+    """A function that lets the system refuse to open files of this name."""
+
+    def start(name, open=os.open):
+        def refused(path, *arguments, **options):
+            if fnmatch.fnmatch(os.path.basename(path), name):
+                raise OSError(errno.EMFILE, "Too many open files", str(path))
+            return open(path, *arguments, **options)
+
+        monkeypatch.setattr(os, "open", refused)
+
+    return start
+
+
+@pytest.mark.parametrize("name", [RECORDS, "plan.json"])
+def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(project, refuse, monkeypatch, name):
+    swept([make_cell(), make_cell(batch_size=8)])
+    folder = project / "runs/test"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    refuse(name)
+    with pytest.raises(UserError, match=r"runs/test/.*\.json: Too many open files"):
+        swept([make_cell(), make_cell(batch_size=8)])
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_manifest_that_the_system_does_not_open_now_makes_no_cell_invalid(project, refuse, monkeypatch):
+    class Refused(Hosts):
+        def run(self, cell, data_folder):
+            outcome = super().run(cell, data_folder)
+            refuse("manifest.json")
+            return outcome
+
+    monkeypatch.setattr(session, "Hosts", lambda: Refused(faulty_host))
+    with pytest.raises(UserError, match="manifest.json: Too many open files; 0 of 1 cells have their record"):
+        swept([make_cell()])
 
 
 @pytest.fixture

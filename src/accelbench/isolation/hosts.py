@@ -144,10 +144,8 @@ class _Host:
         self._has_answered = False
 
     def send(self, message: object) -> None:
-        """Sends a message, unless the host has died; then there is no answer."""
-        with contextlib.suppress(BrokenPipeError):
-            self.stdin.write(encode(message).encode() + b"\n")
-            self.stdin.flush()
+        self.stdin.write(encode(message).encode() + b"\n")
+        self.stdin.flush()
 
     def ask(self, request: Request, margin_s: float) -> Outcome | None:
         """The outcome of `request`; blocks until it comes. None if the host died.
@@ -157,7 +155,10 @@ class _Host:
         """
         margin_s += 0.0 if self._has_answered else START_S
         deadline = time.monotonic() + request.timeout_s + margin_s
-        self.send(request)
+        try:
+            self.send(request)
+        except BrokenPipeError:
+            return None
         line = bytearray()
         while not line.endswith(b"\n"):
             if not connection.wait([self.stdout.fileno()], max(0.0, deadline - time.monotonic())):
@@ -210,5 +211,6 @@ def _start(spec: HostSpec, folder: Path, number: int) -> _Host:
         start_new_session=True,  # so that Ctrl-C reaches the parent only
     )
     host = _Host(process, log, f"{scratch.VARIABLE}={own[scratch.VARIABLE]}\0")
-    host.send(spec.preload)
+    with contextlib.suppress(BrokenPipeError):  # it has died, as `ask` will find
+        host.send(spec.preload)
     return host

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelbench.errors import UserError
+from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Readable, RecordName, read_all
@@ -65,6 +65,7 @@ def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json.
 
     Raises:
+        RefusedError: the system does not read the file now.
         UserError: the file is missing or not readable.
     """
     path = folder / PLAN
@@ -84,6 +85,8 @@ def read_plan(folder: Path) -> PlanFile:
         return load(PlanFile, {**head, "cells": cells}, clean=True)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing; run the sweep first") from error
+    except RefusedError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(f"{path}: not a readable plan ({error}); run the sweep again") from error
 
@@ -111,6 +114,8 @@ def cells_in(folder: Path) -> list[WantedCell]:
     """The cells that `folder`/plan.json names; without a readable plan, those of the records there."""
     try:
         return read_plan(folder).cells
+    except RefusedError:
+        raise
     except UserError:
         return plan_of_records(folder).cells
 

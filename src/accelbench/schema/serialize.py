@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from accelbench.errors import REFUSED, RefusedError
 from accelbench.schema.converters import converter
 
 T = TypeVar("T")
@@ -62,23 +63,29 @@ def read_bytes(path: Path) -> bytes:
     """The contents of a regular file; a link to one is followed.
 
     Raises:
-        OSError: the file can't be read, or is a folder, a pipe or a device, on which reading might never end.
+        OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
+        RefusedError: the system does not read the file now: this says nothing about its contents.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(path))
+            with open(descriptor, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in REFUSED:
+            raise RefusedError(error, path) from error
+        raise
 
 
 def read_json(path: Path) -> Any:
     """The JSON in a regular file. Numbers are finite, whole numbers have up to 64 bits, text has no lone surrogates.
 
     Raises:
-        OSError: see `read_bytes`.
+        OSError, RefusedError: see `read_bytes`.
         ValueError: the file holds no such JSON, or is nested too deep.
     """
     import orjson  # here, since a cell's process imports this module and may lack it; five times as fast as json

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from accelbench.errors import RefusedError
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
 from accelbench.judging.roofline import WINOGRAD, verdict
 from accelbench.judging.row import ceilings_of, summarise
@@ -61,8 +62,9 @@ class Prober:
         self.known[cell.device] = joined = before.joined(found) if before else found
         try:
             write_ceilings(self.root, self.environment, cell.device.value, joined)
-        except OSError as error:
-            self.say(f"{CEILINGS} could not be kept: {error.strerror}. The next sweep probes again.")
+        except (OSError, RefusedError) as error:
+            problem = error.strerror if isinstance(error, OSError) else error
+            self.say(f"{CEILINGS} could not be kept: {problem}. The next sweep probes again.")
         return joined
 
     def judged(self, record: Record) -> Record:

@@ -107,7 +107,7 @@ def _telling_where_it_stopped(ready: Prepared, folder: Path) -> Iterator[None]:
     """If a file can't be written, or the system refuses another call, says how many cells have their record."""
     try:
         yield
-    except (WriteError, OSError) as error:
+    except (WriteError, RefusedError, OSError) as error:
         if isinstance(error, OSError) and error.errno not in REFUSED:
             raise
         problem = RefusedError(error) if isinstance(error, OSError) else error
@@ -120,6 +120,8 @@ def _set_aside_plan(folder: Path, console: Console) -> None:
     """Keeps what is in the place of the plan and is no readable plan: the new plan would overwrite it."""
     try:
         plan_file.read_plan(folder)
+    except RefusedError:
+        raise
     except UserError as error:
         if os.path.lexists(folder / PLAN):
             console.print(f"{error}; kept as {set_aside(folder / PLAN).name}", markup=False, soft_wrap=True)
@@ -132,6 +134,9 @@ def known(ready: Prepared, folder: Path, retry: Retry, console: Console) -> tupl
     """
     readable = records.read_all([folder / f"{item.record_name}.json" for item in ready.planned])
     found = {path.stem: record for path, record in readable.by_path()}
+    for error in readable.refused.values():
+        if isinstance(error, RefusedError):  # the record may be whole
+            raise error
     lines = [
         f"{shown(path)}: {reason}; kept as {set_aside(path).name}, its cell is measured again"
         for path, reason in readable.reasons.items()

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from accelbench.data.manifest import read_manifest
 from accelbench.devices import energy_counters
-from accelbench.errors import DataError, WriteError
+from accelbench.errors import DataError, UserError
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
@@ -115,12 +115,12 @@ class Session(AbstractContextManager["Session"]):
 
     def judge(self, record: Record) -> Record:
         """The record with the ceilings of its device and what follows from them; may probe the device again."""
-        judged = self._prober.judged(record)
-        if judged.status == Status.ok and (defect := self._data_defect()) is not None:
-            judged = dataclasses.replace(judged, status=Status.invalid, reason=defect)
         try:
+            judged = self._prober.judged(record)
+            if judged.status == Status.ok and (defect := self._data_defect()) is not None:
+                judged = dataclasses.replace(judged, status=Status.invalid, reason=defect)
             records.write(judged, self.folder)
-        except WriteError:
+        except (UserError, OSError):
             if record.status == Status.ok:  # what was written first does not count
                 (self.folder / f"{record.name}.json").unlink(missing_ok=True)
             raise
