@@ -574,6 +574,14 @@ def test_what_the_system_refuses_is_one_line(project, monkeypatch, capsys, error
 SCRIPT = os.path.join(os.path.dirname(sys.executable), "accelbench")
 
 
+def test_a_folder_whose_name_is_too_long_or_that_links_to_itself_is_named(project, capsys):
+    (project / "circle").symlink_to("circle")
+    for command in ("best", "report", "compare"):
+        assert complaint([command, "x" * 300], capsys, project).endswith("File name too long")
+        assert "circle: " in complaint([command, "circle"], capsys, project)
+    (project / "circle").unlink()
+
+
 def test_a_reader_that_goes_away_ends_the_program_in_silence(project):
     process = subprocess.Popen([SCRIPT, "plan"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()  # as `head` does when it has its lines
