@@ -8,15 +8,15 @@ import importlib
 import subprocess
 import sys
 
-PARTS = ["overhead", "loop", "references", "feeding", "comparing", "report", "keras", "xla", "accuracy", "peer"]
+DEFAULT = ["waiting", "overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
 # Not run by default: accuracy takes an hour, peer installs another tool, and keras can't share a process with torch.
-DEFAULT = ["overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
+PARTS = [*DEFAULT, "keras", "accuracy", "peer"]
 
 
 def main() -> None:
     """Runs the parts named on the command line."""
     # Imported here: processes that a part starts import this module too.
-    from accelbench.lock import hold, measuring_lock
+    from accelbench.lock import hold_measuring
     from accelbench.project import project_root
 
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -28,8 +28,8 @@ def main() -> None:
     for part in parts:
         run = importlib.import_module(f"bench.{part}").main
         print(f"\n== {part}: bench/{part}.py", flush=True)
-        if part not in ("overhead", "keras", "accuracy"):  # these run sweeps, which take the lock themselves
-            with hold(measuring_lock(), "another measurement", print):
+        if part not in ("waiting", "overhead", "keras", "accuracy"):  # these run sweeps, which take the lock themselves
+            with hold_measuring(print):
                 run()
         else:
             run()

@@ -46,10 +46,10 @@ def main() -> None:
     print(f"reading and summarising them: {summarised_s:.1f} s (target: at most {TARGET_S:g} s)")
 
 
-def fill(folder: Path, minute: int) -> None:
+def fill(folder: Path, minute: int, num_cells: int = NUM_CELLS) -> None:
     """Writes the records of one side; each round of them began `minute` minutes past the hour."""
     folder.mkdir()
-    for seed in range(NUM_CELLS):
+    for seed in range(num_cells):
         for repeat in range(NUM_PROCESSES):
             made = record(seed, f"{repeat:02}:{minute + seed // 60:02}:{seed % 60:02}", repeat, random.gauss(1, 0.01))
             (folder / f"{made.name}.json").write_text(json.dumps(made.to_json(), indent=1))
