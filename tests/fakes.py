@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -184,6 +185,8 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
     if fault == "delete records":
         for path in Path(data_folder).parents[1].glob("runs/*/*.json"):
             path.unlink()
+    if fault == "delete temporary files":
+        shutil.rmtree(os.environ["TMPDIR"])
     if fault == "lose data":
         Path(data_folder, "manifest.json").unlink()
     if fault == "not finite":

@@ -4,8 +4,8 @@ import errno
 from collections.abc import Iterable
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-# What the system may refuse to a program without a defect: room, memory, open files, permissions, a working disk, a name
-# that is too long, links in a circle.
+# What the system may refuse to a program without a defect: room, memory, open files, permissions, a working disk, a
+# name that is too long, links in a circle.
 REFUSED = frozenset(
     {*DISK_FULL, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.EROFS}
     | {errno.EIO, errno.ESTALE, errno.ENAMETOOLONG, errno.ELOOP}

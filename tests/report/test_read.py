@@ -7,7 +7,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.report import read
-from accelbench.schema import record
+from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Status
 from report import many
 
@@ -61,6 +61,22 @@ def test_all_sweeps_by_name_or_the_one_that_the_folder_is(tmp_path: Path, maker)
         maker.suite(tmp_path, [maker.ok(maker.cell(suite=suite), 10)])
     assert [found.suite for found in read.read_all(tmp_path)] == ["a", "b"]
     assert [found.suite for found in read.read_all(tmp_path / "b")] == ["b"]
+
+
+def test_a_stray_record_beside_the_suites_hides_none_of_them(tmp_path: Path, maker) -> None:
+    suites = [maker.suite(tmp_path, [maker.ok(maker.cell(suite=name), 1)]) for name in ("one", "two")]
+    record.write(maker.ok(maker.cell(batch_size=2), 1), tmp_path)
+    found = read.read_all(tmp_path)
+    assert sorted(sweep.folder for sweep in found) == sorted([tmp_path.name, *(suite.name for suite in suites)])
+
+
+def test_a_plan_that_names_the_record_of_another_cell_is_not_readable(tmp_path: Path, maker) -> None:
+    folder = maker.suite(tmp_path, [maker.ok(maker.cell(batch_size=size), size) for size in (8, 128)])
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["cells"][0]["record"] = plan["cells"][1]["record"]
+    (folder / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(UserError, match="not the name of its cell's record"):
+        plan_file.read_plan(folder)
 
 
 def test_no_results(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
+from accelbench.errors import RefusedError
 from accelbench.schema.ranges import Range
 from accelbench.schema.serialize import load, read_bytes, read_json, write_json
 from accelbench.schema.text import beginning
@@ -176,7 +177,7 @@ def test_only_a_regular_file_is_read(tmp_path):
     (tmp_path / "lost").symlink_to("nowhere")
     num_open = len(os.listdir("/proc/self/fd"))
     for name in ("pipe", "folder", "loop", "lost", "none"):
-        with pytest.raises(OSError, match=name):
+        with pytest.raises((OSError, RefusedError), match=name):
             read_bytes(tmp_path / name)
     assert len(os.listdir("/proc/self/fd")) == num_open
 
@@ -208,3 +209,8 @@ def test_what_a_killed_writer_left_is_removed_when_it_is_an_hour_old(tmp_path):
     os.utime(left, (time.time() - 3700,) * 2)
     write_json(tmp_path / "b.json", {})
     assert set(os.listdir(tmp_path)) == {".hidden", "b.json"}
+
+
+def test_what_is_written_can_be_read_whatever_its_texts(tmp_path):
+    write_json(tmp_path / "a.json", {"text": "a\udcffb", "name\ud800": "\U0001f600"})
+    assert read_json(tmp_path / "a.json") == {"text": "a?b", "name?": "\U0001f600"}

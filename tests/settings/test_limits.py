@@ -1,3 +1,4 @@
+import functools
 import operator
 
 import pytest
@@ -58,3 +59,24 @@ def test_what_is_out_of_range_is_named(setting):
 def test_the_smallest_values_that_make_sense_are_accepted(setting):
     name, _, value = setting.partition("=")
     assert float(operator.attrgetter(name)(checked(setting))) == float(value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            {"x": [99999999999999999999]},
+            "model.args.x=99999999999999999999: should be a finite number, and a whole one at most",
+        ),
+        ({"x": [[float("inf")]]}, "model.args.x=inf: should be a finite number"),
+        ({"x": "a\x1b[2J"}, r"model.args.x=a\\x1b\[2J: longer than 4000 characters, or with characters that can't"),
+        ({"x": "y" * 5000}, "longer than 4000 characters"),
+        ({"a\udcff": 1}, "characters that can't be shown"),
+        (functools.reduce(lambda inner, _: {"a": inner}, range(60), {}), "nested deeper than 20"),
+    ],
+)
+def test_an_argument_that_no_record_could_keep_is_refused(arguments, told):
+    run = merged()
+    run.model.args = arguments
+    with pytest.raises(UserError, match=told):
+        check(run)

@@ -1,5 +1,6 @@
 """Sweeps through real forkservers: most of the engine that fails as told (`fakes`), some of a real tiny network."""
 
+import contextlib
 import dataclasses
 import errno
 import fnmatch
@@ -254,6 +255,35 @@ def test_files_that_a_cell_deletes_are_written_again(project):
     assert "3 files were deleted or changed while the sweep ran" in text
     for name in ("plan", result.records[0].name, result.records[1].name):
         assert f"  runs/test/{name}.json" in text
+
+
+def test_records_that_a_cell_deletes_are_written_again_when_the_sweep_is_interrupted(project, monkeypatch):
+    def interrupted(self, record):
+        raise KeyboardInterrupt
+
+    cells = [make_cell(), make_cell("delete records"), make_cell(batch_size=8)]
+    finish = session.Session.publish
+    monkeypatch.setattr(
+        session.Session,
+        "publish",
+        lambda self, record: (interrupted if record.cell == cells[1] else finish)(self, record),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        swept(cells)
+    assert [found.cell for found in plan_file.read_planned(project / "runs/test")] == cells[:2]
+
+
+def test_a_cell_that_removes_the_temporary_folder_costs_only_itself(project):
+    result, _ = swept([make_cell("delete temporary files"), make_cell(batch_size=8)])
+    assert [found.status for found in result.records] == [Status.ok, Status.ok]
+
+
+def test_data_is_prepared_while_nothing_is_measured(project, monkeypatch):
+    events = []
+    monkeypatch.setattr(run.lock, "hold_measuring", lambda say: contextlib.nullcontext(events.append("lock")))
+    monkeypatch.setattr(run, "prepare_missing", lambda *given: events.append("prepare"))
+    swept([make_cell()])
+    assert events == ["lock", "prepare"]
 
 
 def test_a_cell_that_was_not_judged_has_no_number_and_is_measured_again(project, monkeypatch):

@@ -13,7 +13,7 @@ from accelbench.errors import DataError
 from accelbench.project import MANIFEST
 from accelbench.schema.conditions import Data
 from accelbench.schema.ranges import Count
-from accelbench.schema.serialize import digest, load, read_json
+from accelbench.schema.serialize import digest, load, open_regular, read_json
 
 # Other names could lead to files outside of the data set's folder.
 FileName = Annotated[
@@ -65,7 +65,7 @@ def check_arrays(folder: Path) -> None:
     """
     for name, described in _read(folder)[1].files.items():
         try:
-            with (folder / name).open("rb") as file:
+            with open_regular(folder / name) as file:
                 checksum = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise DataError(f"{folder / name}: not readable ({error.strerror}); {how_to_prepare(folder)}") from error

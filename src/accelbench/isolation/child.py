@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from accelbench.judging.asked import judge
 from accelbench.lifeline import end_with_starter
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
+from accelbench.schema.text import message_of
 from accelbench.schema.vocab import Status
 
 # Parts of the frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.
@@ -55,6 +57,8 @@ def main(
         os.dup2(log.fileno(), sys.stderr.fileno())
     faulthandler.register(STACK_DUMP_SIGNAL, file=stack.fileno(), all_threads=False)
     os.environ.update(environment)
+    # A folder of its own: whatever empties its TMPDIR must not remove the socket that further cells are forked through.
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="cell-")
     answer = respond(request)
     if answer.peak_host_bytes is None:
         answer = replace(answer, peak_host_bytes=high_water_bytes())
@@ -70,7 +74,7 @@ def respond(request: Request) -> Answer:
     try:
         return _probe(request) if isinstance(request, ProbeRequest) else _measure(request)
     except UnsupportedError as error:
-        return Answer(status=Status.skipped, reason=_message(error))
+        return Answer(status=Status.skipped, reason=message_of(error))
     except BaseException as error:  # SystemExit too: whatever ends the cell is its outcome
         return _failure(error)
 
@@ -102,7 +106,7 @@ def _failure(error: BaseException) -> Answer:
     # Lightning's trainer leaves with status 1 after an interrupt, here one of the model's: Ctrl-C reaches no cell.
     if isinstance(error, SystemExit) and isinstance(error.__context__, KeyboardInterrupt):
         error = error.__context__
-    text = _message(error)
+    text = message_of(error)
     if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is a RuntimeError
         return Answer(status=Status.skipped, reason=text)
     out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
@@ -114,11 +118,3 @@ def _failure(error: BaseException) -> Answer:
         error="".join(traceback.format_exception(error)),
         user_error=by_user,
     )
-
-
-def _message(error: BaseException) -> str:
-    """The exception's message; empty if it fails to make one."""
-    try:
-        return str(error).strip()
-    except Exception:
-        return ""

@@ -106,15 +106,17 @@ class Hosts:
         return self._hosts[spec.key]
 
     def _ask(self, spec: HostSpec, request: Request) -> Outcome:
+        Path(self._scratch).mkdir(exist_ok=True)  # it is the cells' TMPDIR: one may have emptied or removed it
         host = self._host(spec)
         reason = "the process that starts cells died"
-        with tempfile.NamedTemporaryFile(dir=self._scratch, suffix=".log") as log:
+        with tempfile.NamedTemporaryFile(dir=self._scratch, suffix=".log", delete=False) as log:
             try:
                 outcome = host.ask(replace(request, log=log.name), self._margin_s)
             except TimeoutError as error:
                 outcome, reason = None, str(error)
             if self.listener is not None:
-                self._show(Path(log.name).read_text(errors="replace"))
+                self._show(log.read().decode(errors="replace"))
+        Path(log.name).unlink(missing_ok=True)
         if outcome is None:
             del self._hosts[spec.key]
             printed = host.kill()

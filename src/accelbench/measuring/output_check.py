@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.measuring.output_error import limit, relative_error
-from accelbench.schema.text import beginning, one_line
+from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
 
 Shape = tuple[int, ...]
@@ -112,7 +112,7 @@ def check(outputs: Outputs, precision: Precision, run_reference: RunReference, *
             reference = _rows(expected, index)
             found.error = None if reference is None else relative_error(rows, reference)
     except Exception as error:  # it may need its device, or batches of one size
-        why = beginning(one_line(f"{type(error).__name__}: {error}"), MAX_WHY)
+        why = beginning(one_line(f"{type(error).__name__}: {message_of(error)}"), MAX_WHY)
         found.warnings.append(NOT_RUN.format(why=why))
     return found
 

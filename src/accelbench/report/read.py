@@ -132,14 +132,14 @@ class Sweep:
 
 
 def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> list[Sweep]:
-    """The sweeps in the folders of `results`, by study and name; or the sweep in `results` itself.
+    """The sweeps in `results` itself and in its folders, by study and name.
 
     Of a folder in which nothing can be read, the sweep has no cells, and a note that says why.
 
     Raises:
         UserError: there is no sweep, or none can be read.
     """
-    folders = [results] if _holds_sweep(results) else sorted(filter(_holds_sweep, results.glob("*")))
+    folders = list(filter(_holds_sweep, [results, *sorted(results.glob("*"))]))
     if not folders:
         raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
     sweeps, errors = [], []

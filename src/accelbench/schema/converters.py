@@ -13,6 +13,8 @@ from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_ty
 from accelbench.schema.ranges import MAX_COUNT, Range
 from accelbench.schema.text import MAX_TEXT, beginning, one_line
 
+MAX_PLACE = 60  # characters of a name in an error's path
+
 Converter = Callable[[Any], Any]
 
 FINITE, WHOLE = Range(-sys.float_info.max, sys.float_info.max), Range(-MAX_COUNT, MAX_COUNT)
@@ -61,7 +63,7 @@ def _locate(parts: Iterable[tuple[str, Converter, Any]]) -> None:
         try:
             convert(value)
         except ValueError as error:
-            raise ValueError(f"{one_line(place)}{error}") from None
+            raise ValueError(f"{beginning(one_line(place), MAX_PLACE)}{error}") from None
 
 
 def _text(value: Any) -> Any:

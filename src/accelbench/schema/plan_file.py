@@ -82,7 +82,13 @@ def read_plan(folder: Path) -> PlanFile:
             for entry in values["cells"]
         ]
         head = {name: values[name] for name in ("suite", "title", "study", "profile")}
-        return load(PlanFile, {**head, "cells": cells}, clean=True)
+        plan = load(PlanFile, {**head, "cells": cells}, clean=True)
+        for entry, wanted in zip(values["cells"], plan.cells, strict=True):
+            is_older = version != SCHEMA_VERSION  # its ids are of other settings
+            cell_id = entry["cell_id"] if is_older else wanted.cell.id
+            if not wanted.record_name.startswith(f"{cell_id}-") or entry["cell_id"] != cell_id:
+                raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
+        return plan
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing; run the sweep first") from error
     except RefusedError:

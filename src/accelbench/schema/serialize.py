@@ -8,7 +8,8 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,6 +60,23 @@ def digest(value: object) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
+@contextlib.contextmanager
+def open_regular(path: Path) -> Iterator[BufferedReader]:
+    """Opens a regular file to be read; a link to one is followed.
+
+    Raises:
+        OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        with open(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
+
+
 def read_bytes(path: Path) -> bytes:
     """The contents of a regular file; a link to one is followed.
 
@@ -67,14 +85,8 @@ def read_bytes(path: Path) -> bytes:
         RefusedError: the system does not read the file now: this says nothing about its contents.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", str(path))
-            with open(descriptor, "rb", closefd=False) as file:
-                return file.read()
-        finally:
-            os.close(descriptor)
+        with open_regular(path) as file:
+            return file.read()
     except OSError as error:
         if error.errno in REFUSED:
             raise RefusedError(error, path) from error
@@ -100,9 +112,11 @@ def write_json(path: Path, value: object) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path.parent)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=PREFIX, suffix=SUFFIX, delete=False) as file:
+    # A lone surrogate becomes a question mark: `read_json` would refuse the whole file.
+    how: Any = {"encoding": "utf-8", "errors": "replace", "prefix": PREFIX, "suffix": SUFFIX, "delete": False}
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, **how) as file:
         try:
-            json.dump(value, file, indent=1, allow_nan=False)
+            json.dump(value, file, indent=1, allow_nan=False, ensure_ascii=False)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())

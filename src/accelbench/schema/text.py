@@ -22,6 +22,14 @@ def one_line(text: str) -> str:
     return clean(" ".join(text.split()))
 
 
+def message_of(error: BaseException) -> str:
+    """The exception's message; empty if it fails to make one."""
+    try:
+        return str(error).strip()
+    except Exception:
+        return ""
+
+
 def beginning(text: str, most: int = MAX_TEXT) -> str:
     """`clean(text)`, or its beginning with an ellipsis if it is longer than `most` characters."""
     cleaned = clean(text)

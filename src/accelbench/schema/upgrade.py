@@ -5,6 +5,7 @@ network returns. All only added fields, so that an older record needs no other c
 "unknown" or "off", except for the settings in `upgrade_cell`.
 """
 
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,8 @@ class OtherSchemaError(UserError):
     """
 
     def __init__(self, version: object, message: str | None = None) -> None:
-        super().__init__(message or f"schema {version}; this accelbench reads schema {OLDEST} to {SCHEMA_VERSION}")
+        found = reprlib.repr(version)
+        super().__init__(message or f"schema {found}; this accelbench reads schema {OLDEST} to {SCHEMA_VERSION}")
         self.version = version
 
 

@@ -1,6 +1,7 @@
 """The ranges of the settings, checked once, when a configuration has been composed."""
 
 import math
+import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
 from accelbench.schema.ranges import MAX_COUNT
+from accelbench.schema.text import MAX_TEXT, beginning, one_line
 from accelbench.schema.vocab import RANDOM, RANDOM_IMAGE_PIPELINES, Augment, Pipeline
 from accelbench.settings.config import DataConfig, RunConfig
+from accelbench.settings.sizes import MAX_BRACKETS
 
 LEAST = {
     "batch_size": 1,
@@ -33,6 +36,7 @@ LEAST = {
 }
 ABOVE_ZERO = ("timeout_s", "window.measure_s", "window.block_s", "window.width", "model.learning_rate")
 MAX_SEED = 2**32 - 1
+MAX_SHOWN = 60  # characters of a value or a name in a message
 
 
 def check(run: RunConfig) -> None:
@@ -42,6 +46,9 @@ def check(run: RunConfig) -> None:
         UserError: a value is out of range; the message names the flag and the range.
     """
     _check_data(run.data)
+    _check_argument("model.args", run.model.args)
+    for flag, text in {"model.name": run.model.name, "model.target": run.model.target}.items():
+        _check_argument(flag, text)
     settings = dict(_numbers(asdict(run)))
     settings["model.input_shape"] = min(run.model.input_shape, default=0)
     for flag, value in settings.items():
@@ -67,6 +74,24 @@ def _check_data(data: DataConfig) -> None:
         raise UserError(f"data.pipeline={data.pipeline}: not for data={data.name}. Choose from: {', '.join(fitting)}.")
     if random and data.augment != Augment.none:
         raise UserError(f"data.augment={data.augment}: random images are not varied. Choose from: none.")
+
+
+def _check_argument(flag: str, value: Any, depth: int = 0) -> None:
+    """Checks that a record with this value can be written and read back as it is."""
+    if depth > MAX_BRACKETS:
+        raise UserError(f"{one_line(flag)[:MAX_SHOWN]}: nested deeper than {MAX_BRACKETS}")
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            _check_argument(f"{flag}.{name}", part, depth + 1)
+            _check_argument(flag, str(name))
+    elif isinstance(value, list):
+        for part in value:
+            _check_argument(flag, part, depth + 1)
+    elif isinstance(value, str) and beginning(value) != value:
+        shown = beginning(one_line(value), MAX_SHOWN)
+        raise UserError(f"{flag}={shown}: longer than {MAX_TEXT} characters, or with characters that can't be shown")
+    elif (isinstance(value, int) and abs(value) > MAX_COUNT) or (isinstance(value, float) and not math.isfinite(value)):
+        raise UserError(f"{flag}={reprlib.repr(value)}: should be a finite number, and a whole one at most {MAX_COUNT}")
 
 
 def _numbers(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int | float]]:

@@ -12,6 +12,7 @@ from yaml import YAMLError
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.project import PARAMS
+from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import Device
 from accelbench.settings.sizes import check_yaml
 
@@ -30,7 +31,7 @@ def load(root: Path) -> DictConfig:
     """
     path = root / PARAMS
     try:
-        text = path.read_text()
+        text = read_bytes(path).decode()
         check_yaml(text)
         params = OmegaConf.load(io.StringIO(text))
     except (OSError, ValueError, YAMLError, OmegaConfBaseException, UserError) as error:

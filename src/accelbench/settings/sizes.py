@@ -75,9 +75,10 @@ def _num_values(override: Override) -> int:
     if not isinstance(value, RangeSweep):
         return 1
     start, stop, step = value.start or 0, value.stop or 0, value.step
-    if not step or not all(map(math.isfinite, (start, stop, step))):
-        raise UserError(f"{override.input_line}: a range needs finite bounds, and a step other than 0")
-    length: int = math.ceil((stop - start) / step)
+    try:
+        length: int = math.ceil((stop - start) / step)
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        raise UserError(f"{override.input_line}: a range needs finite bounds, and a step other than 0") from error
     return max(0, length)
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from accelbench import lock
 from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
 from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared, data_name, data_of, prepare
+from accelbench.grid.prepare import Prepared, data_name, prepare
 from accelbench.presentation import duration
 from accelbench.project import PLAN, project_root, shown
 from accelbench.schema import plan_file
@@ -72,9 +72,9 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
     """
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     folder = out or _folder_under_runs(project_root(), options.out or f"runs/{sweep_id}")
-    prepare_missing(project_root(), data_name(cells), console)
-    data_of(cells)  # reports a mistake now, not after waiting for the lock
+    name = data_name(cells)  # reports a mistake now, not after waiting for the lock
     with lock.hold_measuring(console.print):
+        prepare_missing(project_root(), name, console)
         # After the wait, in which the data and the plan may have changed.
         earlier = plan_file.cells_in(folder) if out is None else []
         ready = prepare(cells, earlier)
@@ -89,14 +89,16 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
                 kept.note_record(record, folder)
             if done:
                 console.print(f"{len(done)} of {len(ready.planned)} cells have their record already.")
-            with Session(ready, todo, folder, options, console, sweep_id) as session:
-                for item in todo:
-                    record = session.measure(item)
-                    record = session.judge(record)
-                    kept.note_record(record, folder)
-                    session.publish(record)
-                    done.append(record)
-            _say_restored(kept.restore(), console)
+            try:
+                with Session(ready, todo, folder, options, console, sweep_id) as session:
+                    for item in todo:
+                        record = session.measure(item)
+                        record = session.judge(record)
+                        kept.note_record(record, folder)
+                        session.publish(record)
+                        done.append(record)
+            finally:  # an interrupted sweep keeps its records too
+                _say_restored(kept.restore(), console)
     result = SweepResult(folder, done, session.links)
     conclude(result, session.sinks, console)
     return result

@@ -7,14 +7,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from accelbench.data.obtain import Obtained
+from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine, zoo
 from accelbench.engines.lightning.outputs import all_finite, described, tensors_in
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
 from accelbench.measuring import output_check
-from accelbench.schema.cell import ModelSpec, Options
-from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Precision, Protocol, Status, Weights
+from accelbench.schema.cell import DataSpec, ModelSpec, Options
+from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status, Weights
 from engines.lightning.test_options import compiles
 from fakes import make_cell
 
@@ -81,6 +83,19 @@ class CachedFeatures(Dense):
         if self._cache is None:
             self._cache = self.body(images.flatten(1)).relu()
         return self.layer(self._cache)
+
+
+class CachedByAddress(Dense):
+    """Keeps the output of each tensor by its address: a feed on the device gives the same one in every step."""
+
+    def __init__(self):
+        super().__init__()
+        self._known = {}
+
+    def forward(self, images):
+        if images.data_ptr() not in self._known:
+            self._known[images.data_ptr()] = super().forward(images)
+        return self._known[images.data_ptr()]
 
 
 class NearlyCached(Cached):
@@ -231,6 +246,12 @@ def test_an_output_that_is_no_tensor_is_refused_with_the_setting_that_takes_it(d
 @pytest.mark.parametrize("network", [Cached, CachedFeatures, NearlyCached])
 def test_an_output_that_is_kept_from_an_earlier_batch_makes_the_cell_invalid(digits, network, precision):
     why, _ = judged(cell_of(network, precision=precision), digits)
+    assert why == output_check.STALE
+
+
+def test_an_output_that_is_kept_by_its_inputs_address_makes_the_cell_invalid(tmp_path):
+    describe(Obtained(classes=(), source="random"), "random", tmp_path)
+    why, _ = judged(cell_of(CachedByAddress, data=DataSpec(name="random", pipeline=Pipeline.device)), tmp_path)
     assert why == output_check.STALE
 
 

@@ -38,7 +38,7 @@ from accelbench.measuring.output_check import Output
 from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import ModelOutput, Precision
+from accelbench.schema.vocab import XLA, ModelOutput, Precision
 from accelbench.schema.work import Work
 
 # A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit: running into the
@@ -198,12 +198,16 @@ class _Run(CellRun):
         """From further steps, of the batch size that was measured: another one might be compiled again."""
         if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
             self.last_result = [tensor.clone() for tensor in tensors_in(self.last_result)]
-        return [self._output(images) for images in batches]
-
-    def _output(self, images: Tensor) -> Output:
-        size, step = self.batch_size_per_rank, self.step
-        whole = images[torch.arange(size) % len(images)]
-        return described(step.compute(step.copy_in((whole,))), size, len(images))
+        size, step, outputs = self.batch_size_per_rank, self.step, []
+        batch: Any = None
+        for images in batches:
+            whole = images[torch.arange(size) % len(images)]
+            if batch is None or self.cell.device in XLA:
+                batch = step.copy_in((whole,))
+            else:  # into the same tensor, as feeds do: a network may keep an output by its input's identity or address
+                batch[0].copy_(whole)
+            outputs.append(described(step.compute(batch), size, len(images)))
+        return outputs
 
     def reference_outputs(self, batches: Sequence[Tensor]) -> list[Output]:
         """From the cell's network, built again."""

@@ -20,6 +20,7 @@ from accelbench.engines.lightning import operators
 from accelbench.engines.lightning.feed import Batch
 from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
+from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
 from accelbench.schema.work import Work
 
@@ -57,7 +58,7 @@ def count(module: BenchModule, batch: Batch, precision: Precision, *, train: boo
                 with counter, torch.no_grad(), context:
                     network(module.task.inputs(tensors[0]))
     except Exception as error:  # a user's network may raise anything
-        why = " ".join(str(error).split())[:MAX_REASON]
+        why = beginning(one_line(message_of(error)), MAX_REASON)
         return Work(uncounted=[f"{type(error).__name__}: {why}" if why else type(error).__name__])
     uncounted = sorted(counter.uncounted)
     return Work(
