@@ -14,7 +14,7 @@ from accelbench.schema.vocab import Status
 from accelbench.settings import params, suites
 from accelbench.sinks.translation import MAX_POINTS
 from accelbench.sinks.view import view_tags
-from accelbench.stats.robust import supported_percentile
+from accelbench.stats.robust import Sample
 from report.conftest import Maker
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,15 +40,6 @@ def devices_of_cells(suite: str) -> list[str]:
     ]
 
 
-def test_the_readmes_output_has_the_suites_numbers_of_cells() -> None:
-    devices = devices_of_cells("mnist_networks")
-    num_missing = sum(device in MISSING for device in devices)
-    readme = text_of("README.md")
-    assert f"[ 1/{len(devices)}] mlp-cpu-fp32-b32-train" in readme
-    assert f"{num_missing} skipped, {len(devices) - num_missing} ok" in readme
-    assert readme.count(f"skipped {devices.count('gpu')}: no ") == len(MISSING)
-
-
 def test_the_headline_figures_of_dvcs_page_have_all_cells_of_the_quick_profile() -> None:
     devices = [device for suite in params.load(ROOT).suites for device in devices_of_cells(suite)]
     num_missing = sum(device in MISSING for device in devices)
@@ -58,16 +49,17 @@ def test_the_headline_figures_of_dvcs_page_have_all_cells_of_the_quick_profile()
     assert f"num_cells_skipped {num_missing} " in shown
 
 
-def test_the_readme_names_every_status() -> None:
-    (sentence,) = re.findall(
-        r"gets a `skipped` record with the reason\. Every other cell ends as ([^.]*)\.", text_of("README.md")
-    )
-    assert {*re.findall(r"`(\w+)`", sentence), "skipped"} == set(Status)
+def test_the_pages_name_every_status() -> None:
+    pattern = r"gets a `skipped` record with the reason[.;] (?:Every|any) other(?: cell)? ends as ([^.(]*)"
+    for page_name in ("README.md", "docs/sweeps.md"):
+        (sentence,) = re.findall(pattern, text_of(page_name))
+        assert {*re.findall(r"`(\w+)`", sentence), "skipped"} == set(Status)
 
 
-def test_the_readme_lists_every_suite() -> None:
-    table = (ROOT / "README.md").read_text().partition("| suite | what | study |")[2].partition("\n\n")[0]
-    listed = {name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.partition(" | ")[0])}
+def test_the_page_of_the_studies_lists_every_suite() -> None:
+    table = (ROOT / "docs/studies.md").read_text().partition("| study | what it measured | suite |")[2]
+    rows = table.partition("\n\n")[0].splitlines()
+    listed = {name for line in rows for name in re.findall(r"`(\w+)`", line.rpartition(" | ")[2])}
     assert listed == set(params.load(ROOT).suites)
 
 
@@ -91,10 +83,10 @@ def test_the_columns_that_the_pages_name_exist() -> None:
 
 
 @pytest.mark.parametrize(("percent", "num"), [(90, 64), (99, 662)])
-def test_percentiles_are_shown_from_the_number_of_samples_that_the_readme_states(percent: int, num: int) -> None:
-    assert re.search(rf"p{percent} (is shown )?from {num}\b", text_of("README.md"))
-    assert supported_percentile([1.0] * num, percent) is not None
-    assert supported_percentile([1.0] * (num - 1), percent) is None
+def test_percentiles_are_shown_from_the_number_of_samples_that_the_page_states(percent: int, num: int) -> None:
+    assert re.search(rf"p{percent} (is shown )?from {num}\b", text_of("docs/measuring.md"))
+    assert Sample([1.0] * num).supported_percentile(percent) is not None
+    assert Sample([1.0] * (num - 1)).supported_percentile(percent) is None
 
 
 def test_comparing_needs_what_its_page_states() -> None:
