@@ -578,7 +578,7 @@ def test_a_folder_whose_name_is_too_long_or_that_links_to_itself_is_named(projec
     (project / "circle").symlink_to("circle")
     for command in ("best", "report", "compare"):
         assert complaint([command, "x" * 300], capsys, project).endswith("File name too long")
-        assert "circle: " in complaint([command, "circle"], capsys, project)
+        assert re.search(r"\bcircle\b.*: ", complaint([command, "circle"], capsys, project))
     (project / "circle").unlink()
 
 

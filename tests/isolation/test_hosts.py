@@ -97,7 +97,7 @@ def test_what_a_cell_and_its_libraries_leave_in_tmpdir_is_removed(tmp_path, monk
         with Hosts(faulty_host) as hosts:
             hosts.run(make_cell("tell environment"), tmp_path)
             (folder,) = Path(temporary).iterdir()
-            assert json.loads((tmp_path / "environment.json").read_text())["TMPDIR"] == str(folder)
+            assert Path(json.loads((tmp_path / "environment.json").read_text())["TMPDIR"]).parent == folder
             assert any(folder.glob("pymp-*/listener-*"))  # the forkserver's
         assert os.listdir(temporary) == []
 
