@@ -44,16 +44,17 @@ setup-browser:  ## install chromium, for the tests that open pages (Debian, as r
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
-# Two processes run the tests, a file each at a time. Keras' tests run in others, because TensorFlow and torch must not
-# share a process.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
+# Two processes run the tests, a file each at a time. Keras' tests run in a third one: TensorFlow and torch must not share
+# a process, and TensorFlow's devices are configured once in each.
+PYTEST = $(BIN)/python -m pytest --durations=10
+PARALLEL = -n 2 --dist loadfile
 
 test: setup  ## run the tests
-	$(PYTEST) -m "not slow and not faults and not gpu and not tpu" --ignore=tests/engines/keras
+	$(PYTEST) $(PARALLEL) -m "not slow and not faults and not gpu and not tpu" --ignore=tests/engines/keras
 	$(PYTEST) -m "not slow and not faults and not gpu and not tpu" tests/engines/keras
 
 test-all: setup  ## run the tests, and those that take long and guard rare cases
-	$(PYTEST) -m "not faults and not gpu and not tpu" --ignore=tests/engines/keras
+	$(PYTEST) $(PARALLEL) -m "not faults and not gpu and not tpu" --ignore=tests/engines/keras
 	$(PYTEST) -m "not faults and not gpu and not tpu" tests/engines/keras
 
 test-faults: setup  ## look for faults by breaking calls, killing processes and mutating files (ten minutes)
