@@ -2,8 +2,8 @@
 
 A line is JSON: `bed` (a text that marks the processes), `project`, `scratch` (its TMPDIR), `state` (of shim.c),
 `output` (a file), `words` (of the command line), `out`, `tracking`, `batch_sizes`, `fault` (of `fakes`),
-`cell_timeout_s`, `timeout_s`. The answers are the process id, and later the exit code: negative for a signal, null if
-it had to be killed.
+`cell_timeout_s` and `timeout_s`. The answers are the process id, and later the exit code: negative for a signal, null
+if the process had to be killed.
 """
 
 import ctypes
@@ -20,12 +20,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from accelbench import cli  # noqa: E402
-from accelbench.commands import run as run_command  # noqa: E402
 from accelbench.grid.fingerprint import fingerprint  # noqa: E402
 from accelbench.isolation import hosts  # noqa: E402
 from accelbench.schema.vocab import Engine  # noqa: E402
+from accelbench.settings import compose  # noqa: E402
 from accelbench.settings.config import Retry, SweepOptions  # noqa: E402
-from accelbench.sweep import session  # noqa: E402
+from accelbench.sweep import answer, card, run, session  # noqa: E402, F401
 from fakes import faulty_host, make_cell  # noqa: E402
 
 SWEEP = 0  # the role, in shim.c
@@ -81,8 +81,8 @@ def _run(job: dict) -> None:
     hosts.START_S = START_S
     session.Hosts = lambda: hosts.Hosts(faulty_host, margin_s=MARGIN_S)
     # Hydra takes longer than all the rest, and is over when the sweep begins.
-    run_command.compose = lambda words: cells
-    run_command.cells_of = lambda configs: (cells, options)
+    compose.compose = lambda words: cells
+    compose.cells_of = lambda configs: (cells, options)
     if Path(job["state"]).exists():
         os.environ["FAULTS_STATE"] = job["state"]
         ctypes.CDLL(None).faults_attach(job["state"].encode(), SWEEP)
