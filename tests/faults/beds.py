@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from accelbench.schema.vocab import Status
 from accelbench.sweep.session import NOT_JUDGED
 from fakes import make_measurement
 
+SEED = int(os.environ.get("FAULTS_SEED") or random.randrange(1000))
 SWEEPER = Path(__file__).with_name("sweeper.py")
 OUT = "runs/faults"
 TIMEOUT_S = 60.0  # of a sweep that takes a second

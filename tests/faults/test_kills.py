@@ -1,6 +1,6 @@
 """Random kills of all processes that a sweep has, and of the server that it delivers to.
 
-FAULTS_SEED chooses them.
+FAULTS_SEED chooses them; else they are others each time.
 """
 
 import fcntl
@@ -20,9 +20,8 @@ from accelbench.lifeline import end_with_parent
 from accelbench.schema.vocab import Status
 from accelbench.sinks.ui import DIRECT
 from fakes import make_project
-from faults.beds import Bed, Sweeper, is_true
+from faults.beds import SEED, Bed, Sweeper, is_true
 
-SEED = int(os.environ.get("FAULTS_SEED", "1"))
 NUM_KILLS, NUM_CELLS = 100, 40
 SIZES = range(1, NUM_CELLS + 1)
 # What befalls a process, and how many of the kills.
