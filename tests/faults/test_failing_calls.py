@@ -61,7 +61,8 @@ def chosen(found: list[Point], num: int) -> list[tuple[Point, str]]:
     inside = [(point, error) for point in found if point.call != "outside" for error in point.errors]
     outside = [(point, error) for point in found if point.call == "outside" for error in point.errors]
     print(
-        f"\nFAULTS_SEED={SEED}: {len(found)} calls; {len(inside)} failures of files, pipes and locks, {len(outside)} others; ",
+        f"\nFAULTS_SEED={SEED}: {len(found)} calls; "
+        f"{len(inside)} failures of files, pipes and locks, {len(outside)} others; ",
         end="",
     )
     if not num:
