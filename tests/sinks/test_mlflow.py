@@ -46,10 +46,13 @@ def _own_store(monkeypatch):
 
 @pytest.fixture(scope="module")
 def empty_store(tmp_path_factory) -> Path:
-    """A root whose store was created by two processes at once."""
-    root = tmp_path_factory.mktemp("created")
+    """A root, with both kinds of quotes in its name, whose store was created by two processes in it at once."""
+    root = tmp_path_factory.mktemp("created") / "'odd' and \"quoted\""
+    root.mkdir()
     script = SCRIPT.format(module="mlflow", what="Store", call="Store(Path(sys.argv[1])).delivered('racing')")
-    creators = [subprocess.Popen([sys.executable, "-c", script, root], stderr=subprocess.PIPE) for _ in range(2)]
+    creators = [
+        subprocess.Popen([sys.executable, "-c", script, root], cwd=root, stderr=subprocess.PIPE) for _ in range(2)
+    ]
     assert [creator.communicate()[1] for creator in creators] == [b"", b""]
     assert [creator.returncode for creator in creators] == [0, 0]
     return root

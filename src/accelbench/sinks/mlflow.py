@@ -18,6 +18,7 @@ from accelbench.sinks.base import Sink
 from accelbench.sinks.location import (
     LOCAL_SERVER,
     OPENING_PATIENCE_S,
+    PROXIED,
     database,
     folder_of,
     is_own,
@@ -51,6 +52,7 @@ from mlflow.entities import (  # noqa: E402
     ViewType,
 )
 from mlflow.entities import Run as MLflowRun  # noqa: E402
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
 PREFIX = "accelbench/"
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
@@ -81,6 +83,9 @@ class Store:
         self._root = root
         self._experiments: dict[str, str] = {}
         with locked(root, OPENING_PATIENCE_S):
+            if is_own(root) and not database(root).stat().st_size:  # `locked` has made an empty one
+                # The client would give the default experiment a folder below the current one, in SQL without escapes.
+                SqlAlchemyStore(tracking_uri(root), PROXIED)
             self._client = MlflowClient(tracking_uri(root))  # creates or migrates the database
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
