@@ -172,6 +172,12 @@ def test_a_tars_limits_hold_for_all_of_it(tmp_path, monkeypatch):
         extract_tar(tarred(tmp_path / "b.tar.gz", ("1", b"1"), ("2", b"2"), ("3", b"3")), {"1": 9}, tmp_path)
 
 
+def test_a_tar_is_not_unpacked_for_ever_to_get_past_what_is_not_wanted(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "MAX_TOTAL_BYTES", 1000)
+    with pytest.raises(DataError, match="or 1,000 bytes"):
+        extract_tar(tarred(tmp_path / "a.tar.gz", ("surplus", bytes(1000)), ("1", b"1")), {"1": 9}, tmp_path)
+
+
 def test_a_tars_wanted_files_are_unpacked_and_no_others(tmp_path):
     path = tarred(tmp_path / "a.tar.gz", ("top/readme.html", b"surplus"), ("top/1", b"one"), ("top/2", b"two"))
     (tmp_path / "out").mkdir()
@@ -197,11 +203,14 @@ def test_a_tar_that_is_cut_off_anywhere_is_refused(tmp_path, cut):
         extract_tar(path, {"1": 300}, tmp_path)
 
 
-@pytest.mark.parametrize("headers", [{"GNU.sparse.size": "x"}, {"size": "9" * 30}])
-def test_a_tar_with_impossible_numbers_is_refused(tmp_path, headers):
+@pytest.mark.parametrize(
+    ("headers", "told"),
+    [({"GNU.sparse.size": "x"}, "no readable tar archive"), ({"size": "9" * 30}, "more than 200,000 files or")],
+)
+def test_a_tar_with_impossible_numbers_is_refused(tmp_path, headers, told):
     member = tarfile.TarInfo("1")
     member.pax_headers = headers
-    with pytest.raises(DataError, match="no readable tar archive"):
+    with pytest.raises(DataError, match=told):
         extract_tar(tarred(tmp_path / "a.tar.gz", (member, b"one")), {"2": 9}, tmp_path)
 
 

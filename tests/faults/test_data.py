@@ -4,6 +4,7 @@ import gzip
 import io
 import itertools
 import json
+import math
 import stat
 import struct
 import tarfile
@@ -20,7 +21,7 @@ from PIL import Image
 
 from accelbench.data.archive import Zip, extract_tar
 from accelbench.data.arrays import SPLITS, Arrays, save_split
-from accelbench.data.decode import decode
+from accelbench.data.decode import MAX_PIXELS, decode
 from accelbench.data.manifest import check_arrays, digest_of, read_classes, read_counts, read_manifest
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
@@ -28,7 +29,9 @@ from accelbench.project import MANIFEST
 from faults.mutations import byte_changes, change_bytes, many, mutated_text, mutations
 from faults.watch import Reader, bounded_memory
 
-pytestmark = pytest.mark.faults
+BOMB_BYTES = 1_400_000_000  # several times 4 bytes for each of the most pixels that are allowed
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
 
 def test_manifests(tmp_path):
@@ -259,3 +262,17 @@ def test_pictures(tmp_path):
     with bounded_memory():
         check()
     reader.conclude()
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [("1", "PNG"), ("I;16", "PNG"), ("RGBA", "PNG"), ("P", "GIF"), ("CMYK", "JPEG"), ("RGB", "BMP"), ("RGBA", "WEBP")],
+)
+def test_a_picture_of_as_many_pixels_as_are_allowed_takes_a_bounded_memory(mode, kind):
+    side = math.isqrt(MAX_PIXELS)
+    whole = Image.fromarray(np.zeros((side, side), np.uint16)) if mode == "I;16" else Image.new(mode, (side, side))
+    made = io.BytesIO()
+    whole.save(made, kind)
+    del whole
+    with bounded_memory(BOMB_BYTES):
+        assert decode(made.getvalue(), 32).shape == (32, 32, 3)

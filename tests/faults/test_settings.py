@@ -15,7 +15,7 @@ from faults.mutations import byte_changes, change_bytes, change_nodes, many, nod
 from faults.test_records import RECORDS, numbers_of
 from faults.watch import Reader, bounded_memory
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
 TEXT = """\
 profile: quick  # a comment

@@ -105,7 +105,7 @@ class MemberCheck:
             name: in the archive.
             num_bytes: its unpacked size.
             is_folder: of a folder only the name is checked.
-            is_read: whether the member is unpacked; the size of any other does no harm.
+            is_read: whether the member is kept. Others may be larger: they are unpacked only to get past them.
 
         Raises:
             DataError: the member is unsafe; the message names it.
@@ -120,7 +120,7 @@ class MemberCheck:
         self.seen.add(name)
         if is_read and num_bytes > MAX_MEMBER_BYTES:
             raise self._unsafe(f"{name!r} would unpack to {num_bytes:,} bytes (at most {MAX_MEMBER_BYTES:,})")
-        self.total_bytes += num_bytes if is_read else 0
+        self.total_bytes += num_bytes
         if len(self.seen) > MAX_MEMBERS or self.total_bytes > MAX_TOTAL_BYTES:
             raise self._unsafe(f"more than {MAX_MEMBERS:,} files or {MAX_TOTAL_BYTES:,} bytes")
 
