@@ -1,6 +1,7 @@
 """Watches a reader: what it may raise, open, start and import, how long it may take and how much memory."""
 
 import contextlib
+import functools
 import os
 import resource
 import signal
@@ -61,11 +62,17 @@ class _Hook:
 HOOK = _Hook()
 
 
+@functools.lru_cache(maxsize=1)
+def _packages(num_modules: int) -> set[str]:
+    """Those that are imported already, and Python's own; cached as long as `num_modules` are."""
+    return {name.partition(".")[0] for name in sys.modules} | sys.stdlib_module_names - {"antigravity"}
+
+
 @contextlib.contextmanager
 def watched(folder: Path) -> Iterator[None]:
     """Asserts that the block opens, changes and imports nothing but files below `folder` and Python's own."""
     HOOK.seen.clear()
-    HOOK.packages = {name.partition(".")[0] for name in sys.modules} | sys.stdlib_module_names - {"antigravity"}
+    HOOK.packages = _packages(len(sys.modules))
     HOOK.folder = os.path.abspath(folder)
     try:
         yield
