@@ -5,7 +5,6 @@ import re
 import signal
 import time
 
-import psutil
 import pytest
 
 from accelbench.isolation import host
@@ -48,15 +47,16 @@ def test_a_hang_ends_at_its_limit_and_takes_its_children_along(hosts, tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["daemon", "restless daemon"])
-def test_a_process_of_another_session_ends_with_its_cell_and_the_hosts_own_stay(tmp_path, fault):
+def test_a_process_of_another_session_ends_before_the_next_cell_starts_and_the_hosts_own_stay(tmp_path, fault):
     with Hosts(faulty_host) as running:
-        running.run(make_cell(), tmp_path)
+        running.start(make_cell())
         (started,) = running._hosts.values()
-        host_process = psutil.Process(started.process.pid)
-        before = host_process.children(recursive=True)
         assert running.run(make_cell(fault), tmp_path).status == Status.ok
-        assert not psutil.pid_exists(int((tmp_path / "daemon.pid").read_text()))
-        assert host_process.children(recursive=True) == before
+        assert running.run(make_cell("tell processes"), tmp_path).status == Status.ok
+        seen = json.loads((tmp_path / "processes.json").read_text())
+        assert int((tmp_path / "daemon.pid").read_text()) not in seen
+        assert started.process.poll() is None
+        assert len(seen) == 4  # the host, its forkserver and resource tracker, and the cell
 
 
 def test_a_cells_memory_is_sampled(hosts, tmp_path):
@@ -91,6 +91,7 @@ def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():
 
 def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):
     assert hosts.run(make_cell("tell rank", devices=3), tmp_path).status == Status.ok
+    hosts.run(make_cell(), tmp_path)  # starts when all ranks have ended
     seen = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(3)]
     assert [each["RANK"] for each in seen] == ["0", "1", "2"]
     assert {each["WORLD_SIZE"] for each in seen} == {"3"}

@@ -62,10 +62,9 @@ def main(
     answer = respond(request)
     if answer.peak_host_bytes is None:
         answer = replace(answer, peak_host_bytes=high_water_bytes())
-    answers.send_bytes(encode(replace(answer, ended_s=time.monotonic())).encode())
-    answers.close()
     sys.stdout.flush()
     sys.stderr.flush()
+    answers.send_bytes(encode(replace(answer, ended_s=time.monotonic())).encode())
     os._exit(0)  # frameworks' exit handlers may hang, and there is nothing left to save
 
 

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerProcess
@@ -40,6 +40,8 @@ LOCALHOST = "127.0.0.1"
 # How much of the end of a cell's output becomes its error: after a death, and after a hang, where stacks say more.
 ERROR_BYTES = 4000
 HUNG_BYTES = 1000
+# The statuses of processes that did their work: they end by themselves.
+GOOD = (Status.ok, Status.invalid)
 
 
 def main() -> None:
@@ -51,9 +53,13 @@ def main() -> None:
     adopt_orphans()
     context.set_forkserver_preload(json.loads(sys.stdin.readline()))
     forkserver.ensure_running()  # starts its imports now, before the first request
-    for line in sys.stdin:
-        outcomes.write(encode(_run(context, decode_request(line))) + "\n")
+
+    def answer(outcome: Outcome) -> None:
+        outcomes.write(encode(outcome) + "\n")
         outcomes.flush()
+
+    for line in sys.stdin:
+        _run(context, decode_request(line), answer)
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,8 @@ class _Rank:
 Answers = dict[int, Answer | None]
 
 
-def _run(context: Any, request: Request) -> Outcome:
+def _run(context: Any, request: Request, answer: Callable[[Outcome], None]) -> None:
+    """Runs a request and answers it; its processes end while the sweep goes on, and before the next request."""
     oom_kills = _oom_kills()
     forkserver.ensure_running()  # starts another one if it has died
     own = children(os.getpid())
@@ -108,17 +115,21 @@ def _run(context: Any, request: Request) -> Outcome:
             ranks.append(_start(context, request, environment))
         sampler = Sampler(ranks[0].pid, num_gpus=request.num_gpus, others=[rank.pid for rank in ranks[1:]])
         result = _result(ranks, _await(ranks, sampler, request.timeout_s), request, oom_kills)
+        answer(
+            Outcome(
+                status=result.status,
+                reason=result.reason,
+                error=result.error,
+                user_error=result.user_error,
+                measurement=result.measurement,
+                ceilings=result.ceilings,
+                system=sampler.series(result.peak_host_bytes, result.until_boot_s),
+            )
+        )
+        if result.status in GOOD:
+            _join(ranks)
     finally:
         _end(ranks, own)
-    return Outcome(
-        status=result.status,
-        reason=result.reason,
-        error=result.error,
-        user_error=result.user_error,
-        measurement=result.measurement,
-        ceilings=result.ceilings,
-        system=sampler.series(result.peak_host_bytes, result.until_boot_s),
-    )
 
 
 def _result(ranks: Sequence[_Rank], answers: Answers | None, request: Request, oom_kills: int) -> Answer:
@@ -130,7 +141,6 @@ def _result(ranks: Sequence[_Rank], answers: Answers | None, request: Request, o
     answer = answers.get(0)
     if answer is None or not all(map(_is_good, answers.values())):
         return _failure(ranks, _with_late(ranks, answers), oom_kills, request.log)
-    _join(ranks)
     return answer
 
 
@@ -195,7 +205,7 @@ def _await(ranks: Sequence[_Rank], sampler: Sampler, timeout_s: float) -> Answer
 
 
 def _is_good(answer: Answer | None) -> bool:
-    return answer is not None and answer.status in (Status.ok, Status.invalid)
+    return answer is not None and answer.status in GOOD
 
 
 def _with_late(ranks: Sequence[_Rank], answers: Answers) -> Answers:

@@ -71,7 +71,10 @@ class Hosts:
         self._host(self._spec_of(cell))
 
     def run(self, cell: Cell, data_folder: Path) -> Outcome:
-        """Runs `cell` in a fresh process (or one per rank); blocks until it has ended, however that happens."""
+        """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
+
+        The process may still be ending. It has ended before another one starts.
+        """
         spec = self._spec_of(cell)
         request = CellRequest(
             cell=cell,
