@@ -147,6 +147,8 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
             file.write(f"{os.getpid()}\n")
     if fault == "last":
         time.sleep(0.1)
+    if fault == "tell peak":
+        return make_measurement(peak_host_bytes=1_500_000_000)
     if fault == "tell processes":
         import psutil
 

@@ -22,7 +22,7 @@ from accelbench.grid import plan
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file
 from accelbench.schema.vocab import Status
-from accelbench.sweep import session
+from accelbench.sweep import early
 from fakes import faulty_host, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,6 +44,7 @@ def enter(project, monkeypatch):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(early, "guess", lambda words: None)  # real hosts of words with mistakes would take time
     plan.report_on.cache_clear()
     return project
 
@@ -350,7 +351,7 @@ def test_all_settings_are_printed(capsys, project):
 @pytest.fixture
 def failing(own, monkeypatch):
     """A project whose cells all fail: there is no such engine."""
-    monkeypatch.setattr(session, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
+    monkeypatch.setattr(early, "Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
     return own
 
 
@@ -365,7 +366,7 @@ def test_a_cell_that_fails_is_told_at_once_and_by_the_exit_status(failing, capsy
 
 
 def test_an_output_without_the_letters_of_a_reason_shows_their_escapes(own, monkeypatch):
-    monkeypatch.setattr(session, "Hosts", lambda: Hosts(lambda cell: HostSpec("kein_maß", ())))
+    monkeypatch.setattr(early, "Hosts", lambda: Hosts(lambda cell: HostSpec("kein_maß", ())))
     output = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, "ascii"))
     assert main(["tracking=none", "out=runs/a"]) == 1
@@ -376,7 +377,7 @@ def test_an_output_without_the_letters_of_a_reason_shows_their_escapes(own, monk
 @pytest.fixture
 def faulty(own, monkeypatch):
     """A project whose cells are run by the faulty engine."""
-    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
     return own
 
 
@@ -411,7 +412,7 @@ class OwnTraining(pytorch_lightning.LightningModule):
 def test_a_target_that_may_not_be_called_is_exit_status_2_and_one_that_trains_itself_is_skipped(
     own, capsys, monkeypatch
 ):
-    monkeypatch.setattr(session, "Hosts", lambda: Hosts(lambda cell: replace(host_spec(cell), prober=None)))
+    monkeypatch.setattr(early, "Hosts", lambda: Hosts(lambda cell: replace(host_spec(cell), prober=None)))
     (own / "my_nets.py").write_text(MY_NETS)
     targets = "model.target=my_nets.make,my_nets.OwnTraining"
     assert main(["-m", "model=custom", targets, "data=mnist", "batch_size=8", "tracking=none", "out=runs/a"]) == 2
@@ -475,7 +476,7 @@ def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatc
 @pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys):
-    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
     assert main(["mode=infer", "out=runs/one", "batch_size=8"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"speed +3,200 samples/s", text)
@@ -490,7 +491,7 @@ def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys
 
 
 def test_what_libraries_print_is_shown_when_asked_for(own, monkeypatch, capsys):
-    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
     words = ["+model.args.fault=exit", "mode=infer", "tracking=none"]
     assert main([*words, "out=runs/quiet"]) == 1
     assert "last words" not in capsys.readouterr().out
@@ -506,7 +507,7 @@ def test_the_help_of_compare_explains_the_verdicts(capsys, project):
 
 
 def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(own, monkeypatch, capsys):
-    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
     words = "tracking=none mode=infer out=runs/c batch_size="
     assert main(["compare", "--run", f"{words}8", f"{words}64", "--fail-if", "slower:5%"]) == 0
     text = capsys.readouterr().out

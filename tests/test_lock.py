@@ -137,3 +137,10 @@ def test_measurements_under_locks_of_different_names_do_not_wait(monkeypatch):
         for name in ("a", "b", 200 * "a", 200 * "a" + "b"):
             monkeypatch.setenv("ACCELBENCH_LOCK", f"{os.getpid()}{name}")
             stack.enter_context(lock.hold_measuring(pytest.fail))
+
+
+def test_whether_another_process_measures_is_known_without_waiting():
+    assert not lock.is_measuring()
+    with lock.hold_measuring(print):
+        assert lock.is_measuring()
+    assert not lock.is_measuring()

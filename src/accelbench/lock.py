@@ -54,6 +54,16 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
+def is_measuring() -> bool:
+    """Whether a process holds the lock of all measurements on this machine now."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(_address())
+        except OSError:
+            return False
+        return True
+
+
 def _address() -> str:
     chosen = os.environ.get(VARIABLE)
     suffix = f"-{hashlib.sha256(os.fsencode(chosen)).hexdigest()}" if chosen else ""  # a socket's name has 107 bytes

@@ -25,7 +25,7 @@ from accelbench.isolation import hosts  # noqa: E402
 from accelbench.schema.vocab import Engine  # noqa: E402
 from accelbench.settings import compose  # noqa: E402
 from accelbench.settings.config import Retry, SweepOptions  # noqa: E402
-from accelbench.sweep import answer, card, run, session  # noqa: E402, F401
+from accelbench.sweep import answer, card, early, run, session  # noqa: E402, F401
 from fakes import faulty_host, make_cell  # noqa: E402
 
 SWEEP = 0  # the role, in shim.c
@@ -79,7 +79,7 @@ def _run(job: dict) -> None:
         suite="test", title="", study=None, profile=None, tracking=job["tracking"], out=job["out"], retry=Retry.failed
     )
     hosts.START_S = START_S
-    session.Hosts = lambda: hosts.Hosts(faulty_host, margin_s=MARGIN_S)
+    early.Hosts = lambda: hosts.Hosts(faulty_host, margin_s=MARGIN_S)
     # Hydra takes longer than all the rest, and is over when the sweep begins.
     compose.compose = lambda words: cells
     compose.cells_of = lambda configs: (cells, options)

@@ -19,13 +19,13 @@ import sys; sys.path.insert(0, sys.argv[1])
 from rich.console import Console
 from accelbench.isolation.hosts import Hosts
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sweep import run, session
+from accelbench.sweep import run
 from fakes import faulty_host, make_cell
-session.Hosts = lambda: Hosts(faulty_host)
 options = SweepOptions(
     suite="test", title="", study=None, profile=None, tracking="none", out="runs/oom", retry=Retry.none
 )
-run.run([make_cell(), make_cell("allocate"), make_cell(batch_size=8)], options, Console())
+with Hosts(faulty_host) as hosts:
+    run.run([make_cell(), make_cell("allocate"), make_cell(batch_size=8)], options, Console(), hosts=hosts)
 """
 GROUPS = Path("/sys/fs/cgroup")
 

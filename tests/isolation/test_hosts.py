@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from accelbench.engines.registry import HostSpec
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
 from accelbench.isolation.processes import descendants
 from accelbench.schema.vocab import Status
@@ -33,6 +34,30 @@ def test_a_host_that_was_started_ahead_is_the_one_that_runs_the_cell(tmp_path):
         (started,) = running._hosts.values()
         assert running.run(make_cell(), tmp_path).status == Status.ok
         assert list(running._hosts.values()) == [started]
+
+
+def test_hosts_that_no_cell_needs_are_ended_at_once_with_all_that_they_started(tmp_path):
+    def own_host(cell):
+        slow = "import time; time.sleep(600)" if cell.batch_size == 8 else ""
+        (tmp_path / f"own{cell.batch_size}.py").write_text(slow)
+        return HostSpec("fakes", (f"own{cell.batch_size}",))
+
+    sys.path.insert(0, str(tmp_path))
+    try:
+        with Hosts(own_host) as running:
+            for size in (8, 16):
+                running.start(make_cell(batch_size=size))
+            first, second = (host.process for host in running._hosts.values())
+            deadline = time.monotonic() + 20
+            while len(family := descendants(first.pid)) < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            start = time.monotonic()
+            running.keep_only([make_cell(batch_size=16)])
+            assert time.monotonic() - start < 5  # the imports of the first one take 600 s
+            assert all(is_gone(pid) for pid in [first.pid, *family])
+            assert second.poll() is None
+    finally:
+        sys.path.remove(str(tmp_path))
 
 
 def test_who_listens_gets_what_was_printed(tmp_path):

@@ -29,7 +29,9 @@ def shown(status=Status.ok, width=120, places=None, cell=None, reason=None, **ch
         system=SystemSeries(t_s=[], values={}, peak_host_bytes=612_000_000),
     )
     console = Console(file=io.StringIO(), width=width)
-    card.show(made, places or {}, console)
+    (path, *others) = (places or {"record": "runs/x/y.json"}).items()
+    card.show(made, path[1], console)
+    card.show_places(dict(others), console)
     return console.file.getvalue()
 
 

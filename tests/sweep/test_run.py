@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from accelbench import lock
 from accelbench.data.manifest import digest_of
 from accelbench.errors import UserError
 from accelbench.grid import identity, plan, prepare
@@ -28,7 +29,7 @@ from accelbench.schema.cell import DataSpec
 from accelbench.schema.vocab import Device, Engine, Precision, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
-from accelbench.sweep import run, session
+from accelbench.sweep import delivery, run
 from fakes import faulty_host, make_cell, make_project
 
 OPTIONS = SweepOptions(
@@ -40,14 +41,14 @@ OPTIONS = SweepOptions(
 def project(tmp_path, monkeypatch):
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
     return tmp_path
 
 
-def swept(cells, **options):
+def swept(cells, hosts=None, **options):
     """The sweep's result and what it printed."""
     console = Console(file=io.StringIO(), width=200)
-    result = run.run(cells, dataclasses.replace(OPTIONS, **options), console)
+    with hosts or Hosts(faulty_host) as running:
+        result = run.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=running)
     return result, console.file.getvalue()
 
 
@@ -83,7 +84,7 @@ def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(project):
     assert "Records: runs/test" in text
 
 
-def test_a_record_is_there_before_the_next_cell_starts(project, monkeypatch):
+def test_a_record_is_there_before_the_next_cell_starts(project):
     seen = []
 
     class Watching(Hosts):
@@ -91,8 +92,7 @@ def test_a_record_is_there_before_the_next_cell_starts(project, monkeypatch):
             seen.append(len(written(project / "runs/test")))
             return super().run(cell, data_folder)
 
-    monkeypatch.setattr(session, "Hosts", lambda: Watching(faulty_host))
-    swept([make_cell(batch_size=size) for size in (8, 16, 32)])
+    swept([make_cell(batch_size=size) for size in (8, 16, 32)], Watching(faulty_host))
     assert seen == [0, 1, 2]
 
 
@@ -122,9 +122,8 @@ def test_a_record_of_any_exception_can_be_read_again(project, fault):
     assert "2 of 2 cells have their record already." in text
 
 
-def test_what_a_probe_says_is_printed_as_it_is(project, monkeypatch):
-    monkeypatch.setattr(session, "Hosts", lambda: Hosts(lambda cell: replace(faulty_host(cell), prober="no [/such]")))
-    result, text = swept([make_cell()])
+def test_what_a_probe_says_is_printed_as_it_is(project):
+    result, text = swept([make_cell()], Hosts(lambda cell: replace(faulty_host(cell), prober="no [/such]")))
     assert result.records[0].status == Status.ok
     assert "No module named 'no [/such]'" in text
 
@@ -169,7 +168,8 @@ def test_the_plan_of_a_pipelines_suite_names_the_cells_that_it_wants_and_no_othe
     folder = project / "results/test"
     for sizes in ((8, 16), (32, 16)):
         cells = [make_cell(batch_size=size) for size in sizes]
-        run.run(cells, OPTIONS, Console(file=io.StringIO()), out=folder)
+        with Hosts(faulty_host) as hosts:
+            run.run(cells, OPTIONS, Console(file=io.StringIO()), folder, hosts=hosts)
     assert [found.cell.batch_size for found in plan_file.read_planned(folder)] == [32, 16]
     assert len(written(folder)) == 3
 
@@ -463,7 +463,7 @@ class Broken(Sink):
 
 @pytest.mark.parametrize(("where", "lost"), [("open", 2), ("send", 2), ("close", 0)])
 def test_a_tracker_that_fails_loses_nothing(project, monkeypatch, where, lost):
-    monkeypatch.setattr(session, "make_sinks", lambda *_: [Broken(where)])
+    monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Broken(where)])
     result, text = swept([make_cell(), make_cell(batch_size=8)])
     assert [found.status for found in result.records] == [Status.ok, Status.ok]
     assert len(written(project / "runs/test")) == 2
@@ -472,15 +472,52 @@ def test_a_tracker_that_fails_loses_nothing(project, monkeypatch, where, lost):
 
 
 def test_a_tracker_gets_what_is_on_disk_already(project, monkeypatch):
-    delivered = []
+    sent = []
 
     class Watching(Broken):
         def _send(self, of):
-            delivered.append(record.read(project / "runs/test" / f"{of.name}.json") == of)
+            sent.append(record.read(project / "runs/test" / f"{of.name}.json") == of)
 
-    monkeypatch.setattr(session, "make_sinks", lambda *_: [Watching(None)])
+    monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Watching(None)])
     swept([make_cell(), make_cell("raise")])
-    assert delivered == [True, True]
+    assert sent == [True, True]
+
+
+def test_a_single_record_is_delivered_after_it_was_shown(project, monkeypatch):
+    events = []
+
+    class Watching(Broken):
+        def _open(self):
+            events.append("open")
+
+        def _send(self, of):
+            events.append(of.status)
+
+    monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Watching(None)])
+    with Hosts(faulty_host) as hosts:
+        for cells in ([make_cell()], [make_cell(), make_cell("raise"), make_cell(batch_size=8)]):
+            run.run(
+                cells, OPTIONS, Console(file=io.StringIO()), hosts=hosts, show=lambda result: events.append("shown")
+            )
+    assert events == ["shown", "open", Status.ok, "open", Status.failed, Status.ok, "shown"]
+
+
+def test_the_end_of_a_measurement_is_awaited_without_a_host_that_would_disturb_it(project, monkeypatch):
+    class Watching(Hosts):
+        def keep_only(self, cells):
+            events.append(f"keep {len(list(cells))}")
+            super().keep_only(cells)
+
+    @contextlib.contextmanager
+    def busy(waiting):
+        waiting("busy")
+        events.append("free")
+        yield
+
+    events = []
+    monkeypatch.setattr(lock, "hold_measuring", busy)
+    swept([make_cell()], Watching(faulty_host))
+    assert events[:2] == ["keep 0", "free"]
 
 
 def test_a_sweep_has_one_data_set(project):

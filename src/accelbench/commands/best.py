@@ -20,13 +20,17 @@ def _add_flags(parser: Parser) -> None:
 
 def _run(chosen: Namespace, context: Context) -> int:
     if chosen.largest_batch:
-        from accelbench.settings.compose import one_cell
-        from accelbench.sweep import largest_batch
-
         if chosen.latency_ms is not None:
             raise UserError("--latency-ms: goes with records, and not with --largest-batch")
         words = [*chosen.words, VERBOSE] if chosen.verbose else chosen.words
-        return largest_batch.find(*one_cell(shlex.join(words)), context.console)
+        from accelbench.sweep import early
+
+        with early.hosts(words) as hosts:
+            # Imported while the host starts.
+            from accelbench.settings.compose import one_cell
+            from accelbench.sweep import largest_batch
+
+            return largest_batch.find(*one_cell(shlex.join(words)), context.console, hosts)
     if chosen.verbose:
         raise UserError("-v: goes with --largest-batch; existing records are not measured again")
     if len(chosen.words) > 1 or any("=" in word for word in chosen.words):

@@ -53,12 +53,17 @@ def _run(chosen: Namespace, context: Context) -> int:
             else (record_sets.find(name, root) for name in names)
         )
         return answer.answer(first, second, terms, context.console)
-    from accelbench.settings.compose import one_cell
-    from accelbench.sweep import run as sweep
-
     shown = f" {VERBOSE}" if chosen.verbose else ""
-    runs, options = interleaved.plan_runs(one_cell(names[0] + shown), one_cell(names[1] + shown), chosen.repeats, root)
-    result = sweep.run(runs.cells, options, context.console)
+    words = [names[0] + shown, names[1] + shown]
+    from accelbench.sweep import early
+
+    with early.hosts(words[0].split()) as hosts:
+        # Imported while the host starts.
+        from accelbench.settings.compose import one_cell
+        from accelbench.sweep import run as sweep
+
+        runs, options = interleaved.plan_runs(one_cell(words[0]), one_cell(words[1]), chosen.repeats, root)
+        result = sweep.run(runs.cells, options, context.console, hosts=hosts)
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request()
     status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)

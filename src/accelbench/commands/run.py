@@ -16,25 +16,43 @@ def _add_flags(parser: Parser) -> None:
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.settings.compose import cells_of, compose
-    from accelbench.sweep import answer, card
-    from accelbench.sweep import run as sweep
+    words = ["-m"] * chosen.multirun + chosen.words + [VERBOSE] * chosen.verbose
+    if chosen.cfg is not None or chosen.resolve:
+        return _print_settings(chosen, words)
+    from accelbench.sweep import early
 
-    flags = ["-m"] * chosen.multirun + (["--cfg", chosen.cfg] if chosen.cfg is not None else [])
-    configs = compose([*flags, *["--resolve"] * chosen.resolve, *chosen.words, *[VERBOSE] * chosen.verbose])
-    if not configs:  # --cfg: Hydra has printed the settings
-        return 0
-    cells, options = cells_of(configs)
-    result = sweep.run(cells, options, context.console, context.out)
+    with early.hosts(words) as hosts:
+        # Imported while the host starts.
+        from accelbench.settings.compose import cells_of, compose
+        from accelbench.sweep import answer, card
+        from accelbench.sweep import run as sweep
+
+        cells, options = cells_of(compose(words))
+
+        def show(result: sweep.SweepResult) -> None:
+            sweep.conclude(result, context.console)
+            folder = shown(result.folder)
+            if len(cells) == 1:
+                (record,) = result.records
+                card.show(record, f"{folder}/{record.name}.json", context.console)
+            else:
+                answer.show(result.records, folder, context.console)
+
+        result = sweep.run(cells, options, context.console, context.out, hosts=hosts, show=show)
     if len(cells) == 1:
-        (record,) = result.records
-        places = {"record": f"{shown(result.folder)}/{record.name}.json", **result.links}
-        card.show(record, places, context.console)
-    else:
-        answer.show(result.records, shown(result.folder), context.console)
+        card.show_places(result.links, context.console)
+        context.console.print()
     if context.out is None:  # the pipeline goes on: its report says why the cells failed
         result.check_request()
     return 1 if result.num_unexpected else 0
+
+
+def _print_settings(chosen: Namespace, words: list[str]) -> int:
+    from accelbench.settings.compose import compose
+
+    flags = [] if chosen.cfg is None else ["--cfg", chosen.cfg]
+    compose([*flags, *["--resolve"] * chosen.resolve, *words])
+    return 0
 
 
 COMMAND = Command(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import connection
@@ -69,6 +69,12 @@ class Hosts:
     def start(self, cell: Cell) -> None:
         """Starts the host of `cell` and returns while it still imports the framework."""
         self._host(self._spec_of(cell))
+
+    def keep_only(self, cells: Iterable[Cell]) -> None:
+        """Ends the hosts that none of `cells` needs."""
+        needed = {self._spec_of(cell).key for cell in cells}
+        for key in self._hosts.keys() - needed:
+            self._show(self._hosts.pop(key).end())
 
     def run(self, cell: Cell, data_folder: Path) -> Outcome:
         """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
@@ -177,6 +183,8 @@ class _Host:
 
     def end(self) -> str:
         """Ends the host and its cell; returns the end of the host's output."""
+        if not self._has_answered:  # it may still import its framework, and would only end afterwards
+            return self.kill()
         with contextlib.suppress(BrokenPipeError):
             self.stdin.close()
         try:

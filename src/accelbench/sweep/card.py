@@ -29,12 +29,12 @@ PHASES = {
 }
 
 
-def show(record: Record, places: Mapping[str, str], console: Console) -> None:
+def show(record: Record, path: str, console: Console) -> None:
     """Prints the card of `record`; unknown figures have no line.
 
     Args:
         record: of any status; measurements are shown only if it is ok.
-        places: where to find more, by name, such as `record`: the path of its file.
+        path: of its file.
         console: where to print.
     """
     row = summarise(record)
@@ -51,9 +51,13 @@ def show(record: Record, places: Mapping[str, str], console: Console) -> None:
         table.add_row("warning", Text(warning, "yellow"))
     console.print()
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    for name, place in places.items():  # not in the table, which would wrap an address
+    show_places({"record": path}, console)
+
+
+def show_places(places: Mapping[str, str], console: Console) -> None:
+    """Prints where to find more: name -> path or address. They are no part of the table, which would wrap them."""
+    for name, place in places.items():
         console.print(Text.assemble("  ", (f"{name:<{NAME_WIDTH + 2}}", "bold"), place), soft_wrap=True)
-    console.print()
 
 
 def _conditions(record: Record, row: Row) -> str:

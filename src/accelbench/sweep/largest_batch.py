@@ -1,18 +1,25 @@
-"""Finds the largest batch that fits in memory. Each try is a cell with a process and a record of its own."""
+"""Finds the largest batch that fits in memory. Each try is a few steps in a process, with a record of its own."""
 
 import dataclasses
 from collections.abc import Callable
 
 from rich.console import Console
 
+from accelbench.data.manifest import read_counts
+from accelbench.devices.registry import look
 from accelbench.errors import UserError
+from accelbench.grid.prepare import data_of
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import project_root, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import Device, Mode, Pipeline, Protocol, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
+from accelbench.sweep.missing_data import prepare_missing
 
 MAX_BATCH = 1 << 20
+GB = 1e9
 # The search ends when the smallest batch that does not fit exceeds the largest that fits by at most this share of it.
 TOLERANCE = 1 / 8
 
@@ -23,16 +30,16 @@ def search(fits: Callable[[int], bool], start: int, most: int = MAX_BATCH) -> tu
     Args:
         fits: whether a batch fits; tries it.
         start: the first batch to try. If it does not fit, it is halved until one does.
-        most: the largest batch to try.
+        most: the largest batch to try, at least `start`.
 
     Returns:
         The largest batch that fits and the smallest that does not; each is None if none was found.
     """
     largest, smallest = None, None
     batch = start
-    while smallest is None and batch <= most:
+    while smallest is None and largest != most:
         if fits(batch):
-            largest, batch = batch, 2 * batch
+            largest, batch = batch, min(2 * batch, most)
         else:
             smallest = batch
     while largest is None and smallest is not None and smallest > 1:
@@ -46,47 +53,83 @@ def search(fits: Callable[[int], bool], start: int, most: int = MAX_BATCH) -> tu
     return largest, smallest
 
 
-def find(cell: Cell, options: SweepOptions, console: Console, most: int = MAX_BATCH) -> int:
+def find(cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, most: int = MAX_BATCH) -> int:
     """Searches from the cell's batch size, prints the result and returns the exit status.
 
-    A batch fits if its cell is ok. It does not fit if memory ran out or the process was killed. Any other outcome,
-    such as a batch larger than the data set, ends the search.
+    A batch fits if its cell is ok. It does not fit if memory ran out or the process was killed. Any other outcome ends
+    the search. The tries are not delivered to a tracker: so few steps measure no speed.
+
+    Args:
+        cell: its protocol is replaced by a few steps.
+        options: of its run.
+        console: where tries and result are printed.
+        hosts: from which the tries are forked.
+        most: the largest batch to try; fewer if the data set has fewer samples.
 
     Raises:
         UserError: the cell's batch size is larger than `most`.
     """
+    prepare_missing(project_root(), cell.data.name, console)
+    most = min(most, _num_samples(cell) or most)
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
+    cell = dataclasses.replace(cell, protocol=Protocol.steps, warmup=1, steps=1, breakdown_s=0.0)
+    options = dataclasses.replace(options, tracking="none")
+    memory = look(cell.device).memory_bytes
+    bound = "" if memory is None else f" in the {memory / GB:.1f} GB of memory that {cell.device} has"
+    console.print(f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...", soft_wrap=True, markup=False)
     tried: dict[int, Record] = {}
-    folder = options.out
 
     def fits(batch: int) -> bool:
-        nonlocal folder
-        cells = [dataclasses.replace(cell, batch_size=each) for each in [*tried, batch]]
-        done = run.run(cells, dataclasses.replace(options, out=folder), console)
+        nonlocal options
+        one = dataclasses.replace(cell, batch_size=batch)
+        done = run.run([one], options, console, hosts=hosts, show=lambda result: None)
         done.check_request()
-        folder = str(done.folder.relative_to(done.folder.parents[1]))
-        tried[batch] = record = done.records[-1]
-        if record.status not in (Status.ok, Status.oom, Status.killed):
-            raise _OtherEndError(record)
-        return record.status == Status.ok
+        options = dataclasses.replace(options, out=str(done.folder.relative_to(done.folder.parents[1])))
+        (tried[batch],) = done.records
+        if tried[batch].status not in (Status.ok, Status.oom, Status.killed):
+            raise _OtherEndError(tried[batch])
+        return tried[batch].status == Status.ok
 
     try:
         largest, smallest = search(fits, cell.batch_size, most)
     except _OtherEndError as end:
-        known = max((batch for batch, record in tried.items() if record.status == Status.ok), default=None)
-        ended = f"The search ended: {end.record.label}: {end.record.status}: {end.record.reason}"
-        console.print(ended, markup=False)
-        if known is not None:
-            console.print(f"The largest batch that was seen to fit: {known:,}.")
-        return 1
+        return _tell_other_end(end.record, tried, console)
+    finally:
+        if options.out is not None:
+            console.print(f"Records of the tries: {shown(project_root() / options.out)}", markup=False, soft_wrap=True)
     if largest is None:
         console.print("No batch fits: not even one sample does.")
         return 1
-    above = tried[smallest].reason if smallest is not None else None
-    stopped = f"{smallest:,} does not ({above})" if smallest is not None else f"more than {most:,} was not tried"
-    console.print(f"The largest batch that fits: {largest:,}; {stopped}.", soft_wrap=True, markup=False)
+    above = f"{smallest:,} does not ({tried[smallest].reason})" if smallest else f"more than {most:,} was not tried"
+    answer = f"The largest batch that fits: {largest:,}{_peak(tried[largest])}; {above}."
+    console.print(answer, soft_wrap=True, markup=False)
     return 0
+
+
+def _num_samples(cell: Cell) -> int | None:
+    """Samples of the data set that the cell reads; None if it computes on random images, of which there is no end."""
+    if cell.data.pipeline not in (Pipeline.array, Pipeline.jpeg):
+        return None
+    _, folder = data_of([cell])
+    return read_counts(folder)["train" if cell.mode == Mode.train else "test"]
+
+
+def _peak(record: Record) -> str:
+    """The peak of memory that its batch took, in words; empty if unknown."""
+    measured = record.measurement
+    if measured is None:
+        return ""
+    peak = measured.peak_host_bytes if record.cell.device == Device.cpu else measured.peak_device_bytes
+    return "" if peak is None else f", which takes {peak / GB:.1f} GB"
+
+
+def _tell_other_end(record: Record, tried: dict[int, Record], console: Console) -> int:
+    known = max((batch for batch, record in tried.items() if record.status == Status.ok), default=None)
+    console.print(f"The search ended: {record.label}: {record.status}: {record.reason}", markup=False)
+    if known is not None:
+        console.print(f"The largest batch that was seen to fit: {known:,}{_peak(tried[known])}.")
+    return 1
 
 
 class _OtherEndError(Exception):

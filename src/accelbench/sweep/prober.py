@@ -37,9 +37,9 @@ class Prober:
         self.known: dict[Device, Ceilings | None] = {}
         self.num_reprobes: Counter[Device] = Counter()
 
-    def knows(self, cell: Cell) -> bool:
-        """Whether ceilings.json has the ceilings of the cell's device."""
-        return self._read(cell.device) is not None
+    def runs_first(self, cell: Cell) -> bool:
+        """Whether no host but the cell's has to probe its device before it."""
+        return cell.engine == PROBING_ENGINE or self._read(cell.device) is not None
 
     def ceilings(self, cell: Cell) -> Ceilings | None:
         """The ceilings of the cell's device; None if it can't be probed."""

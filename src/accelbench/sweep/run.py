@@ -2,10 +2,11 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from accelbench import lock
 from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, data_name, prepare
+from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration
 from accelbench.project import PLAN, project_root, shown
 from accelbench.schema import plan_file
@@ -24,7 +26,7 @@ from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import RETRIED, UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sinks.base import Sink
+from accelbench.sweep.delivery import Delivery
 from accelbench.sweep.kept import KeptFiles, set_aside
 from accelbench.sweep.missing_data import prepare_missing
 from accelbench.sweep.progress import outcome
@@ -57,8 +59,19 @@ class SweepResult:
             raise UserError("; ".join(dict.fromkeys(str(record.reason) for record in tried)))
 
 
-def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Path | None = None) -> SweepResult:
+def run(
+    cells: Sequence[Cell],
+    options: SweepOptions,
+    console: Console,
+    out: Path | None = None,
+    *,
+    hosts: Hosts,
+    show: Callable[[SweepResult], None] | None = None,
+) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, whatever happens.
+
+    The records of several cells are delivered to the trackers one by one, the record of a single cell after it was
+    shown.
 
     Args:
         cells: the grid.
@@ -66,6 +79,8 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
         console: where progress is shown.
         out: the folder of a pipeline's suite, which wants these cells and no others; None for the user's `out=`, whose
             plan gets these cells in addition to its own, or for a new folder under runs/.
+        hosts: from which the cells are forked. Those that the cells need are started; the caller ends them.
+        show: shows the result once every cell has its record; None: as `conclude` does.
 
     Raises:
         UserError: the sweep could not start, or not go on, for a reason that the user can mend.
@@ -73,35 +88,63 @@ def run(cells: Sequence[Cell], options: SweepOptions, console: Console, out: Pat
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     folder = out or _folder_under_runs(project_root(), options.out or f"runs/{sweep_id}")
     name = data_name(cells)  # reports a mistake now, not after waiting for the lock
-    with lock.hold_measuring(console.print):
-        prepare_missing(project_root(), name, console)
-        # After the wait, in which the data and the plan may have changed.
-        earlier = plan_file.cells_in(folder) if out is None else []
-        ready = prepare(cells, earlier)
-        _announce_stand_in(ready, console)
-        with _telling_where_it_stopped(ready, folder):
-            kept = KeptFiles()
-            _set_aside_plan(folder, console)
-            _write_plan(ready, earlier, options, folder)
-            kept.note(folder / PLAN, lambda: _write_plan(ready, earlier, options, folder))
-            done, todo = known(ready, folder, options.retry, console)
-            for record in done:
-                kept.note_record(record, folder)
-            if done:
-                console.print(f"{len(done)} of {len(ready.planned)} cells have their record already.")
-            try:
-                with Session(ready, todo, folder, options, console, sweep_id) as session:
-                    for item in todo:
-                        record = session.measure(item)
-                        record = session.judge(record)
-                        kept.note_record(record, folder)
-                        session.publish(record)
-                        done.append(record)
-            finally:  # an interrupted sweep keeps its records too
-                _say_restored(kept.restore(), console)
-    result = SweepResult(folder, done, session.links)
-    conclude(result, session.sinks, console)
+    with Delivery(options.tracking, project_root()) as delivery:
+        with lock.hold_measuring(partial(_wait, console, hosts)):
+            prepare_missing(project_root(), name, console)
+            # After the wait, in which the data and the plan may have changed.
+            earlier = plan_file.cells_in(folder) if out is None else []
+            ready = prepare(cells, earlier)
+            _announce_stand_in(ready, console)
+            with _telling_where_it_stopped(ready, folder):
+                kept = KeptFiles()
+                _set_aside_plan(folder, console)
+                _write_plan(ready, earlier, options, folder)
+                kept.note(folder / PLAN, lambda: _write_plan(ready, earlier, options, folder))
+                done, todo = known(ready, folder, options.retry, console)
+                session = Session(ready, todo, folder, options, console, sweep_id, hosts)
+                try:
+                    result = SweepResult(folder, [*done, *_measure(session, done, kept, delivery)])
+                finally:  # an interrupted sweep keeps its records too
+                    _say_restored(kept.restore(), console)
+        if show is None:
+            conclude(result, console)
+        else:
+            show(result)
+        _deliver_rest(delivery, console)
+        if todo and len(ready.planned) == 1:
+            result.links = delivery.links(result.records[0])
     return result
+
+
+def _measure(session: Session, done: Sequence[Record], kept: KeptFiles, delivery: Delivery) -> Iterator[Record]:
+    """Measures the cells of `session` and yields their records, each once it is written, judged and shown."""
+    for record in done:
+        kept.note_record(record, session.folder)
+    if done:
+        session.console.print(f"{len(done)} of {len(session.ready.planned)} cells have their record already.")
+    with session:
+        if sum(item.skip_reason is None for item in session.todo) > 1:
+            delivery.open()  # while the host imports its framework
+        for item in session.todo:
+            record = session.measure(item)
+            record = session.judge(record)
+            kept.note_record(record, session.folder)
+            session.show(record)
+            delivery.add(record)
+            yield record
+
+
+def _wait(console: Console, hosts: Hosts, message: str) -> None:
+    """Before waiting for another sweep: ends the hosts that were started early, whose imports would disturb it."""
+    hosts.keep_only([])
+    console.print(message)
+
+
+def _deliver_rest(delivery: Delivery, console: Console) -> None:
+    with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
+        delivery.finish()
+    for line in delivery.losses():
+        console.print(line, style="yellow", markup=False)
 
 
 @contextmanager
@@ -212,8 +255,8 @@ def _folder_under_runs(root: Path, out: str) -> Path:
     return folder
 
 
-def conclude(result: SweepResult, sinks: Sequence[Sink], console: Console) -> None:
-    """Prints how the cells ended, why cells were skipped, what a tracker missed, and where the records are."""
+def conclude(result: SweepResult, console: Console) -> None:
+    """Prints how the cells ended, why cells were skipped, and where the records are."""
     counts = Counter(record.status for record in result.records)
     console.print(", ".join(f"{num} {status}" for status, num in counts.most_common()), highlight=False)
     reasons = Counter(record.reason for record in result.records if record.status == Status.skipped)
@@ -221,13 +264,6 @@ def conclude(result: SweepResult, sinks: Sequence[Sink], console: Console) -> No
         console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
     for bad in [record for record in result.records if record.status in UNEXPECTED]:
         console.print(f"  {bad.label}: {bad.status}: {outcome(bad)}", style="red", highlight=False, markup=False)
-    for sink in sinks:
-        if sink.undelivered:
-            console.print(
-                f"{sink.undelivered} runs did not reach {sink.name} ({sink.problem}): `accelbench sync` delivers them.",
-                style="yellow",
-                markup=False,
-            )
     took_s = sum(record.wall_s for record in result.records)
     where = f"Records: {shown(result.folder)} ({duration(took_s)} of measuring)"
     console.print(where, highlight=False, markup=False, soft_wrap=True)

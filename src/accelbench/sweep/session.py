@@ -1,4 +1,4 @@
-"""What a sweep holds open while it measures: the hosts, the prober, the trackers and the progress display."""
+"""What a sweep needs while it measures: the hosts, the prober and the progress display."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,8 +22,6 @@ from accelbench.schema.record import Record
 from accelbench.schema.text import ending
 from accelbench.schema.vocab import Device, Status
 from accelbench.settings.config import SweepOptions
-from accelbench.sinks.base import Sink
-from accelbench.sinks.registry import make_sinks
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 from accelbench.sweep.progress import SweepProgress
 from accelbench.sweep.run_cell import run_cell
@@ -34,7 +32,7 @@ NOT_JUDGED = "the sweep ended before the cell's speed was compared with what its
 
 
 class Session(AbstractContextManager["Session"]):
-    """Measures, judges and publishes the cells of one sweep. With nothing to do it starts nothing.
+    """Measures, judges and shows the cells of one sweep. With nothing to do it starts nothing.
 
     Args:
         ready: the prepared sweep.
@@ -43,10 +41,7 @@ class Session(AbstractContextManager["Session"]):
         options: settings of the whole sweep.
         console: where progress is shown.
         sweep_id: kept in every record.
-
-    Attributes:
-        sinks: the trackers that get every record.
-        links: tracker -> where it shows the run, for a sweep of one cell.
+        hosts: from which the cells are forked.
     """
 
     def __init__(
@@ -57,11 +52,11 @@ class Session(AbstractContextManager["Session"]):
         options: SweepOptions,
         console: Console,
         sweep_id: str,
+        hosts: Hosts,
     ) -> None:
         self.ready, self.todo, self.folder = ready, todo, folder
         self.options, self.console, self.sweep_id = options, console, sweep_id
-        self.sinks: list[Sink] = []
-        self.links: dict[str, str] = {}
+        self._hosts = hosts
         self._stack = ExitStack()
         self._library_output: list[str] = []  # with -v: what the cells' libraries printed, until it is shown
 
@@ -77,21 +72,22 @@ class Session(AbstractContextManager["Session"]):
     ) -> None:
         self._stack.__exit__(kind, error, trace)
         self._show_library_output()
+        if self.options.verbose:
+            self._hosts.listener = self._show_printed  # what the hosts say when they end
 
     def _start(self, stack: ExitStack) -> None:
         runnable = [item.cell for item in self.todo if item.skip_reason is None]
         num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
+        self._hosts.keep_only(runnable)
         self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
-        self._hosts = stack.enter_context(Hosts())
         if self.options.verbose:
             self._hosts.listener = self._library_output.append
         root = self.ready.root
         self._prober = Prober(self._hosts, store_root(root), fingerprint(PROBING_ENGINE), self._say)
-        if runnable and self._prober.knows(runnable[0]):
-            # The host imports its framework while MLflow is imported here. Not before: that would disturb the
-            # idle power. Not where the device is probed first: that would disturb the probe.
+        if runnable and self._prober.runs_first(runnable[0]):
+            # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
+            # power. Not where another host probes the device first: that would disturb the probe.
             self._hosts.start(runnable[0])
-        self.sinks = [stack.enter_context(sink) for sink in make_sinks(self.options.tracking, root)]
         estimates = [self.ready.estimates_s[item.cell.id] for item in self.todo]
         progress = SweepProgress(self.console, self.todo, estimates)
         self._progress = stack.enter_context(progress)
@@ -133,22 +129,20 @@ class Session(AbstractContextManager["Session"]):
         except DataError as error:
             return f"the data set could not be read after the measurement: {error}"
 
-    def publish(self, record: Record) -> None:
-        """Shows the record's outcome and delivers it to the trackers."""
+    def show(self, record: Record) -> None:
+        """Shows the record's outcome."""
         self._show_library_output()
         self._progress.finish(record)
-        for sink in self.sinks:
-            sink.deliver(record)
-        if len(self.ready.planned) == 1:  # each link is a query
-            found = {sink.name: sink.link(record) for sink in self.sinks}
-            self.links = {name: link for name, link in found.items() if link is not None}
 
     def _say(self, line: str) -> None:
         self.console.print(line, markup=False)
 
     def _show_library_output(self) -> None:
         while self._library_output:
-            self.console.print(shown_output(self._library_output.pop(0)), soft_wrap=True)
+            self._show_printed(self._library_output.pop(0))
+
+    def _show_printed(self, printed: str) -> None:
+        self.console.print(shown_output(printed), soft_wrap=True)
 
 
 def shown_output(printed: str) -> Text:

@@ -1,0 +1,62 @@
+"""The trackers of a sweep: opened when a record is delivered, or before the first of several cells."""
+
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from accelbench.schema.record import Record
+from accelbench.sinks.base import Sink
+from accelbench.sinks.registry import make_sinks
+
+
+class Delivery(AbstractContextManager["Delivery"]):
+    """Delivers records to the trackers of one sweep, in the order in which they were measured.
+
+    Args:
+        tracking: one of `sinks.registry.TRACKING`.
+        root: the project's folder.
+    """
+
+    def __init__(self, tracking: str, root: Path) -> None:
+        self._tracking, self._root = tracking, root
+        self._sinks: list[Sink] | None = None
+        self._waiting: list[Record] = []
+        self._stack = ExitStack()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def open(self) -> None:
+        """Opens the trackers: MLflow's import and its database take seconds. Records are then delivered at once."""
+        self._sinks = [self._stack.enter_context(sink) for sink in make_sinks(self._tracking, self._root)]
+
+    def add(self, record: Record) -> None:
+        """Delivers the record, or keeps it for `finish` if the trackers are not open."""
+        if self._sinks is None:
+            self._waiting.append(record)
+            return
+        for sink in self._sinks:
+            sink.deliver(record)
+
+    def finish(self) -> None:
+        """Delivers the records that were kept."""
+        if self._waiting:
+            self.open()
+        for record in self._waiting:
+            self.add(record)
+        self._waiting.clear()
+
+    def links(self, record: Record) -> dict[str, str]:
+        """Tracker -> where it shows the run of a delivered record. Each link is a query."""
+        found = {sink.name: sink.link(record) for sink in self._sinks or ()}
+        return {name: link for name, link in found.items() if link is not None}
+
+    def losses(self) -> list[str]:
+        """A line for each tracker that some records did not reach."""
+        return [
+            f"{sink.undelivered} runs did not reach {sink.name} ({sink.problem}): `accelbench sync` delivers them."
+            for sink in self._sinks or ()
+            if sink.undelivered
+        ]

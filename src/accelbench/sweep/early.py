@@ -1,0 +1,51 @@
+"""Starts the host of a command's first cell while the command's words are still being composed.
+
+A host imports its framework for seconds, and composing the words, reading the data's manifest and the machine's
+fingerprint take one. A wrong guess costs little: the host is ended before anything is measured.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from accelbench import lock
+from accelbench.devices import energy_counters
+from accelbench.isolation.hosts import Hosts
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+
+
+@contextmanager
+def hosts(words: Sequence[str]) -> Iterator[Hosts]:
+    """Hosts for the cells that `words` ask for; the first one is starting if they tell which one it is.
+
+    It is not started while another sweep measures, which it would disturb, and not where the processor's energy is
+    counted: it would be taken for idle power.
+
+    Args:
+        words: the settings and flags of a command.
+    """
+    with Hosts() as found:
+        cell = guess(words)
+        if cell is not None and not lock.is_measuring() and not energy_counters.counters(num_gpus=0):
+            found.start(cell)
+        yield found
+
+
+def guess(words: Sequence[str]) -> Cell | None:
+    """A cell with the host that conf/config.yaml's defaults give the cells of `words`; None if they may have others."""
+    chosen = dict(word.split("=", 1) for word in words if "=" in word)
+    is_default = chosen.get("engine", "lightning") == Engine.lightning and chosen.get("device", "cpu") == Device.cpu
+    if not is_default or "suite" in chosen or "timm" in chosen.get("model", ""):
+        return None
+    return Cell(
+        suite="",
+        engine=Engine.lightning,
+        device=Device.cpu,
+        model=ModelSpec(name=""),
+        data=DataSpec(name=""),
+        mode=Mode.infer,
+        precision=Precision.fp32,
+        batch_size=1,
+        protocol=Protocol.window,
+        epochs=1,
+    )
