@@ -1,7 +1,7 @@
 """Finds the largest batch that fits in memory. Each try is a few steps in a process, with a record of its own."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rich.console import Console
 
@@ -98,12 +98,16 @@ def find(cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, most
     finally:
         if options.out is not None:
             console.print(f"Records of the tries: {shown(project_root() / options.out)}", markup=False, soft_wrap=True)
+    return _tell(largest, smallest, most, tried, console)
+
+
+def _tell(largest: int | None, smallest: int | None, most: int, tried: Mapping[int, Record], console: Console) -> int:
     if largest is None:
         console.print("No batch fits: not even one sample does.")
         return 1
     above = f"{smallest:,} does not ({tried[smallest].reason})" if smallest else f"more than {most:,} was not tried"
-    answer = f"The largest batch that fits: {largest:,}{_peak(tried[largest])}; {above}."
-    console.print(answer, soft_wrap=True, markup=False)
+    fitting = f"The largest batch that fits: {largest:,}{_peak(tried[largest])}"
+    console.print(f"{fitting}; {above}.", soft_wrap=True, markup=False)
     return 0
 
 
@@ -124,7 +128,7 @@ def _peak(record: Record) -> str:
     return "" if peak is None else f", which takes {peak / GB:.1f} GB"
 
 
-def _tell_other_end(record: Record, tried: dict[int, Record], console: Console) -> int:
+def _tell_other_end(record: Record, tried: Mapping[int, Record], console: Console) -> int:
     known = max((batch for batch, record in tried.items() if record.status == Status.ok), default=None)
     console.print(f"The search ended: {record.label}: {record.status}: {record.reason}", markup=False)
     if known is not None:
