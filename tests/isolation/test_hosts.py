@@ -36,7 +36,7 @@ def test_a_host_that_was_started_ahead_is_the_one_that_runs_the_cell(tmp_path):
         assert list(running._hosts.values()) == [started]
 
 
-def test_hosts_that_no_cell_needs_are_ended_at_once_with_all_that_they_started(tmp_path):
+def test_starting_hosts_that_no_cell_needs_are_ended_at_once_with_all_that_they_started(tmp_path):
     def own_host(cell):
         slow = "import time; time.sleep(600)" if cell.batch_size == 8 else ""
         (tmp_path / f"own{cell.batch_size}.py").write_text(slow)
@@ -52,7 +52,7 @@ def test_hosts_that_no_cell_needs_are_ended_at_once_with_all_that_they_started(t
             while len(family := descendants(first.pid)) < 2 and time.monotonic() < deadline:
                 time.sleep(0.01)
             start = time.monotonic()
-            running.keep_only([make_cell(batch_size=16)])
+            running.end_starting(needed=[make_cell(batch_size=16)])
             assert time.monotonic() - start < 5  # the imports of the first one take 600 s
             assert all(is_gone(pid) for pid in [first.pid, *family])
             assert second.poll() is None

@@ -29,7 +29,7 @@ from accelbench.schema.cell import DataSpec
 from accelbench.schema.vocab import Device, Engine, Precision, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
-from accelbench.sweep import delivery, run
+from accelbench.sweep import delivery, run, session
 from fakes import faulty_host, make_cell, make_project
 
 OPTIONS = SweepOptions(
@@ -262,10 +262,10 @@ def test_records_that_a_cell_deletes_are_written_again_when_the_sweep_is_interru
         raise KeyboardInterrupt
 
     cells = [make_cell(), make_cell("delete records"), make_cell(batch_size=8)]
-    finish = session.Session.publish
+    finish = session.Session.show
     monkeypatch.setattr(
         session.Session,
-        "publish",
+        "show",
         lambda self, record: (interrupted if record.cell == cells[1] else finish)(self, record),
     )
     with pytest.raises(KeyboardInterrupt):
@@ -302,7 +302,7 @@ def test_a_cell_that_was_not_judged_has_no_number_and_is_measured_again(project,
     assert list(plan_file.read_planned(project / "runs/test")) == result.records
 
 
-def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(project, monkeypatch):
+def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(project):
     measured = []
 
     class Refused(Hosts):
@@ -312,10 +312,9 @@ def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(project, monkey
             measured.append(cell)
             return super().run(cell, data_folder)
 
-    monkeypatch.setattr(session, "Hosts", lambda: Refused(faulty_host))
     told = "^a.log: Too many open files; 1 of 2 cells have their record, run again to go on$"
     with pytest.raises(UserError, match=told):
-        swept([make_cell(), make_cell(batch_size=8)])
+        swept([make_cell(), make_cell(batch_size=8)], Refused(faulty_host))
 
 
 @pytest.fixture
@@ -345,16 +344,15 @@ def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(proj
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_manifest_that_the_system_does_not_open_now_makes_no_cell_invalid(project, refuse, monkeypatch):
+def test_a_manifest_that_the_system_does_not_open_now_makes_no_cell_invalid(project, refuse):
     class Refused(Hosts):
         def run(self, cell, data_folder):
             outcome = super().run(cell, data_folder)
             refuse("manifest.json")
             return outcome
 
-    monkeypatch.setattr(session, "Hosts", lambda: Refused(faulty_host))
     with pytest.raises(UserError, match="manifest.json: Too many open files; 0 of 1 cells have their record"):
-        swept([make_cell()])
+        swept([make_cell()], Refused(faulty_host))
 
 
 @pytest.fixture
@@ -504,9 +502,9 @@ def test_a_single_record_is_delivered_after_it_was_shown(project, monkeypatch):
 
 def test_the_end_of_a_measurement_is_awaited_without_a_host_that_would_disturb_it(project, monkeypatch):
     class Watching(Hosts):
-        def keep_only(self, cells):
-            events.append(f"keep {len(list(cells))}")
-            super().keep_only(cells)
+        def end_starting(self, *, needed):
+            events.append(f"needs {len(needed)}")
+            super().end_starting(needed=needed)
 
     @contextlib.contextmanager
     def busy(waiting):
@@ -517,7 +515,7 @@ def test_the_end_of_a_measurement_is_awaited_without_a_host_that_would_disturb_i
     events = []
     monkeypatch.setattr(lock, "hold_measuring", busy)
     swept([make_cell()], Watching(faulty_host))
-    assert events[:2] == ["keep 0", "free"]
+    assert events[:2] == ["needs 0", "free"]
 
 
 def test_a_sweep_has_one_data_set(project):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import connection
@@ -70,11 +70,12 @@ class Hosts:
         """Starts the host of `cell` and returns while it still imports the framework."""
         self._host(self._spec_of(cell))
 
-    def keep_only(self, cells: Iterable[Cell]) -> None:
-        """Ends the hosts that none of `cells` needs."""
-        needed = {self._spec_of(cell).key for cell in cells}
-        for key in self._hosts.keys() - needed:
-            self._show(self._hosts.pop(key).end())
+    def end_starting(self, *, needed: Collection[Cell]) -> None:
+        """Ends the hosts that were started, have run nothing yet, and that none of the `needed` cells needs."""
+        keys = {self._spec_of(cell).key for cell in needed}
+        for key, host in list(self._hosts.items()):
+            if not host.has_answered and key not in keys:
+                self._show(self._hosts.pop(key).end())
 
     def run(self, cell: Cell, data_folder: Path) -> Outcome:
         """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
@@ -152,7 +153,7 @@ class _Host:
         assert process.stdout is not None
         self.process, self.stdin, self.stdout, self.log = process, process.stdin, process.stdout, log
         self._mark = mark
-        self._has_answered = False
+        self.has_answered = False
 
     def send(self, message: object) -> None:
         self.stdin.write(encode(message).encode() + b"\n")
@@ -164,7 +165,7 @@ class _Host:
         Raises:
             TimeoutError: no outcome came within the request's `timeout_s` and `margin_s`.
         """
-        margin_s += 0.0 if self._has_answered else START_S
+        margin_s += 0.0 if self.has_answered else START_S
         deadline = time.monotonic() + request.timeout_s + margin_s
         try:
             self.send(request)
@@ -178,12 +179,12 @@ class _Host:
             if not part:
                 return None
             line += part
-        self._has_answered = True
+        self.has_answered = True
         return decode(Outcome, bytes(line))
 
     def end(self) -> str:
         """Ends the host and its cell; returns the end of the host's output."""
-        if not self._has_answered:  # it may still import its framework, and would only end afterwards
+        if not self.has_answered:  # it may still import its framework, and would only end afterwards
             return self.kill()
         with contextlib.suppress(BrokenPipeError):
             self.stdin.close()

@@ -136,7 +136,7 @@ def _measure(session: Session, done: Sequence[Record], kept: KeptFiles, delivery
 
 def _wait(console: Console, hosts: Hosts, message: str) -> None:
     """Before waiting for another sweep: ends the hosts that were started early, whose imports would disturb it."""
-    hosts.keep_only([])
+    hosts.end_starting(needed=())
     console.print(message)
 
 

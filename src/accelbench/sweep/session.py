@@ -78,7 +78,7 @@ class Session(AbstractContextManager["Session"]):
     def _start(self, stack: ExitStack) -> None:
         runnable = [item.cell for item in self.todo if item.skip_reason is None]
         num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
-        self._hosts.keep_only(runnable)
+        self._hosts.end_starting(needed=runnable)
         self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
         if self.options.verbose:
             self._hosts.listener = self._library_output.append
