@@ -15,7 +15,7 @@ from accelbench.schema.vocab import Mode, Protocol, Status
 from fakes import make_cell
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-SETTINGS = {"cats_vs_dogs": {"image_size": 64}}
+SETTINGS = {"cats_vs_dogs": {"image_size": 64, "max_images": 1_000_000}}
 
 
 @pytest.fixture(scope="module", params=["cats_vs_dogs", "cifar10", "fashion_mnist"])

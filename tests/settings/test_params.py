@@ -50,3 +50,10 @@ def test_values_that_yaml_can_not_read_are_named(tmp_path, text):
 def test_a_section_of_another_kind_is_named(tmp_path, section):
     with pytest.raises(UserError, match=f"params.yaml: {section} should map names to settings"):
         params.load(written(tmp_path, f"{section}: true"))
+
+
+def test_a_data_set_has_the_values_of_the_profile(tmp_path):
+    text = "profile: {0}\ndata: {{pets: {{source: auto, max_images: {{quick: 400, full: 25000}}}}}}"
+    for profile, num in (("quick", 400), ("full", 25000)):
+        root = written(tmp_path, text.format(profile))
+        assert params.data_settings(root, "pets") == {"source": "auto", "max_images": num}

@@ -18,10 +18,12 @@ class Verified:
     Attributes:
         refused: one line for each file that was left out, with the reason.
         division: how the data was divided into training and test.
+        part: how much of the source was read, such as `400 of 24,946 pictures`; empty if all of it was.
     """
 
     refused: Sequence[str] = ()
     division: str = OWN_DIVISION
+    part: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +33,10 @@ class Obtained:
     Attributes:
         classes: the classes' names, in the order of the labels.
         source: where the data came from, in words; no absolute path.
-        stand_in_reason: why this is a stand-in; None if it is the real data set.
+        stand_in_reason: why this is a stand-in, or only a part of the set; None if it is the real data set.
         refused: one line for each file that was left out, with the reason.
         division: how the data was divided into training and test; `its own` if the source says so.
+        is_part: whether it is a part of the real data set.
     """
 
     classes: Sequence[str]
@@ -41,6 +44,7 @@ class Obtained:
     stand_in_reason: str | None = None
     refused: Sequence[str] = ()
     division: str = OWN_DIVISION
+    is_part: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,8 +137,14 @@ class FileSet:
 
     def _read(self, path: Path, how: str, target: Target) -> Obtained:
         found = self.read(path, target)
-        source = f"{self.title}, {how}"
-        return Obtained(classes=self.classes, source=source, refused=found.refused, division=found.division)
+        return Obtained(
+            classes=self.classes,
+            source=f"{found.part} of {self.title}, {how}" if found.part else f"{self.title}, {how}",
+            stand_in_reason="max_images asks for a part of the set" if found.part else None,
+            refused=found.refused,
+            division=found.division,
+            is_part=bool(found.part),
+        )
 
 
 def _is_there(path: Path) -> bool:

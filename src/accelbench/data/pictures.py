@@ -197,6 +197,7 @@ def convert(
     *,
     keep_encoded: bool = False,
     resizes: bool = True,
+    max_images: int | None = None,
     num_workers: int | None = None,
 ) -> Verified:
     """Writes the arrays of `source`'s pictures into `folder`. Memory does not grow with the number of pictures.
@@ -208,6 +209,7 @@ def convert(
         folder: gets {train,test}_{images,labels}.npy.
         keep_encoded: also write the files' bytes, concatenated, and where each ends, for `data.pipeline=jpeg`.
         resizes: True: pictures of another size are resized. False: they are refused.
+        max_images: take at most this many pictures, the same share of each split, in its random order.
         num_workers: processes that decode; None for one per core.
 
     Raises:
@@ -216,7 +218,10 @@ def convert(
     """
     layout = find(source.names(), classes)
     refused = [f"{name}: {reason}" for name, reason in layout.surplus.items()]
-    splits = divide(layout.pictures, TEST_SHARE, SEED)
+    splits, num = divide(layout.pictures, TEST_SHARE, SEED), len(layout.pictures)
+    is_part = max_images is not None and num > max_images
+    if max_images is not None and is_part:
+        splits = {split: found[: round(len(found) * max_images / num)] for split, found in splits.items()}
     _check_classes(splits, classes, "no pictures of", refused)
     seen: dict[bytes, str] = {}
     with Pool(num_workers or usable_cores()) as pool:
@@ -234,7 +239,7 @@ def convert(
     _check_classes(splits, classes, "no readable pictures of", refused)
     own = any(picture.split for picture in layout.pictures)
     division = OWN_DIVISION if own else f"{TEST_SHARE:.0%} of each class for testing, by file, seed {SEED}"
-    return Verified(refused=refused, division=division)
+    return Verified(refused=refused, division=division, part=f"{max_images:,} of {num:,} pictures" if is_part else "")
 
 
 def _convert_split(

@@ -20,7 +20,7 @@ from accelbench.project import MANIFEST, project_root, store_root
 from accelbench.schema.serialize import write_json
 
 SOURCES = "auto, download, or the path of the original files"
-MAX_SETTING = 4096
+MAX_SETTING, MAX_SIDE = 1_000_000, 4096
 HISTOGRAM_IMAGES = 256
 
 
@@ -111,6 +111,8 @@ def _histograms(images: NDArray[np.uint8]) -> list[list[int]]:
 
 
 def _warning(name: str, obtained: Obtained) -> str:
+    if obtained.is_part:
+        return f"warning: data/{name} is NOT {name} but {obtained.source} (data.{name}.max_images)."
     return (
         f"warning: data/{name} is NOT {name} but a {obtained.source}.\nWhat was tried: {obtained.stand_in_reason}\n"
         f"For the set itself, set data.{name}.source to download or to the path of the original files."
@@ -130,8 +132,9 @@ def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[s
         raise UserError(f"data.{name}.source={source}: should be a word or a path. Choose from: {SOURCES}.")
     settings = {key: given.get(key, default) for key, default in own.items()}
     for key, value in settings.items():
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SETTING:
-            raise UserError(f"data.{name}.{key}={value}: should be a whole number from 1 to {MAX_SETTING}")
+        most = MAX_SIDE if key == "image_size" else MAX_SETTING
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise UserError(f"data.{name}.{key}={value}: should be a whole number from 1 to {most}")
     return source, settings
 
 

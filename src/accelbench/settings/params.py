@@ -48,7 +48,7 @@ def load(root: Path) -> DictConfig:
 
 
 def data_settings(root: Path, name: str) -> dict[str, Any]:
-    """The settings of data set `name`, such as its `source`.
+    """The settings of data set `name`, such as its `source`, with the values of the profile in force.
 
     Raises:
         UserError: params.yaml has no such data set.
@@ -56,7 +56,11 @@ def data_settings(root: Path, name: str) -> dict[str, Any]:
     sets = _section(root, "data")
     if name not in sets:
         raise UnknownChoiceError("data", name, sets)
-    return sets[name]
+    profile = load(root).get("profile") or PROFILES[0]
+    return {
+        key: value.get(profile) if isinstance(value, dict) and set(value) == set(PROFILES) else value
+        for key, value in sets[name].items()
+    }
 
 
 def costs(root: Path) -> dict[Device, Cost]:

@@ -13,7 +13,7 @@ from accelbench.data.sets.cats_vs_dogs import DATA_SET, Drawn
 def target(tmp_path):
     folder = tmp_path / "target"
     folder.mkdir()
-    return Target(folder, {"image_size": 64})
+    return Target(folder, {"image_size": 64, "max_images": 1_000_000})
 
 
 def counts(target):
@@ -40,6 +40,15 @@ def test_every_odd_file_has_its_expected_fate(shared, project, target):
     assert sum(sum(split) for split in counts(target).values()) == 19
 
 
+def test_a_part_of_the_photographs_is_marked_as_one(shared, project, target):
+    part = Target(target.folder, {"image_size": 16, "max_images": 100})
+    obtained = DATA_SET.obtain("cats_vs_dogs", str(shared("cats_vs_dogs") / "train"), project, part)
+    assert obtained.source == "100 of 1,200 pictures of cats vs dogs, from train"
+    assert obtained.stand_in_reason is not None
+    assert sum(counts(target)["train"]) == 80
+    assert sum(counts(target)["test"]) == 20
+
+
 def test_the_whole_folder_has_splits_of_its_own_and_odd_lies_outside_them(shared, project, target):
     obtained = DATA_SET.obtain("cats_vs_dogs", str(shared("cats_vs_dogs")), project, target)
     assert counts(target) == {"train": [600, 600], "test": [200, 200]}
@@ -59,6 +68,12 @@ def test_without_a_network_drawn_animals_stand_in_and_say_so(project, target, fe
     assert counts(target) == {"train": [16, 16], "test": [4, 4]}
     assert load_split(target.folder, "train").images.shape == (32, 64, 64, 3)
     assert load_encoded(target.folder, "train")[0][:2] == b"\xff\xd8"
+
+
+def test_fewer_animals_are_drawn_if_fewer_are_asked_for(project, target):
+    part = Target(target.folder, {"image_size": 64, "max_images": 20})
+    DATA_SET.obtain("cats_vs_dogs", "auto", project, part)
+    assert counts(target) == {"train": [8, 8], "test": [2, 2]}
 
 
 def test_drawings_are_the_same_each_time_and_differ_from_each_other():

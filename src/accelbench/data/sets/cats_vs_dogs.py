@@ -16,6 +16,7 @@ from accelbench.data.shapes import PETS
 CLASSES = ("cat", "dog")
 
 NUM_DRAWN = 2_500
+ALL = 1_000_000  # more than any release has
 ARCHIVE = downloads.File(
     "kagglecatsanddogs_5340.zip", "sha256", "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
 )
@@ -30,12 +31,20 @@ def download(folder: Path) -> Path:
 
 def read(path: Path, target: Target) -> Verified:
     """Reads a folder or zip archive of pictures, in any of the usual layouts (`layout.find`)."""
-    return convert(open_source(path), CLASSES, target.settings["image_size"], target.folder, keep_encoded=True)
+    settings = target.settings
+    return convert(
+        open_source(path),
+        CLASSES,
+        settings["image_size"],
+        target.folder,
+        keep_encoded=True,
+        max_images=settings["max_images"],
+    )
 
 
 def stand_in(target: Target) -> str:
     """Draws heads of cats and dogs, as JPEG files, so that the same code as for photographs decodes them."""
-    drawn = Drawn(NUM_DRAWN)
+    drawn = Drawn(min(NUM_DRAWN, target.settings["max_images"]))
     convert(drawn, CLASSES, target.settings["image_size"], target.folder, keep_encoded=True)
     return f"{drawn.num:,} drawn heads of cats and dogs in many poses and colours"
 
@@ -75,5 +84,5 @@ DATA_SET = FileSet(
     download=download,
     read=read,
     stand_in=stand_in,
-    settings={"image_size": 224},
+    settings={"image_size": 224, "max_images": ALL},
 )
