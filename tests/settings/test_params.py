@@ -57,3 +57,11 @@ def test_a_data_set_has_the_values_of_the_profile(tmp_path):
     for profile, num in (("quick", 400), ("full", 25000)):
         root = written(tmp_path, text.format(profile))
         assert params.data_settings(root, "pets") == {"source": "auto", "max_images": num}
+
+
+def test_the_seconds_for_confirming_are_those_of_the_profile(tmp_path):
+    text = "profile: full\nconfirm_s: {quick: 60, full: 3600}"
+    assert params.confirm_s(written(tmp_path, text)) == 3600
+    assert params.confirm_s(written(tmp_path, "confirm_s: 0")) == 0
+    with pytest.raises(UserError, match="confirm_s=soon: should be a number of seconds, or 0"):
+        params.confirm_s(written(tmp_path, "confirm_s: soon"))

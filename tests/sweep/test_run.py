@@ -22,6 +22,7 @@ from accelbench import lock
 from accelbench.data.manifest import digest_of
 from accelbench.errors import UserError
 from accelbench.grid import identity, plan, prepare
+from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
@@ -94,6 +95,16 @@ def test_a_record_is_there_before_the_next_cell_starts(project):
 
     swept([make_cell(batch_size=size) for size in (8, 16, 32)], Watching(faulty_host))
     assert seen == [0, 1, 2]
+
+
+def test_sweeps_in_turn_share_the_hosts_that_they_are_given(project, monkeypatch):
+    started, start = [], hosts._start
+    monkeypatch.setattr(hosts, "_start", lambda *given: started.append(given) or start(*given))
+    with Hosts(faulty_host) as shared:
+        for size in (8, 16):
+            result = run.run([make_cell(batch_size=size)], OPTIONS, Console(quiet=True), hosts=shared)
+            assert [found.status for found in result.records] == [Status.ok]
+    assert len(started) == 1
 
 
 def test_a_record_holds_what_it_depended_on(project):

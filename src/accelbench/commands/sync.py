@@ -16,7 +16,8 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.sinks.sync import sync
 
     root = project.project_root()
-    context.console.print(clean(str(sync(root, [root / "results", root / "runs"]))), markup=False, soft_wrap=True)
+    done = sync(root, [root / name for name in ("results", project.CONFIRMED, "runs")])
+    context.console.print(clean(str(done)), markup=False, soft_wrap=True)
     return 0
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from accelbench.errors import UserError
 from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import MEASURED, summarise
-from accelbench.project import PLAN, RECORDS
+from accelbench.project import CONFIRMED, PLAN, RECORDS
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
@@ -37,6 +37,8 @@ class ReportedCell:
         record: None if the cell has not run yet, or if its record can't be read.
         problem: why its record can't be read; None if it can, or if there is none.
         costs: of devices, as the user states them.
+        is_confirming: whether the process is one of those that were interleaved with another cell's, to say which is
+            faster.
     """
 
     cell: Cell
@@ -45,6 +47,7 @@ class ReportedCell:
     record: Record | None
     problem: str | None = None
     costs: Mapping[Device, Cost] = field(default_factory=dict)
+    is_confirming: bool = False
 
     @property
     def outcome(self) -> str:
@@ -108,6 +111,7 @@ class Sweep:
         study: the published study that the suite repeats, such as `001`; None for no study.
         profile: which of params.yaml's profiles it was planned with.
         cells: in the plan's order.
+        confirming: further processes of some of these cells, which only the recommendations count.
         notes: sentences about records that can't be read or that the plan does not name, and about a plan that is
             missing or can't be read.
     """
@@ -118,6 +122,7 @@ class Sweep:
     study: str | None = None
     profile: str | None = None
     cells: list[ReportedCell] = field(default_factory=list)
+    confirming: list[ReportedCell] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -133,6 +138,8 @@ class Sweep:
 
 def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> list[Sweep]:
     """The sweeps in `results` itself and in its folders, by study and name.
+
+    The processes in the folder `confirmed` beside `results` are joined with the sweeps whose cells they repeat.
 
     Of a folder in which nothing can be read, the sweep has no cells, and a note that says why.
 
@@ -151,11 +158,29 @@ def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({}))
             sweeps.append(Sweep(folder=folder.name, suite=folder.name, title=folder.name, notes=[str(error)]))
     if len(errors) == len(folders):
         raise errors[0]
+    sweeps = _with_confirming(sweeps, results.parent / CONFIRMED, costs)
     return sorted(_with_best_ceilings(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
 
 def _holds_sweep(folder: Path) -> bool:
     return os.path.lexists(folder / PLAN) or any(folder.glob(RECORDS))
+
+
+def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Mapping[Device, Cost]) -> list[Sweep]:
+    """The same sweeps, with the processes of `folder`'s plans that repeat one of their cells on the same machine."""
+    found: list[ReportedCell] = []
+    for plan in sorted(folder.glob(f"*/{PLAN}")):
+        try:
+            found += [replace(reported, is_confirming=True) for reported in read(plan.parent, costs).cells]
+        except UserError as error:
+            sweeps[0].notes.append(str(error))
+    if not found:
+        return sweeps
+    keys = [{(reported.cell.suite, reported.measured_key) for reported in sweep.cells} for sweep in sweeps]
+    return [
+        replace(sweep, confirming=[each for each in found if (each.cell.suite, each.measured_key) in known])
+        for sweep, known in zip(sweeps, keys, strict=True)
+    ]
 
 
 def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
@@ -172,7 +197,14 @@ def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
         environment = {**reported.record.environment, "ceilings": best[_device(reported.record)].to_json()}
         return replace(reported, record=replace(reported.record, environment=environment))
 
-    return [replace(sweep, cells=[with_best(reported) for reported in sweep.cells]) for sweep in sweeps]
+    return [
+        replace(
+            sweep,
+            cells=[with_best(reported) for reported in sweep.cells],
+            confirming=[with_best(reported) for reported in sweep.confirming],
+        )
+        for sweep in sweeps
+    ]
 
 
 def _device(record: Record) -> str:

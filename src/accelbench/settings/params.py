@@ -18,7 +18,7 @@ from accelbench.settings.sizes import check_yaml
 
 PROFILES = ("quick", "full")
 SECTIONS = ("costs", "data", "suites")
-KEYS = ("profile", "retry", *SECTIONS)
+KEYS = ("profile", "retry", "confirm_s", *SECTIONS)
 MAX_FIGURE = 1e12  # of a device's costs: far beyond any, and a cost per sample is still finite
 
 
@@ -56,11 +56,27 @@ def data_settings(root: Path, name: str) -> dict[str, Any]:
     sets = _section(root, "data")
     if name not in sets:
         raise UnknownChoiceError("data", name, sets)
-    profile = load(root).get("profile") or PROFILES[0]
-    return {
-        key: value.get(profile) if isinstance(value, dict) and set(value) == set(PROFILES) else value
-        for key, value in sets[name].items()
-    }
+    profile = load(root).get("profile")
+    return {key: _of_profile(value, profile) for key, value in sets[name].items()}
+
+
+def _of_profile(value: Any, profile: str | None) -> Any:
+    """The value in force: of `{quick: ..., full: ...}` the profile's."""
+    return value[profile or PROFILES[0]] if isinstance(value, dict) and set(value) == set(PROFILES) else value
+
+
+def confirm_s(root: Path) -> float:
+    """Seconds for measuring the best cells again, interleaved; 0 for none.
+
+    Raises:
+        UserError: it is not a number, or below 0.
+    """
+    settings = OmegaConf.to_container(load(root))
+    assert isinstance(settings, dict), "load checks it"
+    value = _of_profile(settings.get("confirm_s", 0), settings.get("profile"))
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise UserError(f"{PARAMS}: confirm_s={value}: should be a number of seconds, or 0")
+    return value
 
 
 def costs(root: Path) -> dict[Device, Cost]:

@@ -142,8 +142,8 @@ def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | N
 def workloads(sweeps: Sequence[Sweep]) -> list[list[ReportedCell]]:
     """The ok cells with a throughput, in groups that did the same thing with other `CHOSEN_SETTINGS`."""
     found: dict[str, list[ReportedCell]] = {}
-    for reported in (reported for sweep in sweeps for reported in sweep.cells if reported.is_ok):
-        if reported.row["samples_per_s"] is not None:
+    for reported in (reported for sweep in sweeps for reported in [*sweep.cells, *sweep.confirming]):
+        if reported.is_ok and reported.row["samples_per_s"] is not None:
             found.setdefault(canonical_json(reported.all_but(*CHOSEN_SETTINGS)), []).append(reported)
     return list(found.values())
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from accelbench.compare.pairs import Pair
 from accelbench.compare.record_sets import Process
-from accelbench.compare.verdict import Verdict
+from accelbench.compare.verdict import Comparison, Verdict
 from accelbench.report.read import ReportedCell
 
 NOTE = (
@@ -22,14 +22,27 @@ def confidence_in_words(first: Sequence[ReportedCell], second: Sequence[Reported
         first: the ok repeats of one cell.
         second: the ok repeats of the cell that it is compared with.
     """
+    found = compared(first, second)
+    if found is None:
+        return _by_intervals(first[0], second[0])
+    assert found.low is not None
+    assert found.high is not None
+    low, high = (f"{100 * (ratio - 1):+.3g} %" for ratio in (found.low, found.high))
+    verdict = found.verdict()
+    what = "can't tell" if verdict == Verdict.cant_tell else f"sure: {verdict}"
+    return f"{what} ({low} to {high})"
+
+
+def compared(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> Comparison | None:
+    """The comparison of two cells' processes, with an interval; None if they are too few, or did not run in turns.
+
+    Args:
+        first: the ok repeats of one cell.
+        second: the ok repeats of the cell that it is compared with.
+    """
     repeats = [[Process.of(reported.record) for reported in cell if reported.record] for cell in (first, second)]
-    compared = Pair(first=repeats[0], second=repeats[1]).compare(anyway=False)
-    if compared.low is not None and compared.high is not None and compared.interleaved:
-        low, high = (f"{100 * (ratio - 1):+.3g} %" for ratio in (compared.low, compared.high))
-        verdict = compared.verdict()
-        what = "can't tell" if verdict == Verdict.cant_tell else f"sure: {verdict}"
-        return f"{what} ({low} to {high})"
-    return _by_intervals(first[0], second[0])
+    found = Pair(first=repeats[0], second=repeats[1]).compare(anyway=False)
+    return found if found.low is not None and found.interleaved else None
 
 
 def _by_intervals(first: ReportedCell, second: ReportedCell) -> str:

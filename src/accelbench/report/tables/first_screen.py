@@ -60,13 +60,21 @@ class Recommendation:
         return ", ".join(filter(None, [settings, Engine.lightning if is_first else None, options_text(row)]))
 
     def repeats(self, reported: ReportedCell) -> list[ReportedCell]:
-        """The processes that measured the same as `reported`, this one first."""
+        """The processes that measured the same as `reported`, this one first; if there are confirming ones, only these.
+
+        Others did not run in turns with those of the cell that it is compared with.
+        """
         key = reported.measured_key
-        return [reported, *(each for each in self.cells if each is not reported and each.measured_key == key)]
+        found = [reported, *(each for each in self.cells if each is not reported and each.measured_key == key)]
+        return [each for each in found if each.is_confirming] or found
 
     def confidence(self, other: ReportedCell) -> str:
         """How sure it is that the fastest cell is faster than `other`, in words."""
         return confidence.confidence_in_words(self.repeats(other), self.repeats(self.fastest))
+
+    def is_sure(self, other: ReportedCell) -> bool:
+        """Whether enough processes of both, in turns, were measured to decide."""
+        return confidence.compared(self.repeats(other), self.repeats(self.fastest)) is not None
 
     def best_row(self, criterion: str) -> Row | None:
         """The best cell's row by one of `best.CRITERIA`."""

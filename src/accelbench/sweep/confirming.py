@@ -1,0 +1,118 @@
+"""Measures the two best cells of each question again, interleaved, so that the report can say which is faster."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from rich.console import Console
+
+from accelbench.compare.verdict import MIN_PROCESSES
+from accelbench.isolation.hosts import Hosts
+from accelbench.presentation import duration
+from accelbench.project import PLAN
+from accelbench.report.read import ReportedCell, Sweep
+from accelbench.report.tables import best
+from accelbench.report.tables.first_screen import Recommendation
+from accelbench.schema.record import Record
+from accelbench.schema.serialize import digest
+from accelbench.settings.config import Retry, SweepOptions
+from accelbench.sweep import run as sweep
+from accelbench.sweep.interleaved import save_comparison, shuffled_runs
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which of the two best cells of a model and a mode is faster.
+
+    Attributes:
+        first, second: the cells, in an order that does not depend on their speeds.
+        lead: of the faster one, as a share of its speed.
+    """
+
+    first: ReportedCell
+    second: ReportedCell
+    lead: float
+
+    @cached_property
+    def key(self) -> str:
+        """Hexadecimal digits; equal for the same two cells."""
+        return digest([self.first.cell.id, self.second.cell.id])[:8]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"{self.first.cell.suite}-{self.key}"
+
+    @property
+    def cost_s(self) -> float:
+        """Seconds that its processes will take, from what one of each took."""
+        took_s = [reported.record.wall_s for reported in (self.first, self.second) if reported.record]
+        return MIN_PROCESSES * sum(took_s)
+
+
+def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
+    """The questions that are worth asking: the cheapest that are not answered yet, and of these the closest first.
+
+    Args:
+        sweeps: what was measured; the same questions are chosen before and after they were answered.
+        budget_s: seconds for all of them.
+    """
+    chosen, left_s = [], budget_s
+    asked = _open([replace(each, confirming=[]) for each in sweeps])
+    for question in sorted(asked, key=lambda each: (round(each.cost_s), each.lead)):
+        if question.cost_s <= left_s:
+            chosen.append(question)
+            left_s -= question.cost_s
+    return chosen
+
+
+def _open(sweeps: Sequence[Sweep]) -> Iterable[Question]:
+    for found in map(Recommendation, best.workloads(sweeps)):
+        other = found.next_best
+        if other is not None and not found.is_sure(other):
+            first, second = sorted((found.fastest, other), key=lambda reported: reported.cell.id)
+            rates = [reported.number("samples_per_s") or 0.0 for reported in (other, found.fastest)]
+            yield Question(first, second, 1 - rates[0] / rates[1])
+
+
+def confirm(chosen: Sequence[Question], folder: Path, console: Console, hosts: Hosts) -> list[Record]:
+    """Answers the questions, each into a folder of its own below `folder`; returns the records.
+
+    Records of an earlier call count if they are of the same cells, machine and code. The folders of other questions
+    lose their plans, so that the report does not read them; their records stay.
+
+    Args:
+        chosen: the questions.
+        folder: where the folders of the questions are.
+        console: where progress is shown.
+        hosts: of all processes.
+    """
+    folder.mkdir(exist_ok=True)
+    for plan in folder.glob(f"*/{PLAN}"):
+        if plan.parent.name not in {question.name for question in chosen}:
+            plan.unlink()
+    records = []
+    for number, question in enumerate(chosen, 1):
+        first, second = question.first, question.second
+        console.print(
+            f"\nQuestion {number} of {len(chosen)}: is {first.label} or {second.label} faster? "
+            f"{MIN_PROCESSES} processes of each, in turns: about {duration(question.cost_s)}",
+            markup=False,
+            soft_wrap=True,
+        )
+        records += _answer(question, folder / question.name, console, hosts)
+    return records
+
+
+def _answer(question: Question, folder: Path, console: Console, hosts: Hosts) -> list[Record]:
+    first, second = question.first, question.second
+    # The same order each time: after an interruption, the records that are there are those of the first processes.
+    runs = shuffled_runs(first.cell, second.cell, MIN_PROCESSES, seed=int(question.key, 16))
+    title = f"{first.label} or {second.label}"
+    options = SweepOptions(
+        suite=first.cell.suite, title=title, study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none
+    )
+    result = sweep.run(runs.cells, options, console, folder, hosts=hosts)
+    save_comparison(runs, (first.label, second.label), result.records, folder)
+    return result.records

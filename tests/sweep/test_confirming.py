@@ -1,0 +1,94 @@
+"""Questions of sweeps written as a runner leaves them, and answers of the engine that fails as told (`fakes`)."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from accelbench.isolation.hosts import Hosts
+from accelbench.report import read
+from accelbench.report.tables.first_screen import Recommendation, best
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Status
+from accelbench.settings.config import Retry, SweepOptions
+from accelbench.sweep import confirming, run, session
+from accelbench.sweep.confirming import questions
+from fakes import faulty_host, make_cell, make_project
+from report.conftest import Maker
+
+maker = Maker()
+
+
+def swept(tmp_path, *records):
+    maker.suite(tmp_path / "results", list(records))
+    return read.read_all(tmp_path / "results")
+
+
+def pair(model, rates, wall_s=1.0):
+    """Two precisions of a model."""
+    cells = [maker.cell(model, precision=precision) for precision in ("fp32", "bf16")]
+    return [replace(maker.ok(cell, rate), wall_s=wall_s) for cell, rate in zip(cells, rates, strict=True)]
+
+
+def models(found):
+    return [question.first.cell.model.name for question in found]
+
+
+def test_the_cheapest_questions_are_asked_first_and_of_these_the_closest(tmp_path):
+    records = [
+        *pair("dear", (10, 20), 9.0),
+        *pair("far", (10, 20)),
+        *pair("near", (10, 11)),
+        *pair("fast", (1, 2), 0.1),
+    ]
+    sweeps = swept(tmp_path, *records)
+    assert models(questions(sweeps, 1000.0)) == ["fast", "near", "far", "dear"]
+    # Five processes of each of two cells of 1 s take 10 s; of 0.1 s they take 1 s.
+    assert models(questions(sweeps, 12.0)) == ["fast", "near"]
+    assert questions(sweeps, 0.0) == []
+
+
+def test_what_is_sure_or_has_no_other_choice_is_not_asked(tmp_path):
+    alone = maker.ok(maker.cell("alone"), 10)
+    sure = [
+        replace(one, cell=replace(one.cell, repeat=i), started_at=f"2026-11-20T18:{2 * i + side:02}:00+00:00")
+        for i in range(5)
+        for side, one in enumerate(pair("sure", (10, 20)))
+    ]
+    assert questions(swept(tmp_path, alone, *sure), 1000.0) == []
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
+    return tmp_path
+
+
+def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project):
+    cells = [make_cell(), make_cell(options=Options(channels_last=True))]
+    options = SweepOptions(
+        suite="test", title="", study=None, profile=None, tracking="none", out=None, retry=Retry.none
+    )
+    console = Console(file=io.StringIO(), width=200)
+    run.run(cells, options, console, project / "results" / "test")
+    (question,) = questions(read.read_all(project / "results"), 1000.0)
+    folder = project / "confirmed"
+    with Hosts(faulty_host) as hosts:
+        done = confirming.confirm([question], folder, console, hosts)
+        assert [record.status for record in done] == [Status.ok] * 10
+        again = confirming.confirm([question], folder, console, hosts)
+    assert again == done
+    sweeps = read.read_all(project / "results")
+    assert questions(sweeps, 1000.0) == [question]  # the stage runs again: it keeps what it has
+    assert len(sweeps[0].cells) == 2
+    (found,) = map(Recommendation, best.workloads(sweeps))
+    assert found.is_sure(found.next_best)
+    assert "too few blocks" not in found.confidence(found.next_best)
+    assert "Question 1 of 1" in console.file.getvalue()
+
+    confirming.confirm([], folder, console, None)
+    assert len(list(folder.glob("*/*-*.json"))) == 10  # the records stay
+    assert read.read_all(project / "results")[0].confirming == []
