@@ -1,83 +1,198 @@
 """`make repro`: runs `dvc repro report` under a lock, then prints the failed cells and where the results are.
 
-Only the stages that the report depends on are run: a data set that no suite uses is not downloaded.
+Only the stages that the report depends on are run: a data set that no suite uses is not downloaded. DVC runs in a
+process of its own. Its stages that measure ask this process to do it, which starts each framework once for all of them,
+and builds a preview of the report between two suites.
 
 Exit status: 0 success; 1 the report was built, but a cell failed unexpectedly; 2 the pipeline could not run, and the
-message says how to fix it.
+message says how to fix it; 130 interrupted.
 """
 
+import contextlib
+import json
+import os
+import shutil
+import socket
 import subprocess
 import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from hydra import compose, initialize_config_dir
+from rich.console import Console
 
-from accelbench.errors import UnknownChoiceError
+import stage
+from accelbench import scratch
+from accelbench.grid import fingerprint
+from accelbench.grid.estimate import TotalEstimate
+from accelbench.isolation.hosts import Hosts
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
-from accelbench.project import PLAN
+from accelbench.project import CONFIRMED, PARAMS, PLAN
 from accelbench.schema import plan_file
-from accelbench.schema.text import clean
 from accelbench.schema.vocab import RETRIED, UNEXPECTED
-from accelbench.settings import config, params, suites, to_cell
-from accelbench.settings.hydra_errors import user_error_behind
+from accelbench.settings import config, params
+from accelbench.sweep import job
+
+PREVIEW = "runs/preview"
+PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
+POLL_S = 0.1  # how often to look whether DVC has ended, while no stage asks for anything
+END_S = 10.0  # how long DVC may take to end after an interruption
 
 
-def main() -> int:
-    """Runs the pipeline; returns the exit status."""
+def main(*words: str) -> int:
+    """Runs the pipeline; returns the exit status.
+
+    Args:
+        words: for `dvc repro`, such as targets; none for the report.
+    """
     end_with_parent()
-    try:
-        check_params()
-        with hold(ROOT / ".accelbench.lock", "`make repro`"):
+    os.chdir(ROOT)
+
+    def run(console: Console) -> int:
+        with hold(ROOT / ".accelbench.lock", "`make repro`"), Job(console) as running:
+            if not words:
+                running.announce()
             # `retry: failed` needs --force, because DVC sees no change in those sweeps.
             again = [f"sweep@{suite}" for suite in suites_to_retry()]
-            done = (not again or dvc("repro", "--force", "--single-item", *again)) and dvc(
-                "repro", *(sys.argv[1:] or ["report"])
+            done = (not again or running.dvc("repro", "--force", "--single-item", *again)) and running.dvc(
+                "repro", *(words or ["report"])
             )
             return conclude() if done else 2
+
+    try:
+        return stage.status_of(run)
     except KeyboardInterrupt:
         print("\nInterrupted. Every finished cell has its record: `make repro` continues from there.", file=sys.stderr)
         return 130
-    except Exception as error:
-        mended = user_error_behind(error)
-        if mended is None:
-            raise
-        print(f"error: {clean(str(mended))}", file=sys.stderr)
-        return 2
 
 
-def check_params() -> None:
-    """Checks params.yaml before anything is run, by composing each value of each axis once.
+class Job(contextlib.ExitStack):
+    """Runs DVC, and measures what its stages ask for.
 
-    Raises:
-        UserError: a setting is wrong; the message names it.
+    Args:
+        console: where progress is shown.
     """
-    settings = params.load(ROOT)
-    retry = settings.get("retry") or config.Retry.none
-    if retry not in list(config.Retry):
-        raise UnknownChoiceError("retry", retry, config.Retry)
-    profile = suites.chosen_profile(None, settings.get("profile"))
-    config.register()
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        for suite in settings.get("suites") or {}:
-            section = suites.suite_axes(settings, suite)
-            suites.exclude_rules(suite, section, profile)
-            lines = [
-                line.partition("=") for line in suites.axis_overrides(suite, section, profile, given=(), sweep=True)
-            ]
-            values = {name: words.split(",") for name, _, words in lines}
-            for number in range(max(map(len, values.values()))):
-                chosen = [f"{name}={words[number % len(words)]}" for name, words in values.items()]
-                to_cell.cell_and_options(config.typed(compose("config", [f"suite={suite}", *chosen])))
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.console = console
+        self.read = _read()
+        self.suites = {suite.name: suite for suite in job.suites(ROOT)}
+        self.lefts = {name: suite.left() for name, suite in self.suites.items()}
+        self.has_news = False  # whether the latest stage measured something
+        self.previewed_at: float | None = None
+        self.hosts = self.enter_context(Hosts())
+        self.address = str(self.enter_context(scratch.folder()) / "job")
+        self.server = self.enter_context(socket.socket(socket.AF_UNIX))
+        self.server.bind(self.address)
+        self.server.listen()
+        self.server.settimeout(POLL_S)
+
+    def announce(self) -> None:
+        """Prints how long it will take."""
+        num = sum(map(len, self.lefts.values()))
+        if num:
+            confirm_s = params.confirm_s(ROOT)
+            again = f"; then at most {confirm_s:g} s to measure the best of them again" if confirm_s else ""
+            suites = f"{len(self.suites)} suite{'s' * (len(self.suites) > 1)}"
+            self._say(
+                f"{suites}, {num} cells to measure: {self._estimate(self.suites)}{again}. "
+                "Besides, once on a machine, data sets are prepared and devices are probed."
+            )
+
+    def dvc(self, *words: str) -> bool:
+        """Runs DVC, which ends when this process ends, and answers its stages; returns whether it succeeded."""
+        command = [sys.executable, "-m", "dvc", *words]
+        environment = {**os.environ, stage.VARIABLE: self.address}
+        with _ending(subprocess.Popen(command, cwd=ROOT, env=environment, preexec_fn=end_with_parent)) as process:
+            while process.poll() is None:
+                with contextlib.suppress(TimeoutError):
+                    asking, _ = self.server.accept()
+                    with asking:
+                        self._answer(asking)
+        return process.returncode == 0
+
+    def _answer(self, asking: socket.socket) -> None:
+        """Does what a stage asks for and sends its exit status, or null if the stage should do it itself."""
+        asking.settimeout(None)
+        kind, *names = json.loads(asking.makefile().readline())
+        if _read() != self.read:
+            self._say("Code or settings have changed since this job began: the stage reads them anew.")
+            asking.sendall(b"null\n")
+            return
+        fingerprint.source_digest.cache_clear()  # of a network of the user's own, which may have changed as well
+        try:
+            status = stage.status_of(lambda console: self._measure(console, kind, *names))
+        except Exception:
+            traceback.print_exc()
+            status = 1
+        with contextlib.suppress(OSError):  # the stage has been killed: DVC says so
+            asking.sendall(json.dumps(status).encode() + b"\n")
+        if self.has_news and status == 0:
+            self._preview()
+
+    def _measure(self, console: Console, kind: str, *names: str) -> None:
+        self.has_news = False
+        if kind == "confirm":
+            job.confirm(ROOT, console, self.hosts)
+            return
+        (name,) = names
+        suite, number = self.suites[name], list(self.suites).index(name) + 1
+        self.lefts[name] = suite.left()  # its data set is prepared by now
+        self._say(
+            f"Suite {number} of {len(self.suites)}: {name}, {len(self.lefts[name])} cells to measure in "
+            f"{self._estimate([name])}; {self._estimate(self.suites)} left in all"
+        )
+        suite.measure(console, self.hosts)
+        self.has_news, self.lefts[name] = bool(self.lefts[name]), []
+
+    def _estimate(self, names: Iterable[str]) -> TotalEstimate:
+        return sum((self.suites[name].estimate(self.lefts[name]) for name in names), TotalEstimate())
+
+    def _preview(self) -> None:
+        """Builds a report of what is measured so far, unless that is all; nothing is measured meanwhile."""
+        to_come = [name for name, left in self.lefts.items() if left]
+        is_first = self.previewed_at is None
+        if not to_come or (not is_first and time.monotonic() < self.previewed_at + PREVIEW_EVERY_S):
+            return
+        number = len(self.suites) - len(to_come)
+        from accelbench.report.build import build  # imports the plot libraries
+
+        notice = f"Preview: {number} of {len(self.suites)} suites measured; still to come: {', '.join(to_come)}."
+        try:
+            page = build(ROOT / "results", ROOT / PREVIEW, params.costs(ROOT), notices=[notice])
+        except Exception as error:  # the report's own stage will say it, after everything is measured
+            self._say(f"No preview of the report: {error}")
+            return
+        if is_first:
+            self._say(f"A first report to look at, with more suites later: {page}")
+        self.previewed_at = time.monotonic()
+
+    def _say(self, text: str) -> None:
+        self.console.print(f"\n{text}", markup=False, soft_wrap=True)
 
 
-def dvc(*words: str) -> bool:
-    """Runs DVC, which ends when this process ends; returns whether it succeeded."""
-    command = [sys.executable, "-m", "dvc", *words]
-    return subprocess.run(command, cwd=ROOT, preexec_fn=end_with_parent).returncode == 0
+@contextlib.contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Ends the process on leaving; an interrupted one ends by itself, as its stage does."""
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_S if sys.exc_info()[0] is KeyboardInterrupt else 0)
+        process.terminate()
+        process.wait()
+
+
+def _read() -> list[str]:
+    """Digests of the code that measures and of the settings, as they are now."""
+    settings = [ROOT / PARAMS, *sorted((ROOT / "conf").rglob("*.yaml"))]
+    return [fingerprint.code_digest(), fingerprint.files_digest((path.relative_to(ROOT), path) for path in settings)]
 
 
 def suites_to_retry() -> list[str]:
@@ -99,17 +214,19 @@ def conclude() -> int:
     Returns:
         1 if a cell failed unexpectedly or its record can't be read, else 0.
     """
+    folders = [ROOT / "results" / str(suite) for suite in params.load(ROOT).suites]
+    folders += [plan.parent for plan in sorted((ROOT / CONFIRMED).glob(f"*/{PLAN}"))]
     problems = []
-    for suite in params.load(ROOT).suites:
-        readable = plan_file.read_planned(ROOT / "results" / str(suite))
+    for readable in map(plan_file.read_planned, folders):
         failed = [record for record in readable if record.status in UNEXPECTED]
         problems += [f"{record.cell.suite}: {record.label}: {record.status}: {record.reason}" for record in failed]
         problems += readable.problems()
     for line in problems:
         print(line, file=sys.stderr)
+    shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
     print(f"\nReport:  {ROOT / 'report' / 'index.html'}\nMLflow:  make ui")
     return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

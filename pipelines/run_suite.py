@@ -6,29 +6,28 @@ if nothing could be started.
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from accelbench import cli, project
-from accelbench.errors import UserError
-from accelbench.lifeline import end_with_parent
-from accelbench.schema.text import clean
-from accelbench.settings import params
+import stage
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def main() -> int:
-    """Runs the suite named on the command line as a Hydra multirun; returns the exit status."""
-    end_with_parent()
-    suite, *overrides = sys.argv[1:]
-    try:
-        root = project.project_root()
-        retry = params.load(root).get("retry") or "none"
-    except UserError as error:
-        print(f"error: {clean(str(error))}", file=sys.stderr)
-        return 2
-    words = ["run", "-m", f"suite={suite}", f"retry={retry}", *overrides]
-    status = cli.main(words, out=root / "results" / suite)
-    return 0 if status == 1 else status
+    """Runs the suite named on the command line; returns the exit status."""
+    (suite,) = sys.argv[1:]
+
+    def measure(console: "Console") -> None:
+        from accelbench.project import project_root
+        from accelbench.sweep import job
+
+        (found,) = job.suites(project_root(), [suite])
+        found.measure(console)
+
+    return stage.run(["sweep", suite], measure)
 
 
 if __name__ == "__main__":

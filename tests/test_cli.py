@@ -288,7 +288,7 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     ]
     assert lines[0].endswith("about 5 s")
     assert "skip: tf32 is a mode of NVIDIA GPUs, cpu has none: use fp32" in lines[1]
-    assert lines[-1] == "4 cells: 2 to run in about 9 s; 2 to skip."
+    assert lines[-1] == "4 cells: 2 to run in about 10 s; 2 to skip."
     assert not (project / "runs").exists()
 
 
@@ -319,6 +319,7 @@ def test_plan_says_where_the_time_is_unknown(capsys, project):
     lines = planned("protocol=fit model=mlp,cnn", capsys)
     assert lines[0].endswith("whole epochs")
     assert lines[-1] == "2 cells: 2 to run in about 0 s, and 2 of unknown length; 0 to skip."
+    assert planned("protocol=steps steps=40", capsys)[0].endswith("  40 steps")
 
 
 def test_a_device_that_is_not_there_is_a_skip_with_its_reason(capsys, project):
@@ -327,9 +328,9 @@ def test_a_device_that_is_not_there_is_a_skip_with_its_reason(capsys, project):
 
 
 def test_plan_sweeps_the_suites_axes_and_the_command_line_wins(capsys, project):
-    lines = planned("suite=mnist_networks model=mlp device=cpu engine=lightning", capsys)
+    lines = planned("suite=mnist_networks model=mlp device=cpu engine=lightning precision=fp32", capsys)
     settings = yaml.safe_load((project / "params.yaml").read_text())["suites"]["mnist_networks"]
-    num = len(settings["mode"]) * len(settings["precision"]["quick"]) * len(settings["batch_size"]["quick"])
+    num = len(settings["mode"]) * len(settings["batch_size"]["quick"])
     assert lines[-1].startswith(f"{num} cells: ")
     assert all(line.startswith("mlp-cpu-") for line in lines[:num])
 

@@ -47,7 +47,7 @@ def test_how_long_a_skip_took_says_nothing_of_a_run(tmp_path):
 
 
 def test_a_window_takes_its_bounds_and_some_overhead():
-    windows = SHORT.warmup_s + SHORT.block_s + SHORT.measure_s + SHORT.latency_s
+    windows = SHORT.warmup_s + SHORT.block_s + SHORT.measure_s + SHORT.latency_s + make_cell().breakdown_s
     assert estimate.estimate_s(make_cell(), None) == pytest.approx(windows + estimate.OVERHEAD_S)
     on_xla = make_cell(device=Device.xla_cpu)
     assert estimate.estimate_s(on_xla, None) == pytest.approx(windows + estimate.OVERHEAD_S + estimate.XLA_COMPILE_S)
@@ -58,3 +58,9 @@ def test_only_the_records_of_the_cells_asked_for_count(tmp_path):
     record.write(make_record(fit, 123.0), tmp_path)
     record.write(make_record(other, 4.0), tmp_path)
     assert estimate.recorded_durations_s([tmp_path], {fit.id}) == {fit.id: 123.0}
+
+
+def test_a_total_says_how_many_cells_are_of_unknown_length():
+    total = estimate.TotalEstimate.of([30.0, None, 22.4]) + estimate.TotalEstimate.of([None])
+    assert str(total) == "about 52 s, and 2 of unknown length"
+    assert str(estimate.TotalEstimate.of([3.0])) == "about 3 s"

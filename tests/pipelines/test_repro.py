@@ -1,4 +1,6 @@
 import importlib.util
+import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,24 +14,28 @@ from fakes import make_project
 from sinks import samples
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "pipelines" / "repro.py"
+SUITE = {"data": "mnist", "model": "mlp", "mode": ["train", "infer"], "protocol": "window"}
 
 
 @pytest.fixture
 def repro(tmp_path, monkeypatch):
-    """The script in a temporary project; `calls` holds the arguments of its calls of DVC."""
-    spec = importlib.util.spec_from_file_location("repro", SCRIPT)
+    """The script in a temporary project of one suite; `calls` holds the arguments of its calls of DVC."""
+    monkeypatch.syspath_prepend(ROOT / "pipelines")
+    spec = importlib.util.spec_from_file_location("repro", ROOT / "pipelines" / "repro.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.calls = []
     root = make_project(tmp_path)
-    settings = yaml.safe_load((root / "params.yaml").read_text())
-    suites = {name: axes for name, axes in settings["suites"].items() if name == "mnist_networks"}
-    (root / "params.yaml").write_text(yaml.safe_dump({**settings, "suites": suites}))
+    monkeypatch.chdir(root)
+    change(root, suites={"mnist_networks": SUITE})
     monkeypatch.setattr(module, "ROOT", root)
-    monkeypatch.setattr(module, "dvc", lambda *words: module.calls.append(words) or True)
-    monkeypatch.setattr(module.sys, "argv", ["repro.py"])
+    monkeypatch.setattr(module.Job, "dvc", lambda job, *words: module.calls.append(words) or True)
     return module
+
+
+def change(root, **changes):
+    settings = yaml.safe_load((root / "params.yaml").read_text())
+    (root / "params.yaml").write_text(yaml.safe_dump({**settings, **changes}, sort_keys=False))
 
 
 def write_records(root, *statuses):
@@ -43,17 +49,12 @@ def write_records(root, *statuses):
     plan_file.write_plan(plan, folder)
 
 
-def ask_to_retry(root):
-    settings = yaml.safe_load((root / "params.yaml").read_text())
-    (root / "params.yaml").write_text(yaml.safe_dump({**settings, "retry": "failed"}))
-
-
 @pytest.mark.parametrize("status", [Status.failed, Status.timeout, Status.killed])
 def test_retry_forces_a_suite_with_failed_cells_because_dvc_sees_no_change(repro, status):
     write_records(repro.ROOT, Status.ok, status)
     repro.main()
     assert repro.calls == [("repro", "report")]
-    ask_to_retry(repro.ROOT)
+    change(repro.ROOT, retry="failed")
     repro.calls.clear()
     repro.main()
     assert repro.calls == [("repro", "--force", "--single-item", "sweep@mnist_networks"), ("repro", "report")]
@@ -62,13 +63,13 @@ def test_retry_forces_a_suite_with_failed_cells_because_dvc_sees_no_change(repro
 @pytest.mark.parametrize("status", [Status.ok, Status.skipped, Status.oom, Status.invalid])
 def test_retry_does_not_force_a_suite_that_would_end_the_same_way(repro, status):
     write_records(repro.ROOT, status)
-    ask_to_retry(repro.ROOT)
+    change(repro.ROOT, retry="failed")
     repro.main()
     assert repro.calls == [("repro", "report")]
 
 
 def test_before_the_first_run_there_is_nothing_to_retry(repro):
-    ask_to_retry(repro.ROOT)
+    change(repro.ROOT, retry="failed")
     repro.main()
     assert repro.calls == [("repro", "report")]
 
@@ -87,9 +88,68 @@ def test_a_record_that_cannot_be_read_is_named_and_counts_as_a_failure(repro, ca
     write_records(repro.ROOT, Status.ok, Status.ok)
     bad = next((repro.ROOT / "results" / "mnist_networks").glob("*-*.json"))
     bad.write_text("{")
-    ask_to_retry(repro.ROOT)
+    change(repro.ROOT, retry="failed")
     assert repro.main() == 1
     assert f"{bad.name}: not a readable record (" in capsys.readouterr().err
+
+
+def test_the_job_says_first_how_much_there_is_to_measure(repro, capsys):
+    write_records(repro.ROOT, Status.ok)
+    repro.main()
+    out = capsys.readouterr().out
+    # Two cells of .3 s of warm-up, .1 + 1 s of blocks, .7 s of single steps, .3 s of phases and .5 s besides.
+    assert "1 suite, 2 cells to measure: about 6 s; then at most 60 s to measure the best of them again." in out
+
+
+@pytest.fixture
+def job(repro):
+    with repro.Job(repro.Console(highlight=False, soft_wrap=True)) as job:
+        yield job
+
+
+def asked(job, *words):
+    """What the job answers to a stage."""
+    ours, stages = socket.socketpair()
+    with ours, stages:
+        stages.sendall(json.dumps(words).encode() + b"\n")
+        job._answer(ours)
+        ours.close()
+        return stages.makefile().read()
+
+
+def test_a_mistake_is_told_and_is_the_stages_exit_status(job, capsys):
+    assert asked(job, "confirm") == "2\n"
+    assert "no sweep there" in capsys.readouterr().err
+
+
+def test_a_stage_measures_itself_after_code_or_settings_have_changed(repro, job, capsys):
+    with (repro.ROOT / "conf" / "model" / "mlp.yaml").open("a") as file:
+        file.write("# changed\n")
+    assert asked(job, "sweep", "mnist_networks") == "null\n"
+    assert "the stage reads them anew" in capsys.readouterr().out
+    assert not (repro.ROOT / "results").exists()
+
+
+def test_a_preview_says_what_is_still_to_come_and_is_gone_after_the_report(repro, capsys):
+    change(repro.ROOT, suites={"mnist_networks": SUITE, "mlp_cifar10": {**SUITE, "data": "cifar10", "mode": "train"}})
+    write_records(repro.ROOT, Status.ok)
+    page = repro.ROOT / "runs" / "preview" / "index.html"
+    with repro.Job(repro.Console(highlight=False)) as job:
+        left = job.lefts
+        job.lefts = {name: [] for name in left}  # nothing to come: the report is next
+        job._preview()
+        assert not page.exists()
+        job.lefts = {**left, "mnist_networks": []}
+        job._preview()
+        job._preview()
+    assert "Preview: 1 of 2 suites measured; still to come: mlp_cifar10." in page.read_text()
+    assert (
+        capsys.readouterr().out.replace("\n", "").count(f"A first report to look at, with more suites later: {page}")
+        == 1
+    )
+    change(repro.ROOT, suites={"mnist_networks": SUITE})
+    repro.main()
+    assert not page.parent.exists()
 
 
 def test_the_report_depends_on_every_module_that_makes_it():

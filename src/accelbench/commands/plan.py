@@ -4,7 +4,9 @@ from argparse import Namespace
 
 from accelbench.commands.command import Command, Context
 from accelbench.presentation import duration
+from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
+from accelbench.schema.vocab import Protocol
 from accelbench.settings.parser import Parser
 
 
@@ -15,6 +17,7 @@ def _add_flags(parser: Parser) -> None:
 
 
 def _run(chosen: Namespace, context: Context) -> int:
+    from accelbench.grid.estimate import TotalEstimate
     from accelbench.grid.plan import in_order, skip_reason
     from accelbench.grid.prepare import data_name, estimates_s
     from accelbench.project import project_root
@@ -33,23 +36,22 @@ def _run(chosen: Namespace, context: Context) -> int:
     estimates = estimates_s(project_root(), ordered)
     reasons = {key: skip_reason(cell) for key, cell in ordered.items()}
     names = labels(ordered.values())
-    lines = [f"{names[key]:<42} {clean(_expectation(reasons[key], estimates[key]))}" for key in ordered]
-    known = [seconds for seconds in estimates.values() if seconds is not None]
+    lines = [
+        f"{names[key]:<42} {clean(_expectation(cell, reasons[key], estimates[key]))}" for key, cell in ordered.items()
+    ]
     num_run = sum(reason is None for reason in reasons.values())
-    num_unknown = len(ordered) - len(known)
-    unknown = f", and {num_unknown} of unknown length" if num_unknown else ""
-    lines.append(
-        f"\n{len(ordered)} cells: {num_run} to run in about {duration(sum(known))}{unknown}; "
-        f"{len(ordered) - num_run} to skip."
-    )
+    total = TotalEstimate.of(estimates.values())
+    lines.append(f"\n{len(ordered)} cells: {num_run} to run in {total}; {len(ordered) - num_run} to skip.")
     context.console.print("\n".join(lines), markup=False, soft_wrap=True)
     return 0
 
 
-def _expectation(reason: str | None, seconds: float | None) -> str:
+def _expectation(cell: Cell, reason: str | None, seconds: float | None) -> str:
     if reason is not None:
         return f"skip: {reason}"
-    return "whole epochs" if seconds is None else f"about {duration(seconds)}"
+    if seconds is not None:
+        return f"about {duration(seconds)}"
+    return "whole epochs" if cell.protocol == Protocol.fit else f"{cell.steps} steps"
 
 
 COMMAND = Command(

@@ -1,8 +1,10 @@
-"""How long a cell will take."""
+"""How long cells will take."""
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+from accelbench.presentation import duration
 from accelbench.project import RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import read_all
@@ -13,6 +15,34 @@ from accelbench.schema.vocab import XLA, Protocol, Status
 OVERHEAD_S = 0.5
 XLA_COMPILE_S = 5.0
 INDUCTOR_COMPILE_S = 30.0
+
+
+@dataclass(frozen=True)
+class TotalEstimate:
+    """How long several cells will take.
+
+    Attributes:
+        known_s: seconds of those that can be estimated.
+        num_unknown: number of the others.
+    """
+
+    known_s: float = 0.0
+    num_unknown: int = 0
+
+    @classmethod
+    def of(cls, estimates: Collection[float | None]) -> "TotalEstimate":
+        """The total of what `estimate_s` gives for each cell."""
+        known = [seconds for seconds in estimates if seconds is not None]
+        return cls(sum(known), len(estimates) - len(known))
+
+    def __add__(self, other: "TotalEstimate") -> "TotalEstimate":
+        return TotalEstimate(self.known_s + other.known_s, self.num_unknown + other.num_unknown)
+
+    def __str__(self) -> str:
+        """Such as `about 52 s, and 4 of unknown length`."""
+        return f"about {duration(self.known_s)}" + (
+            f", and {self.num_unknown} of unknown length" if self.num_unknown else ""
+        )
 
 
 def recorded_durations_s(folders: Iterable[Path], cell_ids: Collection[str]) -> dict[str, float]:
@@ -50,4 +80,5 @@ def estimate_s(cell: Cell, recorded_s: float | None) -> float | None:
     compile_s = XLA_COMPILE_S if cell.device in XLA else 0.0
     compile_s += INDUCTOR_COMPILE_S if cell.options.compile else 0.0
     window = cell.window
-    return OVERHEAD_S + compile_s + window.warmup_s + window.block_s + window.measure_s + window.latency_s
+    windows_s = window.warmup_s + window.block_s + window.measure_s + window.latency_s + cell.breakdown_s
+    return OVERHEAD_S + compile_s + windows_s

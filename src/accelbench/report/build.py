@@ -27,6 +27,7 @@ def build(
     out: Path,
     costs: Mapping[Device, Cost] = MappingProxyType({}),
     say: Callable[[str], object] = lambda note: None,
+    notices: Sequence[str] = (),
 ) -> Path:
     """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
 
@@ -38,6 +39,7 @@ def build(
         out: where the report goes.
         costs: of devices, as the user states them.
         say: shows the user a note about records that the report leaves out.
+        notices: sentences for the top of the page.
 
     Raises:
         UserError: there are no results, or none is readable, or the report can't be written.
@@ -46,7 +48,7 @@ def build(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
-            _write(sweeps, Path(made))
+            _write(sweeps, Path(made), notices)
             _replace(Path(made), out)
     except OSError as error:
         raise WriteError(shown(out), error) from error
@@ -55,10 +57,10 @@ def build(
     return out / "index.html"
 
 
-def _write(sweeps: Sequence[Sweep], folder: Path) -> None:
+def _write(sweeps: Sequence[Sweep], folder: Path, notices: Sequence[str]) -> None:
     (folder / "plots").mkdir()
     with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-        page = compose(sweeps)
+        page = compose(sweeps, notices)
         for picture in page.pictures:
             _save(picture, folder / picture.path)
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")

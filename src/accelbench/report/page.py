@@ -105,12 +105,12 @@ class Page:
         return [picture for section in self.sections for picture in section.pictures]
 
 
-def compose(sweeps: Sequence[Sweep]) -> Page:
-    """The page on `sweeps`."""
+def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = ()) -> Page:
+    """The page on `sweeps`, with `notices` at its top."""
     outcomes = Counter(reported.outcome for sweep in sweeps for reported in sweep.cells)
     starts = [record.started_at for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     return Page(
-        notices=list(stand_ins(sweeps)),
+        notices=[*notices, *stand_ins(sweeps)],
         notes=[note for sweep in sweeps for note in sweep.notes],
         devices=first_screen.device_texts(sweeps),
         counts={outcome: outcomes[outcome] for outcome in [*Status, UNREADABLE, NOT_RUN] if outcomes[outcome]},

@@ -74,7 +74,7 @@ def confirm_s(root: Path) -> float:
     settings = OmegaConf.to_container(load(root))
     assert isinstance(settings, dict), "load checks it"
     value = _of_profile(settings.get("confirm_s", 0), settings.get("profile"))
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < MAX_FIGURE:
         raise UserError(f"{PARAMS}: confirm_s={value}: should be a number of seconds, or 0")
     return value
 

@@ -8,16 +8,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from accelbench.grid.estimate import TotalEstimate
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import summarise, warnings_of
-from accelbench.presentation import duration
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import UNEXPECTED, Status
 
 STYLES = {Status.ok: "green", Status.skipped: "dim"}
-
-
-UNKNOWN_CELL_S = 60.0  # assumed for the time left, for a cell whose duration can't be estimated
 
 
 class SweepProgress(AbstractContextManager["SweepProgress"]):
@@ -32,7 +29,7 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
     def __init__(self, console: Console, planned: Sequence[Planned], estimates: Sequence[float | None]) -> None:
         self.console = console
         self.num = len(planned)
-        self.estimates = [UNKNOWN_CELL_S if seconds is None else seconds for seconds in estimates]
+        self.estimates = estimates
         self.num_done = 0
         self.bar = Progress(
             BarColumn(bar_width=24),
@@ -56,7 +53,7 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
 
     def start(self, planned: Planned) -> None:
         """Shows the cell that is measured now, and the time left."""
-        left = f"about {duration(sum(self.estimates[self.num_done :]))} left"
+        left = f"{TotalEstimate.of(self.estimates[self.num_done :])} left"
         self.bar.update(self.task, description=planned.label, left=left)
 
     def finish(self, record: Record) -> None:

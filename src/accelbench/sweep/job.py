@@ -1,0 +1,111 @@
+"""The suites of params.yaml: their cells, how much of them is still to measure, and measuring them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.grid.estimate import TotalEstimate
+from accelbench.grid.plan import in_order, skip_reason
+from accelbench.grid.prepare import estimates_s, prepare
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import CONFIRMED, shown
+from accelbench.report import read as report
+from accelbench.schema.cell import Cell
+from accelbench.schema.record import read_all
+from accelbench.schema.vocab import RETRIED
+from accelbench.settings import params
+from accelbench.settings.compose import cells_of, compose
+from accelbench.settings.config import Retry, SweepOptions
+from accelbench.sweep import answer, confirming
+from accelbench.sweep import run as sweep
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite of params.yaml.
+
+    Attributes:
+        root: the project's folder.
+        name: as in params.yaml.
+        cells: by id, in the order in which they run.
+        options: of its sweep.
+    """
+
+    root: Path
+    name: str
+    cells: Mapping[str, Cell]
+    options: SweepOptions
+
+    @property
+    def folder(self) -> Path:
+        """Where its records are."""
+        return self.root / "results" / self.name
+
+    def left(self) -> list[Cell]:
+        """The cells to measure: not skipped, without a record that stands; all if the data set is not prepared yet."""
+        wanted = [cell for cell in self.cells.values() if skip_reason(cell) is None]
+        try:
+            names = {item.cell.id: item.record_name for item in prepare(list(self.cells.values())).planned}
+        except UserError:
+            return wanted
+        done = read_all([self.folder / f"{names[cell.id]}.json" for cell in wanted])
+        again = RETRIED if self.options.retry == Retry.failed else set()
+        stands = {record.name for record in done if record.status not in again}
+        return [cell for cell in wanted if names[cell.id] not in stands]
+
+    def estimate(self, cells: Collection[Cell]) -> TotalEstimate:
+        """How long measuring `cells` will take."""
+        return TotalEstimate.of(estimates_s(self.root, {cell.id: cell for cell in cells}).values())
+
+    def measure(self, console: Console, hosts: Hosts | None = None) -> None:
+        """Measures every cell that has no record.
+
+        Args:
+            console: where progress and the answer are shown.
+            hosts: see `sweep.run.run`.
+
+        Raises:
+            UserError: the sweep could not start, or not go on, for a reason that the user can mend.
+        """
+        result = sweep.run(list(self.cells.values()), self.options, console, self.folder, hosts)
+        answer.show(result.records, shown(result.folder), console)
+
+
+def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
+    """Suites of params.yaml, in its order; every setting of theirs has been checked.
+
+    Args:
+        root: the project's folder.
+        names: of the suites; None for all.
+
+    Raises:
+        UserError: a setting is wrong; the message names it.
+    """
+    settings = params.load(root)
+    retry = settings.get("retry") or Retry.none
+    if retry not in list(Retry):
+        raise UnknownChoiceError("retry", retry, Retry)
+    found = []
+    for name in map(str, settings.get("suites") or {}) if names is None else names:
+        cells, options = cells_of(compose(["-m", f"suite={name}", f"retry={retry}"]))
+        found.append(Suite(root, name, in_order(cells), options))
+    return found
+
+
+def confirm(root: Path, console: Console, hosts: Hosts) -> None:
+    """Measures the two best cells of the cheapest questions again, as `confirm_s` in params.yaml says.
+
+    Args:
+        root: the project's folder.
+        console: where progress is shown.
+        hosts: of all processes.
+
+    Raises:
+        UserError: there are no results, or the processes could not be started.
+    """
+    wanted = {str(name) for name in params.load(root).suites}
+    sweeps = [each for each in report.read_all(root / "results") if each.folder in wanted]
+    confirming.confirm(confirming.questions(sweeps, params.confirm_s(root)), root / CONFIRMED, console, hosts)
