@@ -21,11 +21,13 @@ def main() -> int:
     (suite,) = sys.argv[1:]
 
     def measure(console: "Console") -> None:
+        from accelbench.isolation.hosts import Hosts
         from accelbench.project import project_root
         from accelbench.sweep import job
 
         (found,) = job.suites(project_root(), [suite])
-        found.measure(console)
+        with Hosts() as hosts:
+            found.measure(console, hosts)
 
     return stage.run(["sweep", suite], measure)
 

@@ -12,7 +12,7 @@ from accelbench.report.tables.first_screen import Recommendation, best
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sweep import confirming, run, session
+from accelbench.sweep import confirming, run
 from accelbench.sweep.confirming import questions
 from fakes import faulty_host, make_cell, make_project
 from report.conftest import Maker
@@ -63,17 +63,18 @@ def test_what_is_sure_or_has_no_other_choice_is_not_asked(tmp_path):
 def project(tmp_path, monkeypatch):
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "Hosts", lambda: Hosts(faulty_host))
     return tmp_path
 
 
+@pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
 def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project):
     cells = [make_cell(), make_cell(options=Options(channels_last=True))]
     options = SweepOptions(
         suite="test", title="", study=None, profile=None, tracking="none", out=None, retry=Retry.none
     )
     console = Console(file=io.StringIO(), width=200)
-    run.run(cells, options, console, project / "results" / "test")
+    with Hosts(faulty_host) as hosts:
+        run.run(cells, options, console, project / "results" / "test", hosts=hosts)
     (question,) = questions(read.read_all(project / "results"), 1000.0)
     folder = project / "confirmed"
     with Hosts(faulty_host) as hosts:

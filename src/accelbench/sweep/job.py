@@ -60,17 +60,17 @@ class Suite:
         """How long measuring `cells` will take."""
         return TotalEstimate.of(estimates_s(self.root, {cell.id: cell for cell in cells}).values())
 
-    def measure(self, console: Console, hosts: Hosts | None = None) -> None:
+    def measure(self, console: Console, hosts: Hosts) -> None:
         """Measures every cell that has no record.
 
         Args:
             console: where progress and the answer are shown.
-            hosts: see `sweep.run.run`.
+            hosts: from which the cells are forked.
 
         Raises:
             UserError: the sweep could not start, or not go on, for a reason that the user can mend.
         """
-        result = sweep.run(list(self.cells.values()), self.options, console, self.folder, hosts)
+        result = sweep.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts)
         answer.show(result.records, shown(result.folder), console)
 
 
