@@ -125,3 +125,20 @@ def _label(word: str, classes: Sequence[str]) -> int | None:
 
 def _split(path: PurePosixPath) -> str | None:
     return next((SPLIT_WORDS[part.lower()] for part in path.parts[:-1] if part.lower() in SPLIT_WORDS), None)
+
+
+def part_of(splits: Mapping[str, list[Picture]], most: int | None) -> tuple[dict[str, list[Picture]], str]:
+    """The first pictures of each split, the same share of each.
+
+    Args:
+        splits: as `divide` gives them.
+        most: how many pictures to take in all; None for every one.
+
+    Returns:
+        The chosen pictures, and what part they are in words: empty if they are the whole.
+    """
+    num = sum(map(len, splits.values()))
+    if most is None or num <= most:
+        return dict(splits), ""
+    chosen = {split: found[: round(len(found) * most / num)] for split, found in splits.items()}
+    return chosen, f"{most:,} of {num:,} pictures"

@@ -17,7 +17,7 @@ import numpy as np
 from accelbench.data.archive import MAX_MEMBER_BYTES, Zip
 from accelbench.data.arrays import SPLITS, RowFile, array_path
 from accelbench.data.decode import decode
-from accelbench.data.layout import Picture, divide, find
+from accelbench.data.layout import Picture, divide, find, part_of
 from accelbench.data.obtain import OWN_DIVISION, Verified
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import DataError
@@ -218,10 +218,7 @@ def convert(
     """
     layout = find(source.names(), classes)
     refused = [f"{name}: {reason}" for name, reason in layout.surplus.items()]
-    splits, num = divide(layout.pictures, TEST_SHARE, SEED), len(layout.pictures)
-    is_part = max_images is not None and num > max_images
-    if max_images is not None and is_part:
-        splits = {split: found[: round(len(found) * max_images / num)] for split, found in splits.items()}
+    splits, part = part_of(divide(layout.pictures, TEST_SHARE, SEED), max_images)
     _check_classes(splits, classes, "no pictures of", refused)
     seen: dict[bytes, str] = {}
     with Pool(num_workers or usable_cores()) as pool:
@@ -239,7 +236,7 @@ def convert(
     _check_classes(splits, classes, "no readable pictures of", refused)
     own = any(picture.split for picture in layout.pictures)
     division = OWN_DIVISION if own else f"{TEST_SHARE:.0%} of each class for testing, by file, seed {SEED}"
-    return Verified(refused=refused, division=division, part=f"{max_images:,} of {num:,} pictures" if is_part else "")
+    return Verified(refused=refused, division=division, part=part)
 
 
 def _convert_split(

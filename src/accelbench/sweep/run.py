@@ -102,36 +102,34 @@ def run(
                 kept.note(folder / PLAN, lambda: _write_plan(ready, earlier, options, folder))
                 done, todo = known(ready, folder, options.retry, console)
                 session = Session(ready, todo, folder, options, console, sweep_id, hosts)
-                try:
-                    result = SweepResult(folder, [*done, *_measure(session, done, kept, delivery)])
-                finally:  # an interrupted sweep keeps its records too
-                    _say_restored(kept.restore(), console)
-        if show is None:
-            conclude(result, console)
-        else:
-            show(result)
+                result = SweepResult(folder, _measure(session, done, kept, delivery))
+        (show or partial(conclude, console=console))(result)
         _deliver_rest(delivery, console)
         if todo and len(ready.planned) == 1:
             result.links = delivery.links(result.records[0])
     return result
 
 
-def _measure(session: Session, done: Sequence[Record], kept: KeptFiles, delivery: Delivery) -> Iterator[Record]:
-    """Measures the cells of `session` and yields their records, each once it is written, judged and shown."""
+def _measure(session: Session, done: Sequence[Record], kept: KeptFiles, delivery: Delivery) -> list[Record]:
+    """Measures the cells of `session`; returns their records after those that were `done` already."""
+    console, measured = session.console, list(done)
     for record in done:
         kept.note_record(record, session.folder)
     if done:
-        session.console.print(f"{len(done)} of {len(session.ready.planned)} cells have their record already.")
-    with session:
-        if sum(item.skip_reason is None for item in session.todo) > 1:
-            delivery.open()  # while the host imports its framework
-        for item in session.todo:
-            record = session.measure(item)
-            record = session.judge(record)
-            kept.note_record(record, session.folder)
-            session.show(record)
-            delivery.add(record)
-            yield record
+        console.print(f"{len(done)} of {len(session.ready.planned)} cells have their record already.")
+    try:
+        with session:
+            if sum(item.skip_reason is None for item in session.todo) > 1:
+                delivery.open()  # while the host imports its framework
+            for item in session.todo:
+                record = session.judge(session.measure(item))
+                kept.note_record(record, session.folder)
+                session.show(record)
+                delivery.add(record)
+                measured.append(record)
+    finally:  # an interrupted sweep keeps its records too
+        _say_restored(kept.restore(), console)
+    return measured
 
 
 def _wait(console: Console, hosts: Hosts, message: str) -> None:
