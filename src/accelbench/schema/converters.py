@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
+import math
 import re
 import reprlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -137,18 +138,14 @@ def _number_converter(kind: Any, bounds: Range) -> Converter:
 
 
 def _list_converter(hint: Any, clean: bool) -> Converter:
-    item, bounds = converter(hint, clean), _bounds(hint)
+    item, numbers = converter(hint, clean), _numbers(hint)
 
     def convert(values: Any) -> Any:
         if not isinstance(values, list | tuple):
             _refuse(values, "a list")
         try:
-            if bounds is None:
+            if numbers is None or not _fit(values, *numbers):
                 return [item(value) for value in values]
-            # Three times as fast as a call for each of a thousand numbers.
-            low, high = bounds.low, bounds.high
-            for value in [value for value in values if value.__class__ is not float or not low <= value <= high]:
-                item(value)
         except ValueError:
             _locate((f"[{index}]", item, value) for index, value in enumerate(values))
             raise
@@ -157,11 +154,19 @@ def _list_converter(hint: Any, clean: bool) -> Converter:
     return convert
 
 
-def _bounds(hint: Any) -> Range | None:
-    """The range of `hint`, if it is a type of numbers with a range, or such a type and None."""
+def _fit(values: Sequence[Any], kind: type, bounds: Range) -> bool:
+    """Whether all are numbers within the bounds; ten times as fast as a call for each of a thousand."""
+    if not values or not {kind, int}.issuperset(map(type, values)):
+        return False
+    # The sum is not a number if one of them is not: `min` and `max` may miss it.
+    return bounds.low <= min(values) and max(values) <= bounds.high and not math.isnan(sum(values))
+
+
+def _numbers(hint: Any) -> tuple[type, Range] | None:
+    """The kind and the range of a type of numbers with a range, or of such a type and None; None for other types."""
     inner = [arg for arg in get_args(hint) if arg is not NoneType] if get_origin(hint) in (Union, UnionType) else [hint]
-    details = get_args(inner[0])[1:] if get_origin(inner[0]) is Annotated else ()
-    return next((detail for detail in details if isinstance(detail, Range)), None)
+    kind, *details = get_args(inner[0]) if get_origin(inner[0]) is Annotated else (None,)
+    return next(((kind, detail) for detail in details if isinstance(detail, Range)), None)
 
 
 def _tuple_converter(hints: tuple[Any, ...], clean: bool) -> Converter:

@@ -319,3 +319,11 @@ def test_a_network_on_xla_counts_as_on_the_cpu():
     network = zoo.build(ModelSpec(name="lstm"), (28, 28), 10)
     here = counted(network, torch.zeros(2, 28, 28, dtype=torch.uint8), train=True, model=ModelSpec(name="lstm"))
     assert done.stdout.splitlines() == [str(here)] * 2
+
+
+def test_whether_there_is_a_gpu_is_asked_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: asked.append(1) or False)
+    found = counted(nn.Linear(5, 7), torch.rand(3, 5), train=True)
+    assert found.flops == 2 * 2 * 3 * 5 * 7
+    assert len(asked) < 5
