@@ -5,6 +5,7 @@ import pytest
 
 from accelbench.report import read
 from accelbench.report.tables.confidence import confidence_in_words
+from accelbench.schema.conditions import SystemSeries
 
 
 @pytest.fixture
@@ -28,6 +29,16 @@ def sides(tmp_path: Path, maker):
 def test_one_process_a_side_is_never_a_proof(sides) -> None:
     assert confidence_in_words(*sides(1000, 2000)) == "likely, not proven"
     assert confidence_in_words(*sides(1000, 1010)) == "can't tell: they overlap"
+
+
+def test_nothing_is_likely_of_cells_that_other_processes_disturbed(sides) -> None:
+    one, other = sides(1000, 2000)
+    busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
+    disturbed = []
+    for each in other:
+        measurement = replace(each.record.measurement, steady_boot_s=(0.5, 1.5))
+        disturbed.append(replace(each, record=replace(each.record, system=busy, measurement=measurement)))
+    assert confidence_in_words(one, disturbed) == "not proven: other processes disturbed them"
 
 
 def test_five_in_turns_tell(sides) -> None:

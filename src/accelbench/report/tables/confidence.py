@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from accelbench.compare.pairs import Pair
 from accelbench.compare.record_sets import Process
 from accelbench.compare.verdict import Comparison, Verdict
+from accelbench.judging.row import is_disturbed
 from accelbench.report.read import ReportedCell
 
 NOTE = (
     'How sure: "sure" needs at least five fresh processes of each cell, interleaved; the 95 % interval of their '
     'difference decides. "Likely, not proven": the two intervals do not overlap, but each is of one process, and '
-    'processes may differ by more. "Can\'t tell": the intervals overlap, or a cell has too few blocks for an interval. '
-    "Run accelbench compare --run to decide."
+    'processes may differ by more. "Not proven": besides, other processes used the CPU meanwhile. "Can\'t tell": the '
+    "intervals overlap, or a cell has too few blocks for an interval. Run accelbench compare --run to decide."
 )
 
 
@@ -53,4 +54,6 @@ def _by_intervals(first: ReportedCell, second: ReportedCell) -> str:
         return "can't tell: too few blocks"
     if low <= second_high and second_low <= high:
         return "can't tell: they overlap"
+    if any(reported.record and is_disturbed(reported.record) for reported in (first, second)):
+        return "not proven: other processes disturbed them"
     return "likely, not proven"
