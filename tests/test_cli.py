@@ -1,7 +1,7 @@
 """Most cases call `main` in this process, since that is fast; what depends on a process of its own starts one."""
 
 import errno
-import importlib.util
+import importlib
 import io
 import os
 import re
@@ -196,7 +196,10 @@ def test_outside_a_project_it_says_so(capsys, project, tmp_path, monkeypatch):
         ({"suites": {"mnist_networks": {"data": "mnist", "modle": "mlp"}}}, "suites.mnist_networks.modle: unknown"),
         ({"suites": {"mnist_networks": {"data": "mnist", "model": ["mpl"]}}}, "model=mpl: unknown model. Choose from:"),
         ({"suites": {"mnist_networks": {"data": "mnist", "batch_size": [0]}}}, "batch_size=0: should be at least 1"),
-        ({"profil": "quick"}, "params.yaml: unknown profil. Choose from: profile, retry, costs, data, suites."),
+        (
+            {"profil": "quick"},
+            "params.yaml: unknown profil. Choose from: profile, retry, confirm_s, costs, data, suites.",
+        ),
         ({"profile": "fast"}, "profile=fast: unknown profile. Choose from: quick, full."),
         ({"suites": "${nope}"}, "params.yaml: not readable"),
         ({"suites": {"mnist_networks": {"data": "mnist", "model": None}}}, "mnist_networks.model: should have a value"),
@@ -457,21 +460,22 @@ def test_a_comparison_whose_cells_all_have_a_mistake_is_exit_status_2(faulty, ca
     assert (faulty / "runs/c/compare.json").exists()
 
 
-def test_a_suites_stage_exits_0_once_every_cell_has_a_record(failing, monkeypatch, capsys):
-    path = ROOT / "pipelines" / "run_suite.py"
-    spec = importlib.util.spec_from_file_location("run_suite", path)
-    stage = importlib.util.module_from_spec(spec)
-    monkeypatch.setattr(sys, "path", sys.path[:])  # the stage puts its checkout's src first
-    spec.loader.exec_module(stage)
-    monkeypatch.setattr(stage, "end_with_parent", lambda: None)
-    words = ["tracking=none", "model=mlp", "engine=lightning", "mode=infer", "device=cpu", "batch_size=1,2"]
-    monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks", *words])
-    assert stage.main() == 0
-    statuses = [found.status for found in plan_file.read_planned(failing / "results/mnist_networks")]
-    assert statuses == [Status.failed] * 4
-    monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks", "model=resnet"])
-    assert stage.main() == 2
-    assert capsys.readouterr().err.startswith("accelbench: model=resnet: unknown model.")
+def test_a_suites_stage_exits_0_once_every_cell_has_a_record(own, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "pipelines")
+    run_suite = importlib.import_module("run_suite")
+    monkeypatch.setattr("stage.end_with_parent", lambda: None)
+    monkeypatch.setattr("accelbench.sweep.delivery.make_sinks", lambda *_: [])  # a suite's records go to MLflow
+    monkeypatch.setattr("accelbench.isolation.hosts.Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
+    monkeypatch.delenv("ACCELBENCH_JOB", raising=False)
+    settings = yaml.safe_load((own / "params.yaml").read_text())
+    for model, status in (("mlp", 0), ("resnet", 2)):
+        axes = {"data": "mnist", "model": model, "mode": "infer", "device": "cpu", "batch_size": [1, 2]}
+        (own / "params.yaml").write_text(yaml.safe_dump(settings | {"suites": {"mnist_networks": axes}}))
+        monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks"])
+        assert run_suite.main() == status
+    statuses = [found.status for found in plan_file.read_planned(own / "results/mnist_networks")]
+    assert statuses == [Status.failed] * 2
+    assert capsys.readouterr().err.startswith("error: model=resnet: unknown model.")
 
 
 @pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
