@@ -7,8 +7,12 @@ import os
 import shutil
 import sys
 
-import pytest
-from selenium import webdriver
+# Before anything imports torch. Two processes run the tests: a thread that waits for others of its process should not
+# keep a core busy that a test in the other one could use.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import pytest  # noqa: E402
+from selenium import webdriver  # noqa: E402
 
 BOTH = {"torch", "tensorflow"}
 REASON = (
