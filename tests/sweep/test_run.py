@@ -1,4 +1,4 @@
-"""Sweeps through real forkservers: most of the engine that fails as told (`fakes`), some of a real tiny network."""
+"""Sweeps through real forkservers, of the engine that fails as told (`fakes`); one of a real tiny network."""
 
 import contextlib
 import dataclasses
@@ -31,7 +31,7 @@ from accelbench.schema.vocab import Device, Engine, Precision, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
 from accelbench.sweep import delivery, run, session
-from fakes import faulty_host, make_cell, make_project
+from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_project
 
 OPTIONS = SweepOptions(
     suite="test", title="A test", study=None, profile=None, tracking="none", out="runs/test", retry=Retry.none
@@ -543,18 +543,35 @@ def test_data_that_only_stands_in_is_said_first(project):
     assert text.startswith("Not mnist: random pixels\n")
 
 
-# Real networks, through the command line, in processes of their own.
+# Through the command line, in processes of their own.
 
 WINDOW = {"warmup_steps": 1, "warmup_s": 0, "measure_s": 0.1, "block_s": 0.01, "latency_s": 0.02}
-TINY = ["model.args.widths=[8]", "mode=infer", *[f"window.{name}={n}" for name, n in WINDOW.items()]]
+REAL = ["model.args.widths=[8]", *[f"window.{name}={n}" for name, n in WINDOW.items()]]
+FAKED = ["+model.args.fault=last"]  # takes 0.1 s
+PROGRAMS = {
+    "real": "import sys; from accelbench.cli import main; sys.exit(main(sys.argv[1:]))",
+    "faked": f"""
+import sys
+sys.path.insert(0, {str(TESTS)!r})
+from accelbench.cli import main
+from accelbench.sweep import early
+from fakes import faulty_host
+hosts, early.guess = early.Hosts, lambda words: None
+early.Hosts = lambda: hosts(faulty_host)
+sys.exit(main(sys.argv[1:]))
+""",
+}
 
 
-def start(project, temporary, *words):
-    sweep_words = ["-m", *TINY, "threads=1", "tracking=none", "out=runs/real", *words]
-    command = [sys.executable, "-m", "accelbench.cli", *sweep_words]
-    environment = {**os.environ, "TMPDIR": temporary}
+def start(project, temporary, engine, *words):
+    sweep_words = ["-m", *(REAL if engine == "real" else FAKED), "mode=infer", "threads=1", "tracking=none", *words]
     return subprocess.Popen(
-        command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-c", PROGRAMS[engine], *sweep_words, "out=runs/killed"],
+        cwd=project,
+        env={**os.environ, "TMPDIR": temporary},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 
@@ -565,10 +582,12 @@ def temporary():
         yield folder
 
 
-def test_a_killed_sweep_goes_on_where_it_was_and_tmpdir_is_clean_afterwards(tmp_path, temporary):
-    project, folder = make_project(tmp_path / "p"), tmp_path / "p/runs/real"
+@pytest.mark.parametrize("engine", ["faked", pytest.param("real", marks=pytest.mark.slow)])
+def test_a_killed_sweep_goes_on_where_it_was_and_tmpdir_is_clean_afterwards(tmp_path, temporary, engine):
+    project, folder = make_project(tmp_path / "p"), tmp_path / "p/runs/killed"
+    give_ceilings(project)
     sizes = "batch_size=" + ",".join(map(str, range(1, 9)))
-    with start(project, temporary, sizes) as killed:
+    with start(project, temporary, engine, sizes) as killed:
         deadline = time.monotonic() + 120
         while len(written(folder)) < 2 and killed.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -578,7 +597,7 @@ def test_a_killed_sweep_goes_on_where_it_was_and_tmpdir_is_clean_afterwards(tmp_
     before = {name: time_ns for name, time_ns in written(folder).items() if name in judged}
     assert 1 <= len(before) < 8
     assert os.listdir(temporary) != []
-    with start(project, temporary, sizes) as resumed:
+    with start(project, temporary, engine, sizes) as resumed:
         text, _ = resumed.communicate(timeout=120)
     after = written(folder)
     assert resumed.returncode == 0, text
@@ -588,7 +607,8 @@ def test_a_killed_sweep_goes_on_where_it_was_and_tmpdir_is_clean_afterwards(tmp_
     records = list(plan_file.read_planned(folder))
     assert [found.cell.batch_size for found in records] == list(range(1, 9))
     assert {found.status for found in records} == {Status.ok}
-    assert all(found.measurement.blocks and found.measurement.num_params == 6370 for found in records)
+    num_params = 6370 if engine == "real" else 10
+    assert all(found.measurement.blocks and found.measurement.num_params == num_params for found in records)
 
 
 def test_altered_data_is_refused_since_a_record_bears_its_digest(project):
