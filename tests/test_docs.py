@@ -1,5 +1,6 @@
 """The commands, examples, links, paths and tables of README.md and docs/ are correct."""
 
+import dataclasses
 import json
 import os
 import re
@@ -18,9 +19,10 @@ from accelbench.data.manifest import read_counts
 from accelbench.data.obtain import Target
 from accelbench.data.prepare import describe
 from accelbench.data.registry import find
+from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load
-from fakes import make_project
+from fakes import give_ceilings, make_project
 
 # Warnings that MLflow's own models raise.
 pytestmark = [
@@ -67,12 +69,14 @@ def measured(tmp_path_factory):
         prepare_random(root, name)
     (root / "my_package").mkdir()
     (root / "my_package" / "nets.py").write_text(blocks("your-own-network.md", "python")[0])
-    words = ["-m", "model=mlp", "model.args.widths=[8]", "precision=fp32,bf16", *SHORT]
-    for name in ("h100", "l40s"):
-        command = [sys.executable, "-m", "accelbench.cli", *words, f"out=runs/cluster/{name}"]
-        subprocess.run(command, cwd=root, check=True, timeout=200)
-    for name, of in {"runs/<folder>": "h100", "results/mnist_networks": "h100", "A": "h100", "B": "l40s"}.items():
-        shutil.copytree(root / "runs/cluster" / of, root / name)
+    give_ceilings(root)
+    words = ["-m", "model=mlp", "model.args.widths=[8]", "precision=fp32,bf16", *SHORT, "out=runs/cluster/h100"]
+    subprocess.run([sys.executable, "-m", "accelbench.cli", *words], cwd=root, check=True, timeout=200)
+    for name in ("runs/cluster/l40s", "runs/<folder>", "results/mnist_networks", "A", "B"):
+        shutil.copytree(root / "runs/cluster/h100", root / name)
+    for found in plan_file.read_planned(root / "A"):
+        for folder in ("B", "runs/cluster/l40s"):  # records of another time
+            record.write(dataclasses.replace(found, started_at="2026-11-20T18:00:00.000+00:00"), root / folder)
     return root
 
 
@@ -144,11 +148,11 @@ def test_a_users_network_is_measured_as_the_page_says(measured):
         assert re.search(r"MyNet-cpu-fp32-b8-\w+-host-width=\d+ +ok ", done.stdout)
 
 
-def test_a_cell_is_planned_for_a_bare_machine_as_the_page_says(measured):
+def test_a_cell_is_planned_for_a_bare_machine_as_the_page_says(measured, monkeypatch, capsys):
     _, plan, *_ = blocks("devices.md", "sh")
-    command = [sys.executable, "-m", "accelbench.cli", *shlex.split(plan.partition(">")[0])[1:]]
-    done = subprocess.run(command, cwd=measured, capture_output=True, text=True, timeout=200)
-    (cell,) = [load(Cell, json.loads(line)) for line in done.stdout.splitlines()]
+    monkeypatch.chdir(measured)
+    assert main(shlex.split(plan.partition(">")[0])[1:]) == 0
+    (cell,) = [load(Cell, json.loads(line)) for line in capsys.readouterr().out.splitlines()]
     assert (cell.model.name, cell.device, cell.precision, cell.data.name) == ("cnn", "gpu", "bf16", "random")
 
 
@@ -176,10 +180,10 @@ def test_no_cell_of_a_table_is_long(page):
 
 
 @pytest.mark.slow
-def test_a_new_data_set_is_prepared_and_measured_as_the_page_says(measured, tmp_path):
+def test_a_new_data_set_is_prepared_and_measured_as_the_page_says(tmp_path):
     (code,), (conf, params), (commands,) = (blocks("extending.md", kind) for kind in ("python", "yaml", "sh"))
     root = make_project(tmp_path)
-    shutil.copy(measured / "ceilings.json", root)  # the same machine: no need to probe again
+    give_ceilings(root)
     shutil.copytree(ROOT / "src", root / "src")
     shutil.copytree(ROOT / "pipelines", root / "pipelines")
     (root / "src/accelbench/data/sets/stripes.py").write_text(code)
