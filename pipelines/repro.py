@@ -28,12 +28,14 @@ from rich.console import Console
 import stage
 from accelbench import scratch
 from accelbench.grid import fingerprint
-from accelbench.grid.estimate import TotalEstimate
+from accelbench.grid.estimate import Length, total
+from accelbench.grid.evidence import Evidence, read_evidence
 from accelbench.isolation.hosts import Hosts
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
 from accelbench.project import CONFIRMED, PARAMS, PLAN
 from accelbench.schema import plan_file
+from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import RETRIED, UNEXPECTED
 from accelbench.settings import config, params
 from accelbench.sweep import job
@@ -84,6 +86,7 @@ class Job(contextlib.ExitStack):
         self.read = _read()
         self.suites = {suite.name: suite for suite in job.suites(ROOT)}
         self.lefts = {name: suite.left() for name, suite in self.suites.items()}
+        self.started: list[Cell] = []  # cells whose hosts have started
         self.has_news = False  # whether the latest stage measured something
         self.previewed_at: float | None = None
         self.hosts = self.enter_context(Hosts())
@@ -101,7 +104,7 @@ class Job(contextlib.ExitStack):
             again = f"; then at most {confirm_s:g} s to measure the best of them again" if confirm_s else ""
             suites = f"{len(self.suites)} suite{'s' * (len(self.suites) > 1)}"
             self._say(
-                f"{suites}, {num} cells to measure: {self._estimate(self.suites)}{again}. "
+                f"{suites}, {num} cells to measure: {self._length(self.suites, self._evidence()).text}{again}. "
                 "Besides, once on a machine, data sets are prepared and devices are probed."
             )
 
@@ -144,15 +147,23 @@ class Job(contextlib.ExitStack):
         (name,) = names
         suite, number = self.suites[name], list(self.suites).index(name) + 1
         self.lefts[name] = suite.left()  # its data set is prepared by now
+        evidence = self._evidence()
         self._say(
-            f"Suite {number} of {len(self.suites)}: {name}, {len(self.lefts[name])} cells to measure in "
-            f"{self._estimate([name])}; {self._estimate(self.suites)} left in all"
+            f"Suite {number} of {len(self.suites)}: {name}, {len(self.lefts[name])} cells to measure: "
+            f"{self._length([name], evidence).text}; in all: {self._length(self.suites, evidence).text}"
         )
         suite.measure(console, self.hosts)
+        self.started += self.lefts[name]
         self.has_news, self.lefts[name] = bool(self.lefts[name]), []
 
-    def _estimate(self, names: Iterable[str]) -> TotalEstimate:
-        return sum((self.suites[name].estimate(self.lefts[name]) for name in names), TotalEstimate())
+    def _evidence(self) -> Evidence:
+        """What was measured on this machine so far."""
+        cell_ids = {cell.id for left in self.lefts.values() for cell in left}
+        return read_evidence(ROOT, fingerprint.fingerprint()["machine"], cell_ids)
+
+    def _length(self, names: Iterable[str], evidence: Evidence) -> Length:
+        """How long the cells of these suites take that are left."""
+        return total([cell for name in names for cell in self.lefts[name]], evidence, self.started)
 
     def _preview(self) -> None:
         """Builds a report of what is measured so far, unless that is all; nothing is measured meanwhile."""

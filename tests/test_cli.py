@@ -3,6 +3,7 @@
 import errno
 import importlib
 import io
+import json
 import os
 import re
 import signal
@@ -19,11 +20,15 @@ from accelbench.cli import main
 from accelbench.commands.registry import load_all
 from accelbench.engines.registry import HostSpec, host_spec
 from accelbench.grid import plan
+from accelbench.grid.fingerprint import fingerprint
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema import plan_file
+from accelbench.presentation import duration
+from accelbench.schema import plan_file, record, serialize
+from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Status
 from accelbench.sweep import early
 from fakes import faulty_host, make_project
+from grid.finished import finished
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = load_all()
@@ -289,9 +294,12 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     assert [line.split()[0] for line in lines[:4]] == [
         f"mlp-cpu-{p}-b{n}-infer" for n in (8, 16) for p in ("fp32", "tf32")
     ]
-    assert lines[0].endswith("about 5 s")
+    assert lines[0].endswith("at least 3 s")
     assert "skip: tf32 is a mode of NVIDIA GPUs, cpu has none: use fp32" in lines[1]
-    assert lines[-1] == "4 cells: 2 to run in about 10 s; 2 to skip."
+    assert (
+        lines[-1]
+        == "4 cells: 2 to run, at least 7 s (length unknown: none of their models was measured here yet); 2 to skip."
+    )
     assert not (project / "runs").exists()
 
 
@@ -320,9 +328,28 @@ def test_a_suites_repeats_are_in_params(capsys, own):
 
 def test_plan_says_where_the_time_is_unknown(capsys, project):
     lines = planned("protocol=fit model=mlp,cnn", capsys)
-    assert lines[0].endswith("whole epochs")
-    assert lines[-1] == "2 cells: 2 to run in about 0 s, and 2 of unknown length; 0 to skip."
-    assert planned("protocol=steps steps=40", capsys)[0].endswith("  40 steps")
+    assert lines[0].endswith("  unknown time (whole epochs)")
+    unknown = "unknown time (length unknown: none of their models was measured here yet)"
+    assert lines[-1] == f"2 cells: 2 to run, {unknown}; 0 to skip."
+    assert planned("protocol=steps steps=40", capsys)[0].endswith("  unknown time (40 steps)")
+    assert planned("device=gpu", capsys)[-1] == "1 cell: 0 to run; 1 to skip."
+
+
+def test_plan_gives_the_time_of_cells_that_were_measured_here(capsys, own):
+    words = "model=mlp,cnn protocol=steps steps=100"
+    machine = {"machine": fingerprint()["machine"]}
+    cells = [serialize.load(Cell, json.loads(line)) for line in planned(f"{words} --json", capsys)]
+    for at_s, waited_s in ((0.0, 8.0), (60.0, 0.0)):
+        record.write(
+            finished(cells[0], 0.5, at_s=at_s, waited_s=waited_s, environment=machine), own / "runs" / str(at_s)
+        )
+    took_s = finished(cells[0], 0.5).wall_s
+    lines = planned(words, capsys)
+    assert lines[0].endswith(f" about {duration(took_s + 8.0)}")
+    assert lines[1].endswith(" unknown time (100 steps)")
+    assert lines[-1] == f"2 cells: 2 to run, at least {duration(took_s + 8.0)} (1 cell of unknown length); 0 to skip."
+    (_, _, line) = planned(words.replace(",cnn", ""), capsys)
+    assert line == f"1 cell: 1 to run, about {duration(took_s + 8.0)}; 0 to skip."
 
 
 def test_a_device_that_is_not_there_is_a_skip_with_its_reason(capsys, project):

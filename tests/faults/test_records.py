@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from accelbench.compare import answer
-from accelbench.grid.estimate import recorded_durations_s
+from accelbench.grid.evidence import read_evidence
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.project import CEILINGS as CEILINGS_FILE
 from accelbench.project import COMPARISON, PLAN
@@ -188,7 +188,7 @@ def read_and_publish(path: Path) -> None:
     sweep = sweeps.read(path.parent)
     assert sweep.records in ([found], [])  # not if its name is another than its file's
     publish(sweep)
-    recorded_durations_s([path.parent], {found.name.partition("-")[0]})
+    read_evidence(path.parent.parent, found.environment.get("machine", {}), {found.name.partition("-")[0]})
     record.write(found, path.parent)
 
 

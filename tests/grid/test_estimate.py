@@ -1,66 +1,83 @@
+import math
+from dataclasses import replace
+
 import pytest
 
-from accelbench.grid import estimate, plan
-from accelbench.schema import record
-from accelbench.schema.conditions import Data
-from accelbench.schema.record import Record
-from accelbench.schema.vocab import Device, Engine, Protocol, Status
-from fakes import SHORT, make_cell, make_measurement
+from accelbench.grid.estimate import FACTOR, Length, lengths, total
+from accelbench.grid.evidence import START_S, Evidence
+from accelbench.schema.cell import Window
+from accelbench.schema.vocab import Protocol
+from fakes import make_cell
+from grid.finished import finished, of_model
 
-DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
-FINGERPRINTS = dict.fromkeys(Engine, {"machine": "this", "code": "c0de"})
-
-
-def planned(*cells):
-    return plan.plan(cells, DATA, FINGERPRINTS)
+STEPS = make_cell(protocol=Protocol.steps, steps=100)
 
 
-def make_record(cell, wall_s, status=Status.ok):
-    (item,) = planned(cell)
-    reason = None if status == Status.ok else "a reason"
-    return Record(
-        cell=cell,
-        identity=item.identity,
-        status=status,
-        reason=reason,
-        started_at="2026-11-20T09:00:00.000+00:00",
-        wall_s=wall_s,
-        environment={},
-        measurement=make_measurement() if status == Status.ok else None,
+@pytest.mark.parametrize("high", [10.0, 15.0, 22.5])
+def test_an_estimate_is_within_its_factor_of_both_limits(high):
+    found = Length(10.0, high, num=1).estimate_s
+    assert found / FACTOR <= 10.0 <= high <= found * FACTOR
+
+
+@pytest.mark.parametrize("high", [22.6, math.inf])
+def test_limits_that_are_too_far_apart_are_no_estimate(high):
+    assert Length(10.0, high, num=1).estimate_s is None
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (Length(), "0 s"),
+        (Length(170.0, 170.0, 12), "about 3 min"),
+        (Length(0.2, 0.3, 1), "about 1 s"),
+        (Length(30.0, 40.0, 12, 1), "about 35 s"),  # the others are long enough
+        (Length(40.0, math.inf, 12, 5, 3), "at least 40 s (5 cells of unknown length)"),
+        (Length(0.0, math.inf, 12, 1, 1), "unknown time (1 cell of unknown length)"),
+        (
+            Length(900.0, math.inf, 432, 432, 432),
+            "at least 15 min (length unknown: none of their models was measured here yet)",
+        ),
+        (Length(0.0, math.inf, 1, 1, 1), "unknown time (length unknown: its model was not measured here yet)"),
+        (Length(10.0, 50.0, 2, 2, 0), "at least 10 s (2 cells of unknown length)"),
+    ],
+)
+def test_the_text_says_what_is_known(length, text):
+    assert length.text == text
+    assert text.startswith(str(length))
+
+
+def test_a_total_adds_the_limits():
+    evidence = Evidence([finished(STEPS, 0.1)])
+    known, unknown = total([STEPS], evidence, [STEPS]), total([of_model("cnn", STEPS)], evidence, [STEPS])
+    assert known.num_unknown == known.num_new == 0
+    assert (unknown.num_unknown, unknown.num_new) == (1, 1)
+    both = total([STEPS, of_model("cnn", STEPS)], evidence, [STEPS])
+    assert both == known + unknown
+    assert both.shortest_s == known.estimate_s
+    assert both.estimate_s is None
+
+
+def test_a_long_known_part_makes_a_total_known():
+    evidence = Evidence(
+        [finished(replace(STEPS, batch_size=16), 0.1), finished(replace(STEPS, steps=1, batch_size=16), 0.1)]
     )
+    wide = replace(STEPS, steps=1, batch_size=128)
+    assert total([wide], evidence, [STEPS]).num_unknown == 1
+    assert total([wide, *[replace(STEPS, batch_size=16, seed=seed) for seed in range(5)]], evidence, [STEPS]).estimate_s
 
 
-def test_a_cell_takes_as_long_as_last_time(tmp_path):
-    fit = make_cell(protocol=Protocol.fit)
-    record.write(make_record(fit, 123.0), tmp_path / "runs" / "a")
-    for number, text in enumerate(["{", "[]", "{}", '{"cell_id": 3, "wall_s": 1}']):
-        (tmp_path / "runs" / "a" / f"{number:012}-00000000.json").write_text(text)
-    recorded_s = estimate.recorded_durations_s([tmp_path / "runs", tmp_path / "results"], {fit.id, "000000000003"})
-    assert estimate.estimate_s(fit, recorded_s[fit.id]) == 123.0
-    assert estimate.estimate_s(fit, None) is None  # whole epochs that were never run here
+def test_the_first_cell_of_a_host_waits_for_its_start():
+    evidence = Evidence([finished(STEPS, 0.1, at_s=0.0, waited_s=8.0), finished(STEPS, 0.1, at_s=30.0)])
+    first, second = lengths([STEPS, replace(STEPS, seed=1)], evidence)
+    assert first.estimate_s == pytest.approx(second.estimate_s + 8.0)
+    (started,) = lengths([STEPS], evidence, started=[replace(STEPS, batch_size=8)])
+    assert started == second
 
 
-def test_how_long_a_skip_took_says_nothing_of_a_run(tmp_path):
-    fit = make_cell(protocol=Protocol.fit)
-    record.write(make_record(fit, 0.0, Status.skipped), tmp_path)
-    assert estimate.recorded_durations_s([tmp_path], {fit.id}) == {}
-
-
-def test_a_window_takes_its_bounds_and_some_overhead():
-    windows = SHORT.warmup_s + SHORT.block_s + SHORT.measure_s + SHORT.latency_s + make_cell().breakdown_s
-    assert estimate.estimate_s(make_cell(), None) == pytest.approx(windows + estimate.OVERHEAD_S)
-    on_xla = make_cell(device=Device.xla_cpu)
-    assert estimate.estimate_s(on_xla, None) == pytest.approx(windows + estimate.OVERHEAD_S + estimate.XLA_COMPILE_S)
-
-
-def test_only_the_records_of_the_cells_asked_for_count(tmp_path):
-    fit, other = make_cell(protocol=Protocol.fit), make_cell(batch_size=8)
-    record.write(make_record(fit, 123.0), tmp_path)
-    record.write(make_record(other, 4.0), tmp_path)
-    assert estimate.recorded_durations_s([tmp_path], {fit.id}) == {fit.id: 123.0}
-
-
-def test_a_total_says_how_many_cells_are_of_unknown_length():
-    total = estimate.TotalEstimate.of([30.0, None, 22.4]) + estimate.TotalEstimate.of([None])
-    assert str(total) == "about 52 s, and 2 of unknown length"
-    assert str(estimate.TotalEstimate.of([3.0])) == "about 3 s"
+def test_where_no_start_was_seen_short_cells_are_of_unknown_length():
+    short = make_cell(window=Window(measure_s=0.1))
+    evidence = Evidence([finished(short)])
+    (first,) = lengths([short], evidence)
+    assert first.longest_s - first.shortest_s == pytest.approx(START_S[1] - START_S[0])
+    assert first.num_unknown == 1
+    assert first.num_new == 0

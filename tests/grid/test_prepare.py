@@ -1,14 +1,8 @@
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.grid.prepare import data_name, estimates_s
-from accelbench.schema.vocab import Precision, Protocol
+from accelbench.grid.prepare import data_name
 from fakes import make_cell
-
-
-def test_a_skipped_cell_takes_no_time(tmp_path):
-    skipped, unknown = make_cell(precision=Precision.tf32, protocol=Protocol.fit), make_cell(protocol=Protocol.fit)
-    assert estimates_s(tmp_path, {cell.id: cell for cell in (skipped, unknown)}) == {skipped.id: 0.0, unknown.id: None}
 
 
 def test_a_sweep_has_one_data_set():

@@ -1,16 +1,19 @@
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from accelbench.grid.evidence import Evidence
 from accelbench.grid.plan import Planned
 from accelbench.presentation import duration
 from accelbench.schema.measurement import Block, Evaluation
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import Protocol, Status
 from accelbench.sweep.progress import SweepProgress, outcome
 from fakes import make_cell, make_measurement
+from grid.finished import finished
 
 
 def make_record(cell=None, status=Status.ok, **changes):
@@ -58,7 +61,7 @@ def shown(statuses, **options):
     console = Console(file=io.StringIO(), **options)
     cells = [make_cell(batch_size=size) for size in range(1, len(statuses) + 1)]
     items = [Planned(cell, "0" * 64, None) for cell in cells]
-    with SweepProgress(console, items, [None, *[30.0] * (len(cells) - 1)]) as progress:
+    with SweepProgress(console, items, Evidence()) as progress:
         for item, status in zip(items, statuses, strict=True):
             progress.start(item)
             progress.finish(make_record(item.cell, status))
@@ -76,5 +79,27 @@ def test_where_there_is_no_terminal_each_cell_is_one_plain_line():
 def test_a_terminal_has_a_bar_with_the_cell_the_count_and_the_time_left():
     text = shown([Status.ok, Status.ok], width=120, force_terminal=True, color_system=None)
     assert "mlp-cpu-fp32-b2-infer" in text
-    assert "about 90 s left" in text or "about 2 min left" in text or "about 30 s left" in text
+    assert "about 1 s left" in text  # as long as the first one took
     assert "2/2" in text
+
+
+def test_the_time_left_becomes_known_with_the_first_cells():
+    cells = [make_cell(protocol=Protocol.steps, steps=100, batch_size=size) for size in (8, 32, 16, 16)]
+    cells = [replace(cell, seed=seed) for seed, cell in enumerate(cells)]
+    items = [Planned(cell, "0" * 64, None) for cell in cells]
+    items.insert(2, Planned(make_cell(), "0" * 64, "a reason"))
+    records = [finished(item.cell, step_s) for item, step_s in zip(items, (0.1, 0.1, 0.0, 0.1, 0.1), strict=True)]
+    records[2] = make_record(items[2].cell, Status.skipped)
+    console, lefts = Console(file=io.StringIO(), force_terminal=True), []
+    with SweepProgress(console, items, Evidence()) as progress:
+        for item, found in zip(items, records, strict=True):
+            progress.start(item)
+            lefts.append(progress.bar.tasks[0].fields["left"])
+            progress.finish(found)
+    took_s = records[3].wall_s
+    assert lefts == [
+        "unknown time left",
+        f"at least {duration(3 * records[0].wall_s)} left",  # larger batches take at least as long
+        *[f"about {duration(2 * took_s)} left"] * 2,
+        f"about {duration(took_s)} left",
+    ]

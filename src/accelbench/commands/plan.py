@@ -3,7 +3,6 @@
 from argparse import Namespace
 
 from accelbench.commands.command import Command, Context
-from accelbench.presentation import duration
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Protocol
@@ -17,9 +16,11 @@ def _add_flags(parser: Parser) -> None:
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.grid.estimate import TotalEstimate
+    from accelbench.grid.estimate import Length, lengths
+    from accelbench.grid.evidence import read_evidence
+    from accelbench.grid.fingerprint import fingerprint
     from accelbench.grid.plan import in_order, skip_reason
-    from accelbench.grid.prepare import data_name, estimates_s
+    from accelbench.grid.prepare import data_name
     from accelbench.project import project_root
     from accelbench.schema.labels import labels
     from accelbench.schema.serialize import canonical_json
@@ -33,25 +34,24 @@ def _run(chosen: Namespace, context: Context) -> int:
         return 0
     data_name(cells)  # reports a mistake
     ordered = in_order(cells)
-    estimates = estimates_s(project_root(), ordered)
     reasons = {key: skip_reason(cell) for key, cell in ordered.items()}
+    runs = [key for key, reason in reasons.items() if reason is None]
+    evidence = read_evidence(project_root(), fingerprint()["machine"], ordered.keys())
+    known = dict(zip(runs, lengths([ordered[key] for key in runs], evidence), strict=True))
     names = labels(ordered.values())
-    lines = [
-        f"{names[key]:<42} {clean(_expectation(cell, reasons[key], estimates[key]))}" for key, cell in ordered.items()
-    ]
-    num_run = sum(reason is None for reason in reasons.values())
-    total = TotalEstimate.of(estimates.values())
-    lines.append(f"\n{len(ordered)} cells: {num_run} to run in {total}; {len(ordered) - num_run} to skip.")
+    texts = {key: f"skip: {reason}" for key, reason in reasons.items()}
+    texts |= {key: f"{each}{'' if each.estimate_s else _steps(ordered[key])}" for key, each in known.items()}
+    lines = [f"{names[key]:<42} {clean(text)}" for key, text in texts.items()]
+    length = f", {sum(known.values(), Length()).text}" if known else ""
+    num_cells = f"{len(ordered)} cell{'s' * (len(ordered) != 1)}"
+    lines.append(f"\n{num_cells}: {len(known)} to run{length}; {len(ordered) - len(known)} to skip.")
     context.console.print("\n".join(lines), markup=False, soft_wrap=True)
     return 0
 
 
-def _expectation(cell: Cell, reason: str | None, seconds: float | None) -> str:
-    if reason is not None:
-        return f"skip: {reason}"
-    if seconds is not None:
-        return f"about {duration(seconds)}"
-    return "whole epochs" if cell.protocol == Protocol.fit else f"{cell.steps} steps"
+def _steps(cell: Cell) -> str:
+    """What decides how long a cell of unknown length takes, if it is not its window."""
+    return {Protocol.fit: " (whole epochs)", Protocol.steps: f" ({cell.steps} steps)"}.get(cell.protocol, "")
 
 
 COMMAND = Command(

@@ -1,84 +1,96 @@
-"""How long cells will take."""
+"""How long cells will take, or that this is not known."""
 
+import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
+from accelbench.engines.registry import host_spec
+from accelbench.grid.evidence import Evidence, Limits
 from accelbench.presentation import duration
-from accelbench.project import RECORDS
 from accelbench.schema.cell import Cell
-from accelbench.schema.record import read_all
-from accelbench.schema.vocab import XLA, Protocol, Status
 
-# First guesses for cells that were never measured here: what a cell costs besides its windows (process, model,
-# tracking), and what it takes to compile.
-OVERHEAD_S = 0.5
-XLA_COMPILE_S = 5.0
-INDUCTOR_COMPILE_S = 30.0
+# An estimate is at most this many times too long or too short.
+FACTOR = 1.5
 
 
 @dataclass(frozen=True)
-class TotalEstimate:
-    """How long several cells will take.
+class Length:
+    """The limits of how long one or more cells will take.
 
     Attributes:
-        known_s: seconds of those that can be estimated.
-        num_unknown: number of the others.
+        shortest_s, longest_s: the limits in seconds; `longest_s` is infinite if a cell's work was never measured.
+        num: number of cells.
+        num_unknown: number of those whose own length is not known.
+        num_new: number of those whose work was never measured on this machine.
     """
 
-    known_s: float = 0.0
+    shortest_s: float = 0.0
+    longest_s: float = 0.0
+    num: int = 0
     num_unknown: int = 0
+    num_new: int = 0
 
-    @classmethod
-    def of(cls, estimates: Collection[float | None]) -> "TotalEstimate":
-        """The total of what `estimate_s` gives for each cell."""
-        known = [seconds for seconds in estimates if seconds is not None]
-        return cls(sum(known), len(estimates) - len(known))
+    @property
+    def estimate_s(self) -> float | None:
+        """The middle of the limits, from which both are at most `FACTOR` away; None if they are further apart."""
+        if self.longest_s > FACTOR**2 * self.shortest_s:
+            return None
+        return math.sqrt(self.shortest_s * self.longest_s)
 
-    def __add__(self, other: "TotalEstimate") -> "TotalEstimate":
-        return TotalEstimate(self.known_s + other.known_s, self.num_unknown + other.num_unknown)
-
-    def __str__(self) -> str:
-        """Such as `about 52 s, and 4 of unknown length`."""
-        return f"about {duration(self.known_s)}" + (
-            f", and {self.num_unknown} of unknown length" if self.num_unknown else ""
+    def __add__(self, other: "Length") -> "Length":
+        return Length(
+            self.shortest_s + other.shortest_s,
+            self.longest_s + other.longest_s,
+            self.num + other.num,
+            self.num_unknown + other.num_unknown,
+            self.num_new + other.num_new,
         )
 
+    def __str__(self) -> str:
+        """Such as `about 52 s`, `at least 40 s` or `unknown time`."""
+        if self.estimate_s is not None:
+            return f"about {_shown(self.estimate_s)}" if self.num else "0 s"
+        return f"at least {_shown(self.shortest_s)}" if self.shortest_s >= 1.0 else "unknown time"
 
-def recorded_durations_s(folders: Iterable[Path], cell_ids: Collection[str]) -> dict[str, float]:
-    """Seconds that cells took in earlier sweeps.
+    @property
+    def text(self) -> str:
+        """As `str`, and how many cells are of unknown length, or why all are."""
+        if self.estimate_s is not None:
+            return str(self)
+        if self.num_new == self.num:
+            models = "its model was not" if self.num == 1 else "none of their models was"
+            return f"{self} (length unknown: {models} measured here yet)"
+        return f"{self} ({self.num_unknown} cell{'s' * (self.num_unknown != 1)} of unknown length)"
+
+
+def _shown(seconds: float) -> str:
+    return duration(max(1.0, seconds))
+
+
+def length_of(cell: Cell, evidence: Evidence, start_s: Limits = (0.0, 0.0)) -> Length:
+    """How long `cell` takes, see `evidence`, after its host has started for `start_s`."""
+    shortest_s, longest_s = (limit + start for limit, start in zip(evidence.limits_s(cell), start_s, strict=True))
+    length = Length(shortest_s, longest_s, num=1, num_new=int(not evidence.has_same_work(cell)))
+    return replace(length, num_unknown=int(length.estimate_s is None))
+
+
+def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
+    """How long each of `cells` takes, one after another: the first one of a host waits for its start.
 
     Args:
-        folders: searched for records, subfolders included. A record's file name begins with its cell's id: no
-            other records are opened.
-        cell_ids: the cells to look for.
-
-    Returns:
-        Cell id -> seconds. Skipped cells and unreadable records are left out.
+        cells: that are not skipped, in the order in which they run.
+        evidence: what was measured on this machine.
+        started: cells whose hosts have started already.
     """
-    paths = [path for folder in folders for path in sorted(folder.rglob(RECORDS))]
-    readable = read_all([path for path in paths if path.name.partition("-")[0] in cell_ids])
-    measured = [record for record in readable if record.status != Status.skipped]
-    return {record.name.partition("-")[0]: record.wall_s for record in measured}
+    hosts = {host_spec(cell).key for cell in started}
+    found = []
+    for cell in cells:
+        key = host_spec(cell).key
+        found.append(length_of(cell, evidence, (0.0, 0.0) if key in hosts else evidence.start_s(cell)))
+        hosts.add(key)
+    return found
 
 
-def estimate_s(cell: Cell, recorded_s: float | None) -> float | None:
-    """Seconds that the cell will take if it is not skipped.
-
-    Args:
-        cell: the cell.
-        recorded_s: seconds that it took in an earlier sweep (`recorded_durations_s`); None if it was never run here.
-
-    Returns:
-        The recorded duration if there is one, else the sum of the cell's windows; None for whole epochs and fixed
-        steps that were never measured here.
-    """
-    if recorded_s is not None:
-        return recorded_s
-    if cell.protocol != Protocol.window:
-        return None
-    compile_s = XLA_COMPILE_S if cell.device in XLA else 0.0
-    compile_s += INDUCTOR_COMPILE_S if cell.options.compile else 0.0
-    window = cell.window
-    windows_s = window.warmup_s + window.block_s + window.measure_s + window.latency_s + cell.breakdown_s
-    return OVERHEAD_S + compile_s + windows_s
+def total(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> Length:
+    """How long all `cells` take; see `lengths`."""
+    return sum(lengths(cells, evidence, started), Length())

@@ -8,9 +8,8 @@ from typing import Any
 from accelbench.data.arrays import how_to_prepare
 from accelbench.data.manifest import check_arrays, read_manifest
 from accelbench.errors import UserError
-from accelbench.grid.estimate import estimate_s, recorded_durations_s
 from accelbench.grid.fingerprint import fingerprint, git_state
-from accelbench.grid.plan import Planned, plan, skip_reason
+from accelbench.grid.plan import Planned, plan
 from accelbench.project import project_root
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
@@ -28,7 +27,6 @@ class Prepared:
         data_folder: where its arrays are.
         environments: what the records of each engine's cells keep of machine, versions, code and git.
         planned: the cells in the order in which they run.
-        estimates_s: see the function.
     """
 
     root: Path
@@ -36,7 +34,6 @@ class Prepared:
     data_folder: Path
     environments: Mapping[Engine, Mapping[str, Any]]
     planned: list[Planned]
-    estimates_s: Mapping[str, float | None]
 
 
 def data_name(cells: Sequence[Cell]) -> str:
@@ -65,20 +62,6 @@ def data_of(cells: Sequence[Cell]) -> tuple[Data, Path]:
     return data, folder
 
 
-def estimates_s(root: Path, cells: Mapping[str, Cell]) -> dict[str, float | None]:
-    """Cell id -> seconds that the cell will take on this machine, 0 if it is skipped; None if unknown.
-
-    Args:
-        root: the project's folder.
-        cells: cell id -> cell.
-    """
-    recorded_s = recorded_durations_s([root / "runs", root / "results"], cells.keys())
-    return {
-        cell_id: estimate_s(cell, recorded_s.get(cell_id)) if skip_reason(cell) is None else 0.0
-        for cell_id, cell in cells.items()
-    }
-
-
 def prepare(cells: Sequence[Cell], earlier: Sequence[WantedCell] = ()) -> Prepared:
     """Plans `cells` on this machine's data and environment.
 
@@ -101,5 +84,4 @@ def prepare(cells: Sequence[Cell], earlier: Sequence[WantedCell] = ()) -> Prepar
         data_folder=folder,
         environments={engine: {**found, "git": git} for engine, found in fingerprints.items()},
         planned=planned,
-        estimates_s=estimates_s(root, {item.cell.id: item.cell for item in planned}),
     )

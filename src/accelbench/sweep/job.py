@@ -1,15 +1,14 @@
 """The suites of params.yaml: their cells, how much of them is still to measure, and measuring them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.grid.estimate import TotalEstimate
 from accelbench.grid.plan import in_order, skip_reason
-from accelbench.grid.prepare import estimates_s, prepare
+from accelbench.grid.prepare import prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import CONFIRMED, shown
 from accelbench.report import read as report
@@ -55,10 +54,6 @@ class Suite:
         again = RETRIED if self.options.retry == Retry.failed else set()
         stands = {record.name for record in done if record.status not in again}
         return [cell for cell in wanted if names[cell.id] not in stands]
-
-    def estimate(self, cells: Collection[Cell]) -> TotalEstimate:
-        """How long measuring `cells` will take."""
-        return TotalEstimate.of(estimates_s(self.root, {cell.id: cell for cell in cells}).values())
 
     def measure(self, console: Console, hosts: Hosts) -> None:
         """Measures every cell that has no record.

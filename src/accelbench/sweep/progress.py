@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from accelbench.grid.estimate import TotalEstimate
+from accelbench.grid.estimate import Length, total
+from accelbench.grid.evidence import Evidence
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.record import Record, Row
@@ -23,13 +24,12 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
     Args:
         console: where the progress is shown.
         planned: the cells to come, in order.
-        estimates: seconds of each cell, as `grid.estimate.estimate_s` gives them.
+        evidence: of how long they take; each finished cell adds to it.
     """
 
-    def __init__(self, console: Console, planned: Sequence[Planned], estimates: Sequence[float | None]) -> None:
+    def __init__(self, console: Console, planned: Sequence[Planned], evidence: Evidence) -> None:
         self.console = console
-        self.num = len(planned)
-        self.estimates = estimates
+        self.planned, self.num, self.evidence = planned, len(planned), evidence
         self.num_done = 0
         self.bar = Progress(
             BarColumn(bar_width=24),
@@ -53,12 +53,21 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
 
     def start(self, planned: Planned) -> None:
         """Shows the cell that is measured now, and the time left."""
-        left = f"{TotalEstimate.of(self.estimates[self.num_done :])} left"
+        left = f"{self._left()} left" if self.console.is_terminal else ""
         self.bar.update(self.task, description=planned.label, left=left)
+
+    def _left(self) -> Length:
+        """How long the cell that starts now and all later ones take."""
+        started, to_come = (
+            [item.cell for item in items if item.skip_reason is None]
+            for items in (self.planned[: self.num_done], self.planned[self.num_done :])
+        )
+        return total(to_come, self.evidence, started)
 
     def finish(self, record: Record) -> None:
         """Prints the cell's outcome. Skipped cells get no line: `sweep.run.conclude` counts them by reason."""
         self.num_done += 1
+        self.evidence.add(record)
         self.bar.update(self.task, completed=self.num_done)
         if record.status == Status.skipped:
             return

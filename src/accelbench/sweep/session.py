@@ -12,6 +12,7 @@ from rich.text import Text
 from accelbench.data.manifest import read_manifest
 from accelbench.devices import energy_counters
 from accelbench.errors import DataError, UserError
+from accelbench.grid.evidence import read_evidence
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
@@ -88,9 +89,9 @@ class Session(AbstractContextManager["Session"]):
             # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
             # power. Not where another host probes the device first: that would disturb the probe.
             self._hosts.start(runnable[0])
-        estimates = [self.ready.estimates_s[item.cell.id] for item in self.todo]
-        progress = SweepProgress(self.console, self.todo, estimates)
-        self._progress = stack.enter_context(progress)
+        machine = fingerprint(PROBING_ENGINE)["machine"]
+        evidence = read_evidence(root, machine, {cell.id for cell in runnable})
+        self._progress = stack.enter_context(SweepProgress(self.console, self.todo, evidence))
 
     def measure(self, item: Planned) -> Record:
         """Runs the cell, or skips it with its reason, and writes its record at once; an ok one without its status.

@@ -1,0 +1,57 @@
+"""Records of cells that took a given time."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from accelbench.grid.timed_steps import NUM_CHECK_STEPS, expected_s
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Block, Epoch
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Protocol, Status
+from fakes import make_cell, make_measurement
+
+MACHINE = {"cpu_name": "a CPU", "num_threads": 2}
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+OVERHEAD_S = 0.5  # of a cell, besides its steps
+NUM_SAMPLES = (100, 50)  # of `make_measurement`
+
+
+def finished(cell=None, step_s=0.001, *, at_s=0.0, waited_s=0.0, others=0.0, slower=1.0, **changes):
+    """The record of a cell whose steps took `step_s`.
+
+    Args:
+        cell: what was measured.
+        step_s: seconds of a step.
+        at_s: when it was asked for, in seconds since noon; the machine had started a minute before noon.
+        waited_s: for its host.
+        others: percent of a core that other processes used.
+        slower: how many times longer all of it took.
+        changes: of the record.
+    """
+    cell = cell or make_cell()
+    steps_s = expected_s(cell, step_s, NUM_SAMPLES)
+    timed_s = steps_s - NUM_CHECK_STEPS[cell.mode] * step_s
+    if cell.protocol == Protocol.fit:
+        epochs = [Epoch(seconds=slower * timed_s / cell.epochs, num_samples=100)] * cell.epochs
+        measured = make_measurement(blocks=[], latency_s=[], epochs=epochs)
+    else:
+        blocks = [Block(num_steps=1, num_samples=cell.batch_size, seconds=slower * step_s)]
+        others_s = slower * (timed_s - step_s)
+        measured = make_measurement(blocks=blocks, latency_s=[], warmup_total_s=others_s)
+    series = {"other_cpu_utilization_percent": [others, others]}
+    values = {
+        "cell": cell,
+        "identity": "0" * 64,
+        "status": Status.ok,
+        "started_at": (NOON + timedelta(seconds=at_s)).isoformat(timespec="milliseconds"),
+        "wall_s": waited_s + slower * (steps_s + OVERHEAD_S),
+        "environment": {"machine": MACHINE},
+        "measurement": measured,
+        "system": SystemSeries(started_boot_s=60.0 + at_s + waited_s, t_s=[0.1, 0.2], values=series),
+    }
+    return Record(**{**values, **changes})
+
+
+def of_model(name, cell=None):
+    cell = cell or make_cell()
+    return replace(cell, model=replace(cell.model, name=name))
