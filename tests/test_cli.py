@@ -296,10 +296,7 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     ]
     assert lines[0].endswith("at least 3 s")
     assert "skip: tf32 is a mode of NVIDIA GPUs, cpu has none: use fp32" in lines[1]
-    assert (
-        lines[-1]
-        == "4 cells: 2 to run, at least 7 s (length unknown: none of their models was measured here yet); 2 to skip."
-    )
+    assert lines[-1] == "4 cells: 2 to run, at least 7 s (nothing like them was measured here yet); 2 to skip."
     assert not (project / "runs").exists()
 
 
@@ -329,7 +326,7 @@ def test_a_suites_repeats_are_in_params(capsys, own):
 def test_plan_says_where_the_time_is_unknown(capsys, project):
     lines = planned("protocol=fit model=mlp,cnn", capsys)
     assert lines[0].endswith("  unknown time (whole epochs)")
-    unknown = "unknown time (length unknown: none of their models was measured here yet)"
+    unknown = "unknown time (nothing like them was measured here yet)"
     assert lines[-1] == f"2 cells: 2 to run, {unknown}; 0 to skip."
     assert planned("protocol=steps steps=40", capsys)[0].endswith("  unknown time (40 steps)")
     assert planned("device=gpu", capsys)[-1] == "1 cell: 0 to run; 1 to skip."

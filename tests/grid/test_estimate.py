@@ -35,9 +35,9 @@ def test_limits_that_are_too_far_apart_are_no_estimate(high):
         (Length(0.0, math.inf, 12, 1, 1), "unknown time (1 cell of unknown length)"),
         (
             Length(900.0, math.inf, 432, 432, 432),
-            "at least 15 min (length unknown: none of their models was measured here yet)",
+            "at least 15 min (nothing like them was measured here yet)",
         ),
-        (Length(0.0, math.inf, 1, 1, 1), "unknown time (length unknown: its model was not measured here yet)"),
+        (Length(0.0, math.inf, 1, 1, 1), "unknown time (nothing like it was measured here yet)"),
         (Length(10.0, 50.0, 2, 2, 0), "at least 10 s (2 cells of unknown length)"),
     ],
 )

@@ -102,7 +102,7 @@ def test_the_job_says_first_how_much_there_is_to_measure(repro, capsys):
     repro.main()
     out = capsys.readouterr().out
     # Two cells of .3 s of warm-up and 1 s of blocks at least.
-    least = "at least 3 s (length unknown: none of their models was measured here yet)"
+    least = "at least 3 s (nothing like them was measured here yet)"
     assert f"1 suite, 2 cells to measure: {least}; then at most 60 s to measure the best of them again." in out
 
 

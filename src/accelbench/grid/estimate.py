@@ -57,9 +57,8 @@ class Length:
         """As `str`, and how many cells are of unknown length, or why all are."""
         if self.estimate_s is not None:
             return str(self)
-        if self.num_new == self.num:
-            models = "its model was not" if self.num == 1 else "none of their models was"
-            return f"{self} (length unknown: {models} measured here yet)"
+        if self.num_new == self.num_unknown == self.num:
+            return f"{self} (nothing like {'it' if self.num == 1 else 'them'} was measured here yet)"
         return f"{self} ({self.num_unknown} cell{'s' * (self.num_unknown != 1)} of unknown length)"
 
 
