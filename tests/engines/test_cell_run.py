@@ -89,11 +89,11 @@ class Run(CellRun):
     def measured_outputs(self, batches):
         self.log.append("outputs")
         scales = [batch * self.output_value if self.depends else self.output_value for batch in batches]
-        return [[OutputTensor((self.num_rows, 10), np.full((2, 10), scale))] for scale in scales]
+        return [[OutputTensor((self.num_rows, 10), {0: np.full((2, 10), scale)})] for scale in scales]
 
     def reference_outputs(self, batches):
         self.log.append("reference")
-        return [[OutputTensor((2, 10), np.full((2, 10), batch))] for batch in batches]
+        return [[OutputTensor((2, 10), {0: np.full((2, 10), batch)})] for batch in batches]
 
     def warnings(self):
         yield "the engine's"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from accelbench.measuring import output_check
-from accelbench.measuring.output_check import Outputs, OutputTensor, batch_axis, check, difference, wrong_shape
+from accelbench.measuring.output_check import Outputs, OutputTensor, batch_axes, check, difference, wrong_shape
 from accelbench.schema.vocab import Precision
 
 SIZE = 8
@@ -11,7 +11,7 @@ ONE, OTHER, THIRD = (GENERATOR.normal(size=(2, 10)) for _ in range(3))
 
 
 def of(rows):
-    return [OutputTensor((SIZE, 10), rows)]
+    return [OutputTensor((SIZE, 10), {0: rows})]
 
 
 def found(fed, unseen, again, references=(), precision=Precision.fp32, *, is_reference=True):
@@ -78,26 +78,27 @@ def test_an_output_that_is_not_finite_is_a_defect():
 
 def test_a_reference_of_another_shape_is_not_compared():
     outputs = Outputs((None, None), SIZE, None, of(ONE), of(OTHER), of(ONE))
-    for reference in ([], [OutputTensor((2, 3))], [OutputTensor((2, 3), np.ones((2, 3)))]):
+    for reference in ([], [OutputTensor((2, 3))], [OutputTensor((2, 3), {0: np.ones((2, 3))})]):
         result = check(outputs, Precision.bf16, lambda _, output=reference: [output], is_reference=False)
         assert (result.error, result.warnings, result.defects) == (None, [], [])
 
 
 @pytest.mark.parametrize(
-    ("shape", "size", "axis"),
+    ("shape", "size", "axes"),
     [
-        ((8, 10), 8, 0),
-        ((5, 8, 3), 8, 1),
-        ((1, 8, 3), 8, 1),  # a recurrent layer's last state
-        ((1, 8), 8, None),
-        ((1, 10), 8, None),
-        ((1, 10), 1, 0),
-        ((10,), 8, None),
-        ((), 8, None),
+        ((8, 10), 8, [0]),
+        ((5, 8, 3), 8, [1]),
+        ((8, 8, 3), 8, [0, 1]),
+        ((1, 8, 3), 8, [1]),  # a recurrent layer's last state
+        ((1, 8), 8, []),
+        ((1, 10), 8, []),
+        ((1, 10), 1, [0]),
+        ((10,), 8, []),
+        ((), 8, []),
     ],
 )
-def test_the_batchs_dimension_is_found_but_in_a_single_row(shape, size, axis):
-    assert batch_axis(shape, size) == axis
+def test_the_batchs_dimension_is_found_but_in_a_single_row(shape, size, axes):
+    assert batch_axes(shape, size) == axes
 
 
 @pytest.mark.parametrize(

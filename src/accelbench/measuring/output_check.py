@@ -1,6 +1,6 @@
 """Whether a network's output has the shape that it should have, and is computed from the images of each batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -37,12 +37,13 @@ class OutputTensor:
 
     Attributes:
         shape: of the tensor.
-        rows: the values for the images that are compared, float64, one row per image; None if they are no
-            floating-point numbers, or if no dimension has the batch's size (`batch_axis`).
+        rows: for each dimension that may be the batch's (`batch_axes`): the values for the images that are compared,
+            float64, one row per image. Empty if they are no floating-point numbers. Which dimension it is shows in the
+            output for a batch of another size.
     """
 
     shape: Shape
-    rows: NDArray[Any] | None = None
+    rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
 
 
 # All tensors of a network's output, in order.
@@ -98,19 +99,16 @@ def check(outputs: Outputs, precision: Precision, run_reference: RunReference, *
         return Findings(defects=[problem])
     index = compared(outputs.fed)
     if index is None:
-        has_batch = any(batch_axis(tensor.shape, outputs.size) is not None for tensor in outputs.fed)
+        has_batch = any(batch_axes(tensor.shape, outputs.size) for tensor in outputs.fed)
         return Findings(warnings=[NOT_FLOAT if has_batch else NO_BATCH.format(size=outputs.size)])
-    rows = outputs.fed[index].rows
-    assert rows is not None
-    if not np.isfinite(rows).all():
+    if not all(np.isfinite(rows).all() for rows in outputs.fed[index].rows.values()):
         return Findings(defects=[NOT_FINITE])
     found = Findings()
     try:
         _check_dependence(outputs, index, precision, run_reference, found)
         if not is_reference:
             (expected,) = run_reference([outputs.images[0]])
-            reference = _rows(expected, index)
-            found.error = None if reference is None else relative_error(rows, reference)
+            found.error = next((relative_error(*pair) for pair in _pairs(outputs.fed, expected, index)), None)
     except Exception as error:  # it may need its device, or batches of one size
         why = beginning(one_line(f"{type(error).__name__}: {message_of(error)}"), MAX_WHY)
         found.warnings.append(NOT_RUN.format(why=why))
@@ -144,9 +142,9 @@ def _check_dependence(
         found.defects.append(STALE)
 
 
-def batch_axis(shape: Shape, size: int) -> int | None:
-    """The first dimension of the batch's size; None if there is none, or if the tensor is one row for all images."""
-    return None if size not in shape or _is_one_row(shape, size) else shape.index(size)
+def batch_axes(shape: Shape, size: int) -> list[int]:
+    """The dimensions of the batch's size; none if the tensor is one row for all images."""
+    return [] if _is_one_row(shape, size) else [axis for axis, length in enumerate(shape) if length == size]
 
 
 def _is_one_row(shape: Shape, size: int) -> bool:
@@ -162,7 +160,7 @@ def wrong_shape(output: Output, size: int, shapes: Sequence[Shape] | None) -> st
         right = len(found) == 1 and found[0] in shapes
         allowed = " or ".join(map(str, shapes))
         return None if right else f"the output is {gave}, not {allowed}: see model.num_classes and model.output"
-    if any(batch_axis(shape, size) is not None for shape in found):
+    if any(batch_axes(shape, size) for shape in found):
         return None
     one_row = any(_is_one_row(shape, size) for shape in found)
     return f"the output is {gave}: one row, not one for each of the batch's {size} images" if one_row else None
@@ -170,22 +168,33 @@ def wrong_shape(output: Output, size: int, shapes: Sequence[Shape] | None) -> st
 
 def compared(output: Output) -> int | None:
     """The index of the tensor that is compared: the first with `rows`; None if there is none."""
-    return next((index for index, tensor in enumerate(output) if tensor.rows is not None), None)
+    return next((index for index, tensor in enumerate(output) if tensor.rows), None)
 
 
 def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """The norm of the difference over the larger norm, 0 to `MAX_DIFFERENCE`; infinite if a value is not finite."""
-    if one.shape != other.shape or not (np.isfinite(one).all() and np.isfinite(other).all()):
+    """The norm of the difference over the larger norm, 0 to `MAX_DIFFERENCE`; infinite if a value is not finite.
+
+    The shapes are the same.
+    """
+    if not (np.isfinite(one).all() and np.isfinite(other).all()):
         return np.inf
     norm = max(float(np.linalg.norm(one)), float(np.linalg.norm(other)))
     return float(np.linalg.norm(one - other)) / norm if norm else 0.0
 
 
-def _rows(output: Output, index: int) -> NDArray[Any] | None:
-    return output[index].rows if index < len(output) else None
+def _pairs(one: Output, other: Output, index: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """The rows of two outputs' tensors along each dimension that may be the batch's in both, and that makes them alike.
+
+    With outputs for batches of two sizes that is one dimension, the batch's. With outputs for one size there may be
+    several: then all of them show whether the outputs are the same.
+    """
+    if index < min(len(one), len(other)):
+        first, second = one[index].rows, other[index].rows
+        for axis in first.keys() & second.keys():
+            if first[axis].shape == second[axis].shape:
+                yield first[axis], second[axis]
 
 
 def _between(one: Output, other: Output, index: int) -> float:
-    """The `difference` of two outputs' tensors; infinite if they are not alike."""
-    first, second = _rows(one, index), _rows(other, index)
-    return np.inf if first is None or second is None else difference(first, second)
+    """The largest `difference` of two outputs' tensors along a dimension; infinite if they are not alike."""
+    return max((difference(*pair) for pair in _pairs(one, other, index)), default=np.inf)

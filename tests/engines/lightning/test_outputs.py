@@ -184,6 +184,36 @@ class TimeFirst(Dense):
         return super().forward(images)[None]
 
 
+class TwoTimes(Dense):
+    """(times, batch, features), with as many times as images are compared."""
+
+    num_times = 2
+
+    def forward(self, images):
+        logits = super().forward(images)
+        return torch.stack([logits + time for time in range(self.num_times)])
+
+
+class TimesLikeImages(TwoTimes):
+    """(times, batch, features), with as many times as a batch has images. The first times have no value yet."""
+
+    num_times = 32
+
+    def forward(self, images):
+        return super().forward(images) * (torch.arange(self.num_times) > 2)[:, None, None]
+
+
+class CachedTimes(TimesLikeImages, Cached):
+    """Returns its first output for ever."""
+
+
+class ScaledTimes(TimesLikeImages):
+    """Gives other values for a whole batch than for the few images of the reference."""
+
+    def forward(self, images):
+        return super().forward(images) * len(images)
+
+
 class Summed(Dense):
     def forward(self, images):
         return super().forward(images).sum(0)
@@ -271,12 +301,17 @@ def test_a_network_of_a_fixed_batch_size_is_valid_though_nothing_compares_its_ou
     assert told.startswith("the output was not compared with fp32's on the CPU, where the network fails (RuntimeError:")
 
 
-@pytest.mark.parametrize("network", [Dense, Pair, Several, Detecting, TimeFirst, Map])
+@pytest.mark.parametrize("network", [Dense, Pair, Several, Detecting, TimeFirst, TwoTimes, TimesLikeImages, Map])
 def test_any_structure_of_tensors_is_valid_if_asked_for(digits, network):
     cell = cell_of(network, output=ModelOutput.any, precision=Precision.bf16)
     measured = engine.run(cell, digits)
     assert (judge(cell, measured), measured.warnings) == (None, [])
     assert 1e-4 < measured.output_error < 0.05
+
+
+def test_a_wrong_output_is_found_if_its_times_are_as_many_as_its_images(digits):
+    measured = engine.run(cell_of(ScaledTimes, output=ModelOutput.any, precision=Precision.bf16), digits)
+    assert 14 < measured.output_error < 16
 
 
 @pytest.mark.parametrize("network", [Pair, Several])
@@ -294,6 +329,8 @@ def test_a_structure_is_measured_with_all_that_is_timed_beside(digits, network):
         (Summed, None, [output_check.NO_BATCH.format(size=32)]),
         (Integers, None, [output_check.NOT_FLOAT]),
         (CachedPair, output_check.STALE, []),
+        (TimesLikeImages, None, []),
+        (CachedTimes, output_check.STALE, []),
     ],
 )
 def test_any_output_is_checked_as_far_as_it_can_be(digits, network, why, warnings):
@@ -337,7 +374,8 @@ def test_rows_are_those_of_the_batchs_dimension():
     time_first = torch.arange(24.0).reshape(3, 4, 2)
     (found,) = described(time_first, 4, 2)
     assert found.shape == (3, 4, 2)
-    assert found.rows.tolist() == time_first[:, :2].movedim(1, 0).tolist()
+    assert found.rows.keys() == {1}
+    assert found.rows[1].tolist() == time_first[:, :2].movedim(1, 0).tolist()
 
 
 def test_pretrained_weights_have_the_classes_that_they_were_trained_for():

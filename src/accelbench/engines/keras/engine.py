@@ -21,7 +21,7 @@ from accelbench.engines.keras.precision import Observer
 from accelbench.engines.keras.sources import feed_of
 from accelbench.engines.keras.steps import ExecutionStep
 from accelbench.engines.sources import channels_last, first_images, input_of, is_random, unseen_images
-from accelbench.measuring.output_check import Output, OutputTensor, batch_axis
+from accelbench.measuring.output_check import Output, OutputTensor, batch_axes
 from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
@@ -199,5 +199,5 @@ class _Run(CellRun):
 
 def _described(output: NDArray[Any], size: int, num: int) -> Output:
     """The output for a batch of `size` images, with the rows of the first `num`."""
-    has_rows = batch_axis(output.shape, size) == 0
-    return [OutputTensor(output.shape, output[:num].astype(np.float64) if has_rows else None)]
+    has_rows = 0 in batch_axes(output.shape, size)
+    return [OutputTensor(output.shape, {0: output[:num].astype(np.float64)} if has_rows else {})]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from accelbench.measuring.output_check import Output, OutputTensor, batch_axis
+from accelbench.measuring.output_check import Output, OutputTensor, batch_axes
 
 
 def tensors_in(output: object) -> Iterator[Tensor]:
@@ -38,8 +38,8 @@ def described(output: object, size: int, num: int) -> Output:
 
 def _described(tensor: Tensor, size: int, num: int) -> OutputTensor:
     shape = tuple(tensor.shape)
-    axis = batch_axis(shape, size)
-    if axis is None or not tensor.is_floating_point():
+    axes = batch_axes(shape, size)
+    if not axes or not tensor.is_floating_point():
         return OutputTensor(shape)
-    # On the host first: XLA would compile the slice.
-    return OutputTensor(shape, tensor.cpu().movedim(axis, 0)[:num].double().numpy())
+    values = tensor.cpu()  # first of all: XLA would compile the slice
+    return OutputTensor(shape, {axis: values.movedim(axis, 0)[:num].double().numpy() for axis in axes})
