@@ -1,5 +1,6 @@
 """Most cases call `main` in this process, since that is fast; what depends on a process of its own starts one."""
 
+import contextlib
 import errno
 import importlib
 import io
@@ -7,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -618,6 +620,51 @@ def test_a_reader_that_goes_away_ends_the_program_in_silence(project):
     assert process.stderr.read() == b""
     assert process.wait() == 128 + signal.SIGPIPE
     process.stderr.close()
+
+
+def test_a_socket_whose_reader_goes_away_ends_the_program_in_silence(project):
+    reader, writer = socket.socketpair()
+    reader.close()
+    with writer:
+        done = subprocess.run([SCRIPT, "--version"], stdout=writer, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "problem"),
+    [
+        (">/dev/full", "disk full"),
+        ("1</dev/null", "not writable (Bad file descriptor)"),
+        (">/dev/full 2>/dev/full", None),
+        (">/dev/full 2>&-", None),
+    ],
+)
+def test_an_output_that_can_not_be_written_is_named(redirection, problem, project):
+    words = ["sh", "-c", f'exec "$0" --version {redirection}', SCRIPT]
+    done = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.stderr == (f"accelbench: standard output: {problem}\n" if problem else "")
+    assert done.returncode == 2
+
+
+def main_with_a_full_output(words):
+    full = open("/dev/full", "w")  # noqa: SIM115
+    with contextlib.redirect_stdout(full):
+        status = main(words)
+    with contextlib.suppress(OSError):
+        full.close()
+    return status
+
+
+@pytest.mark.parametrize("words", [["plan", "model=mlp"], ["plan", "--json", "model=mlp"], ["--cfg", "job"]])
+def test_a_command_whose_output_is_full_ends_with_one_line(words, capsys, project):
+    assert main_with_a_full_output(words) == 2
+    assert capsys.readouterr().err == "accelbench: standard output: disk full\n"
+
+
+def test_a_text_that_is_written_only_at_the_end_is_no_exception(capsys, monkeypatch, project):
+    monkeypatch.setattr("accelbench.cli.overview", lambda commands: "no line")
+    assert main_with_a_full_output(["--help"]) == 2
+    assert capsys.readouterr().err == "accelbench: standard output: disk full\n"
 
 
 @pytest.mark.parametrize(("words", "status"), [(["--help"], 0), (["bogus"], 2)])

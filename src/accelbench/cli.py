@@ -1,5 +1,6 @@
 """The command line: words -> a command -> an exit status; the one place where a user's mistake becomes status 2."""
 
+import contextlib
 import os
 import select
 import signal
@@ -7,13 +8,14 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, TextIO
 
 from rich.console import Console
 
 from accelbench.commands.command import Context
 from accelbench.commands.overview import overview
 from accelbench.commands.registry import choose, load_all
-from accelbench.errors import UserError
+from accelbench.errors import UserError, WriteError
 from accelbench.schema.text import clean
 
 HELP = {"-h", "--help"}
@@ -35,7 +37,8 @@ def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int
     # Line by line, so that a log shows each cell at once. Letters that the output's encoding lacks become escapes.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        return _status(list(sys.argv[1:] if arguments is None else arguments), out)
+        with contextlib.redirect_stdout(_Output(sys.stdout)):
+            return _status(list(sys.argv[1:] if arguments is None else arguments), out)
     except BrokenPipeError:
         broken = [number for number in OUTPUTS if _has_no_reader(number)]
         if not broken:
@@ -47,9 +50,11 @@ def main(arguments: Sequence[str] | None = None, out: Path | None = None) -> int
 
 def _status(words: list[str], out: Path | None) -> int:
     try:
-        return _run(words, out)
+        status = _run(words, out)
+        sys.stdout.flush()  # else Python does it as it ends, and shows a traceback if it fails
+        return status
     except KeyboardInterrupt:
-        print("\nInterrupted; every finished cell has its record.", file=sys.stderr)
+        _tell("\nInterrupted; every finished cell has its record.")
         return 130
     except BrokenPipeError:
         raise
@@ -57,8 +62,14 @@ def _status(words: list[str], out: Path | None) -> int:
         mistake = _mistake(error)
         if mistake is None:
             raise
-        print(f"accelbench: {clean(str(mistake))}", file=sys.stderr)
+        _tell(f"accelbench: {clean(str(mistake))}")
         return 2
+
+
+def _tell(message: str) -> None:
+    """Prints on stderr; if that is full or closed, the exit status alone tells."""
+    with contextlib.suppress(OSError):
+        print(message, file=sys.stderr)
 
 
 def _mistake(error: Exception) -> UserError | None:
@@ -84,6 +95,39 @@ def _run(words: list[str], out: Path | None) -> int:
     return command.run(command.parse(rest), Context(console=_Console(highlight=False), out=out))
 
 
+class _Output:
+    """Standard output; an error of writing to it names it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """As the stream does.
+
+        Raises:
+            BrokenPipeError: its reader has gone.
+            WriteError: it can't be written for another reason.
+        """
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            raise _named(error) from error
+
+    def flush(self) -> None:
+        """As the stream does; raises what `write` raises."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            raise _named(error) from error
+
+
+def _named(error: OSError) -> Exception:
+    return error if isinstance(error, BrokenPipeError) else WriteError("standard output", error)
+
+
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Lets `main` handle the error, where rich would exit with status 1."""
@@ -102,10 +146,10 @@ def _replace_closed_streams() -> None:
 
 
 def _has_no_reader(number: int) -> bool:
-    """Whether the descriptor `number` is a pipe whose other end is closed."""
+    """Whether the descriptor `number` is a pipe or a socket whose other end is closed."""
     poll = select.poll()
     poll.register(number, 0)
-    return any(events & select.POLLERR for _, events in poll.poll(0))
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 if __name__ == "__main__":
