@@ -71,6 +71,23 @@ def test_what_a_server_says_is_safe_to_print():
     assert base.one_line(RuntimeError("\n\x1b[31mred\x07\u202e")) == r"\x1b[31mred\x07\u202e"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("API request to https://me:s3cret@host:80/api failed", "API request to https://me:***@host:80/api failed"),
+        ("'postgresql+psycopg2://me:p@ss/w:rd@host/db'", "'postgresql+psycopg2://me:***@host/db'"),
+        ("http://:s3cret@host and http://me:s3cret@host", "http://:***@host and http://me:***@host"),
+        ("http://me@host:80, sqlite:////a/b.db, http://host:80: ask a@b", None),
+    ],
+)
+def test_what_a_server_says_shows_no_password(text, shown):
+    assert base.one_line(RuntimeError(text)) == (shown or text)
+
+
+def test_a_password_is_masked_before_a_long_message_is_cut():
+    assert "s3" not in base.one_line(RuntimeError("x" * 290 + "http://me:s3cret@host"))
+
+
 def test_slow_failures_exhaust_the_patience(monkeypatch):
     monkeypatch.setattr(base, "PATIENCE_S", 0.05)
     with Flaky(refuses=lambda number: True, delay_s=0.03) as sink:

@@ -81,6 +81,22 @@ def test_a_store_that_cannot_be_written_is_refused_at_once(spoil, told, tmp_path
         kept.close()
 
 
+@pytest.mark.parametrize(
+    ("uri", "page"),
+    [
+        ("https://me:s3cret@host:80/mlflow", "https://host:80/mlflow"),
+        ("https://token@host", "https://host"),
+        ("http://[::1", "http://[::1"),
+        ("http://host:5000", "http://host:5000"),
+        ("sqlite:////a/mlflow.db", location.LOCAL_SERVER),
+        ("postgresql://me:s3cret@host/db", location.LOCAL_SERVER),
+    ],
+)
+def test_links_hold_no_credentials(uri, page, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert (location.server_uri(tmp_path) or location.LOCAL_SERVER) == page
+
+
 @pytest.mark.parametrize("suite", ["../../elsewhere", "/etc", "a b#c?d%2e", "..", "mnist_networks"])
 def test_the_files_of_a_suite_stay_in_the_project_whatever_its_name(suite, tmp_path, monkeypatch):
     monkeypatch.delenv("DVC_ROOT", raising=False)

@@ -323,14 +323,20 @@ def test_a_dead_server_costs_a_sweep_seconds_and_no_record(root, monkeypatch):
     for one in kept:
         records.write(one, root / "results" / "mnist_networks")
     deliver(root, *kept[:3])
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{closed_port()}")
+    port = closed_port()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:s3cret@127.0.0.1:{port}")
     start = time.monotonic()
     sink = deliver(root, *kept)
     assert time.monotonic() - start < 5
     assert sink.undelivered == 20
     assert "127.0.0.1" in sink.problem
-    with pytest.raises(UserError, match="MLFLOW_TRACKING_URI"):
+    with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as raised:
         sync(root, [root / "results"])
+    with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as raised_by_ui:
+        serve(root, open_browser=False)
+    for told in (sink.problem, str(raised.value), str(raised_by_ui.value)):
+        assert f"http://someone:***@127.0.0.1:{port}" in told
+        assert "s3cret" not in told
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     result = sync(root, [root / "results", root / "runs"])
@@ -418,13 +424,17 @@ def test_the_ui_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(roo
         assert answer_of(file) == json.loads(kept.read_text())
 
         # The same server takes records over HTTP, as a shared one does.
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:s3cret@127.0.0.1:{port}")
         capsys.readouterr()
-        assert deliver(root, record(number=9)).problem is None
+        (sink,) = make_sinks("mlflow", root)
+        with sink:
+            sink.deliver(record(number=9))
+            assert sink.link(record(number=9)).startswith(f"http://127.0.0.1:{port}/#/experiments/")
+        assert sink.problem is None
         assert capsys.readouterr().out == ""  # MLflow would print two addresses for each run
         assert len(runs_of(root)) == 2
         assert serve(root, open_browser=False) == 0
-        assert f"http://127.0.0.1:{port}/#/experiments/" in capsys.readouterr().out
+        assert f"MLflow: http://127.0.0.1:{port}/#/experiments/" in capsys.readouterr().out
     finally:
         os.kill(process.pid, signal.SIGINT)
         process.communicate(timeout=60)

@@ -1,5 +1,6 @@
 """The interface of a sink: records are delivered to it, and its failures do not stop a sweep."""
 
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -83,6 +84,11 @@ class Sink(ABC):
 
 
 def one_line(error: Exception) -> str:
-    """The first line of the error's message, or the error's type if there is no message."""
-    lines = clean(str(error)).strip().splitlines()
+    """The first line of the error's message, without passwords, or the error's type if there is no message."""
+    lines = clean(masked(str(error))).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
+
+
+def masked(text: str) -> str:
+    """The text with *** for the password in each address. A password may hold any sign but a space."""
+    return re.sub(r"://([^\s/:@]*):\S*@", r"://\1:***@", text)

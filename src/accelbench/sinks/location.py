@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from accelbench.errors import UserError
 from accelbench.lock import hold
 from accelbench.project import store_root
-from accelbench.sinks.base import one_line
+from accelbench.sinks.base import masked, one_line
 
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
 LOCAL_SERVER = f"http://{HOST}:{PORT}"
@@ -21,8 +21,17 @@ OPENING_PATIENCE_S = 60.0  # for another process that creates or migrates the st
 
 
 def tracking_uri(root: Path) -> str:
-    """The store's address: MLFLOW_TRACKING_URI if it is set, else the project's database."""
+    """The store's address: MLFLOW_TRACKING_URI if it is set, else the project's database.
+
+    It may hold a password: print `server_uri`, or what `base.masked` makes of it.
+    """
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{database(root)}"
+
+
+def server_uri(root: Path) -> str | None:
+    """The address of the server that MLFLOW_TRACKING_URI names, without a user and a password; None: it names none."""
+    found = re.match(r"(https?://)(?:[^/?#]*@)?(.*)", tracking_uri(root), re.IGNORECASE)
+    return found[1] + found[2] if found else None
 
 
 def is_own(root: Path) -> bool:
@@ -108,4 +117,5 @@ def unreachable(root: Path, error: Exception) -> UserError:
     """The user's error for a store that raised `error` instead of answering."""
     if isinstance(error, UserError):
         return error
-    return UserError(f"the MLflow store {tracking_uri(root)} (MLFLOW_TRACKING_URI) does not answer: {one_line(error)}")
+    store = masked(tracking_uri(root))
+    return UserError(f"the MLflow store {store} (MLFLOW_TRACKING_URI) does not answer: {one_line(error)}")

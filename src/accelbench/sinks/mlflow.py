@@ -24,6 +24,7 @@ from accelbench.sinks.location import (
     is_own,
     locked,
     proxied,
+    server_uri,
     tracking_uri,
 )
 from accelbench.sinks.translation import Point, data_name, translate
@@ -119,11 +120,10 @@ class Store:
         experiment = self._client.get_experiment_by_name(PREFIX + record.cell.suite)
         if experiment is None:
             return None
-        uri = tracking_uri(self._root)
-        is_served = uri.startswith(("http://", "https://"))
+        served = server_uri(self._root)
         for run in self._runs_of(experiment.experiment_id, record):
-            page = run_url(uri if is_served else LOCAL_SERVER, experiment.experiment_id, run.info.run_id)
-            return page if is_served else f"{page}  (`accelbench ui` serves it)"
+            page = run_url(served or LOCAL_SERVER, experiment.experiment_id, run.info.run_id)
+            return page if served else f"{page}  (`accelbench ui` serves it)"
         return None
 
     def delivered(self, suite: str) -> set[Key]:

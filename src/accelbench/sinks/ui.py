@@ -16,7 +16,8 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from accelbench.errors import UserError
-from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, tracking_uri, unreachable
+from accelbench.sinks.base import masked
+from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
 from accelbench.sinks.view import view_url
 
 DIRECT = build_opener(ProxyHandler({}))  # ignores the shell's proxy: the server is on this machine
@@ -40,11 +41,10 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
     Raises:
         UserError: there is no run yet, the store can't be reached, the port is taken, or the server fails.
     """
-    uri = tracking_uri(root)
     if is_own(root) and not database(root).exists():
         raise UserError(f"no MLflow store at {database(root)} yet: run a sweep first, such as `make repro`")
-    if uri.startswith(("http://", "https://")):
-        _show(view_url(uri, _newest_experiment(root)), open_browser)
+    if (served := server_uri(root)) is not None:
+        _show(view_url(served, _newest_experiment(root)), open_browser)
         return 0
     _check_free(port)
     print("Starting MLflow (some 10 s) ...", file=sys.stderr, flush=True)
@@ -65,7 +65,7 @@ def _newest_experiment(root: Path) -> str:
     except Exception as error:
         raise unreachable(root, error) from error
     if experiment_id is None:
-        raise UserError(f"no run in {tracking_uri(root)} yet: run a sweep first, such as `make repro`")
+        raise UserError(f"no run in {masked(tracking_uri(root))} yet: run a sweep first, such as `make repro`")
     return experiment_id
 
 
@@ -102,11 +102,12 @@ def _until_interrupted() -> Iterator[None]:
 def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A running MLflow server; the server and its workers are ended with the block."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", tracking_uri(root), "--artifacts-destination", str(artifacts(root))]
+    command += ["--artifacts-destination", str(artifacts(root))]
     # By default it also answers to names such as 10.x.example, which a page can have point to this machine.
     command += ["--allowed-hosts", ",".join(ALLOWED_HOSTS)]
     # The job runner is for evaluating language models and would start two more processes.
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment["MLFLOW_BACKEND_STORE_URI"] = tracking_uri(root)  # other users see a command's words
     environment["MLFLOW_LOGGING_LEVEL"] = "WARNING"  # into a file, which is shown if the server does not start
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(
@@ -133,7 +134,7 @@ def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int, log: IO[b
         except (URLError, OSError):
             time.sleep(0.2)
     log.seek(0)
-    raise UserError(f"MLflow's server did not start:\n{log.read()[-2000:].decode(errors='replace')}")
+    raise UserError(f"MLflow's server did not start:\n{masked(log.read().decode(errors='replace'))[-2000:]}")
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
