@@ -1,5 +1,6 @@
 """Engines that fail in known ways, cells to run them, and records that they would leave."""
 
+import errno
 import json
 import os
 import shutil
@@ -267,3 +268,15 @@ def give_ceilings(root: Path) -> None:
         measured_at="2026-11-20T18:00:00.000+00:00",
     )
     write_ceilings(root, fingerprint(Engine.lightning), "cpu", found)
+
+
+def refuse_listing(monkeypatch, folder: Path) -> None:
+    """Nobody, root neither, may list `folder` any more."""
+    real = os.scandir
+
+    def scandir(path="."):
+        if not isinstance(path, int) and Path(path) == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)

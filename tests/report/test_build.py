@@ -14,6 +14,7 @@ from accelbench.report import build, csv_file
 from accelbench.report.tables import device_scaling
 from accelbench.schema.record import write
 from accelbench.schema.vocab import Status
+from fakes import refuse_listing
 
 SCRIPT = Path(__file__).parents[2] / "pipelines" / "build_report.py"
 # What design.md promises to users and scripts.
@@ -191,3 +192,22 @@ class TestScript:
         assert done.stderr.startswith("error: ")
         assert "no sweep there" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_sweeps_deep_below_are_on_the_page_and_folders_that_can_not_be_listed_are_named(
+    tmp_path: Path, maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    for place, rate in (("h100", 10), ("l40s", 20)):
+        maker.suite(runs / place, [maker.ok(maker.cell(suite="nets"), rate)], study=None)
+    write(maker.ok(maker.cell(), 30), runs / "locked")
+    refuse_listing(monkeypatch, runs / "locked")
+    said: list[str] = []
+    page = build.build(runs, runs / "report", say=said.append).read_text()
+    assert said == ["runs/locked: Permission denied: what is in it is not shown"]
+    assert said[0] in page
+    assert len(pd.read_csv(runs / "report" / "cells.csv")) == 2
+    drawn = {path.relative_to(runs / "report").as_posix() for path in (runs / "report").rglob("*.png")}
+    (markdown,) = (runs / "report").glob("report.md")
+    assert {path for path in drawn if f"]({path})" in markdown.read_text()} == drawn
+    assert {path.partition("_")[2] for path in drawn} == {"h100/nets.png", "l40s/nets.png"}

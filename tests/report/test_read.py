@@ -9,6 +9,7 @@ from accelbench.errors import UserError
 from accelbench.report import read
 from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Status
+from fakes import refuse_listing
 from report import many
 
 
@@ -177,3 +178,31 @@ def test_a_folder_that_lost_its_plan_shows_all_its_records_and_says_so(tmp_path:
     assert [sweep.suite for sweep in read.read_all(folder)] == ["nets"]
     (folder / "000000000000-00000000.json").write_text("{")
     assert read.read(folder).notes[0].startswith("results/nets/000000000000-00000000.json: not a readable record (")
+
+
+def test_sweeps_are_read_at_any_depth_and_told_apart(tmp_path: Path, maker) -> None:
+    results = tmp_path / "runs"
+    for place, model in (("", "rnn"), ("h100", "cnn"), ("l40s/again", "mlp")):
+        maker.suite(results / place, [maker.ok(maker.cell(model, suite="s"), 10)])
+    found = {sweep.folder: sweep.cells[0].cell.model.name for sweep in read.read_all(results)}
+    assert found == {"s": "rnn", "h100/s": "cnn", "l40s/again/s": "mlp"}
+
+
+def test_a_folder_that_can_not_be_listed_is_named(tmp_path: Path, maker, monkeypatch) -> None:
+    for place in ("a/locked", "a/open", "b"):
+        record.write(maker.ok(maker.cell(), 10), tmp_path / "runs" / place)
+    refuse_listing(monkeypatch, tmp_path / "runs" / "a" / "locked")
+    locked, *others = read.read_all(tmp_path / "runs")
+    assert [sweep.folder for sweep in others] == ["a/open", "b"]
+    assert (locked.folder, locked.cells) == ("a/locked", [])
+    assert locked.notes == ["a/locked: Permission denied: what is in it is not shown"]
+    with pytest.raises(UserError, match="runs/a/locked: Permission denied$"):
+        read.read_all(tmp_path / "runs" / "a" / "locked")
+
+
+def test_confirming_processes_that_can_not_be_listed_are_named(tmp_path: Path, maker, monkeypatch) -> None:
+    maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 10)])
+    record.write(maker.ok(maker.cell(repeat=1), 10), tmp_path / "confirmed" / "nets")
+    refuse_listing(monkeypatch, tmp_path / "confirmed" / "nets")
+    (found,) = read.read_all(tmp_path / "results")
+    assert found.notes == ["confirmed/nets: Permission denied: what is in it is not shown"]

@@ -1,6 +1,6 @@
 from accelbench.schema import plan_file, record
 from accelbench.schema.plan_file import WantedCell
-from fakes import make_cell
+from fakes import make_cell, refuse_listing
 from schema.test_record import make_record
 
 SIZES = (8, 16, 32)
@@ -48,3 +48,34 @@ def test_the_label_of_a_cell_is_kept(tmp_path):
     wanted = WantedCell(WANTED[0].cell, WANTED[0].record_name, "mlp, the wide one")
     plan_file.write_plan(plan_of([wanted]), tmp_path)
     assert plan_file.read_plan(tmp_path).cells == [wanted]
+
+
+def test_the_folders_of_sweeps_are_found_at_any_depth_and_once(tmp_path):
+    for name in ("b", "a/deep/er", "a"):
+        record.write(RECORDS[0], tmp_path / name)
+    plan_file.write_plan(plan_of(WANTED), tmp_path / "planned")
+    record.write(RECORDS[0], tmp_path / ".hidden")
+    (tmp_path / "a" / "circle").symlink_to(tmp_path)
+    (tmp_path / "nothing").mkdir()
+    found = plan_file.sweep_folders(tmp_path)
+    assert found == {tmp_path / name: None for name in ("a", "a/deep/er", "b", "planned")}
+    assert list(found) == sorted(found)
+    assert plan_file.sweep_folders(tmp_path / "gone") == {}
+
+
+def test_a_link_to_a_folder_is_followed(tmp_path):
+    record.write(RECORDS[0], tmp_path / "elsewhere")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
+    assert plan_file.sweep_folders(tmp_path / "runs") == {tmp_path / "runs" / "link": None}
+
+
+def test_a_folder_that_can_not_be_listed_has_a_reason(tmp_path, monkeypatch):
+    record.write(RECORDS[0], tmp_path / "good")
+    record.write(RECORDS[0], tmp_path / "bad")
+    refuse_listing(monkeypatch, tmp_path / "bad")
+    found = plan_file.sweep_folders(tmp_path)
+    assert found[tmp_path / "good"] is None
+    assert str(found[tmp_path / "bad"]) == f"{tmp_path}/bad: Permission denied"
+    plan_file.write_plan(plan_of(WANTED), tmp_path / "bad")
+    assert plan_file.sweep_folders(tmp_path)[tmp_path / "bad"] is None  # the plan says what is in it

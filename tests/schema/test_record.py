@@ -232,6 +232,17 @@ def test_what_can_not_be_read_costs_only_itself(tmp_path):
     }
 
 
+def test_a_record_that_the_system_does_not_read_is_not_to_be_deleted(tmp_path):
+    half, refused = (tmp_path / f"{index:012x}-{8 * '0'}.json" for index in range(2))
+    half.write_text("{")
+    refused.symlink_to(refused.name)
+    found = record.read_all([half, refused])
+    assert list(found) == []
+    of_half, of_refused = found.problems(lambda path: path.name)
+    assert of_half.endswith("; delete it and run the sweep again")
+    assert of_refused == f"{refused.name}: Too many levels of symbolic links"
+
+
 @pytest.mark.parametrize(("num", "lines"), [(0, []), (2, ["0", "1"]), (7, ["0", "1", "2", "3", "4", "and 2 more"])])
 def test_a_list_of_files_names_the_first(num, lines):
     assert record.listed([str(index) for index in range(num)]) == lines

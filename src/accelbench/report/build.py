@@ -75,6 +75,7 @@ def _save(picture: Picture, path: Path) -> None:
     picture.figure.savefig(drawn, dpi=style.DPI)
     with Image.open(drawn) as image:
         few = image.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    path.parent.mkdir(exist_ok=True, parents=True)  # of a sweep in a folder of a folder
     few.save(path, optimize=True)
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-from accelbench.errors import UserError
+from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.project import CONFIRMED, PLAN, RECORDS
@@ -137,7 +137,7 @@ class Sweep:
 
 
 def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> list[Sweep]:
-    """The sweeps in `results` itself and in its folders, by study and name.
+    """The sweeps in `results` itself and in the folders below it, by study and name.
 
     The processes in the folder `confirmed` beside `results` are joined with the sweeps whose cells they repeat.
 
@@ -146,32 +146,46 @@ def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({}))
     Raises:
         UserError: there is no sweep, or none can be read.
     """
-    folders = list(filter(_holds_sweep, [results, *sorted(results.glob("*"))]))
+    folders = plan_file.sweep_folders(results)
     if not folders:
         raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
     sweeps, errors = [], []
-    for folder in folders:
+    for folder, refused in folders.items():
         try:
-            sweeps.append(read(folder, costs))
+            if refused is not None:
+                raise refused
+            sweep = read(folder, costs)
         except UserError as error:
             errors.append(error)
-            sweeps.append(Sweep(folder=folder.name, suite=folder.name, title=folder.name, notes=[str(error)]))
+            note = str(error) if refused is None else _unlisted(folder, refused)
+            name = clean(folder.name)
+            sweep = Sweep(folder=name, suite=name, title=name, notes=[note])
+        is_deep = results not in (folder, folder.parent)
+        sweeps.append(replace(sweep, folder=clean(str(folder.relative_to(results)))) if is_deep else sweep)
     if len(errors) == len(folders):
         raise errors[0]
     sweeps = _with_confirming(sweeps, results.parent / CONFIRMED, costs)
     return sorted(_with_best_ceilings(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
 
-def _holds_sweep(folder: Path) -> bool:
-    return os.path.lexists(folder / PLAN) or any(folder.glob(RECORDS))
+def _unlisted(folder: Path, refused: RefusedError) -> str:
+    return f"{_place(folder)}: {str(refused).removeprefix(f'{folder}: ')}: what is in it is not shown"
+
+
+def _place(folder: Path) -> str:
+    """The last two names of the folder's path: the same wherever the report is built."""
+    return clean("/".join(folder.resolve().parts[-2:]))
 
 
 def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Mapping[Device, Cost]) -> list[Sweep]:
     """The same sweeps, with the processes of `folder`'s plans that repeat one of their cells on the same machine."""
     found: list[ReportedCell] = []
-    for plan in sorted(folder.glob(f"*/{PLAN}")):
+    for place, refused in plan_file.sweep_folders(folder).items():
+        if refused is not None:
+            sweeps[0].notes.append(_unlisted(place, refused))
+            continue
         try:
-            found += [replace(reported, is_confirming=True) for reported in read(plan.parent, costs).cells]
+            found += [replace(reported, is_confirming=True) for reported in read(place, costs).cells]
         except UserError as error:
             sweeps[0].notes.append(str(error))
     if not found:
@@ -228,7 +242,7 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
     all_paths = sorted(folder.glob(RECORDS))
     readable = plan_file.planned_records(plan, folder) if unread_plan is None else read_records(all_paths)
     records = {path.stem: record for path, record in readable.by_path()}
-    place = clean("/".join(folder.resolve().parts[-2:]))  # the same wherever the report is built
+    place = _place(folder)
     problems = readable.problems(lambda path: f"{place}/{path.name}")
     problem_of = dict(zip([path.stem for path in readable.refused], problems, strict=True))
     names = _labels(plan)

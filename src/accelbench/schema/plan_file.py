@@ -1,5 +1,6 @@
 """plan.json: the cells of a sweep, whether they have a record yet or not."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,6 +125,31 @@ def cells_in(folder: Path) -> list[WantedCell]:
         raise
     except UserError:
         return plan_of_records(folder).cells
+
+
+def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
+    """The folders that hold a plan or records: `top` and those below it, sorted, links followed, no hidden ones.
+
+    Returns:
+        Folder -> None; or why the system does not list it, so that nobody knows what it holds.
+    """
+    found: dict[Path, RefusedError | None] = {}
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            folder = Path(error.filename)
+            found[folder] = None if os.path.lexists(folder / PLAN) else RefusedError(error)
+
+    seen = set()
+    for place, below, _ in os.walk(top, onerror=refuse, followlinks=True):
+        if (real := os.path.realpath(place)) in seen:
+            below.clear()
+            continue
+        seen.add(real)
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if os.path.lexists(Path(place, PLAN)) or any(Path(place).glob(RECORDS)):
+            found[Path(place)] = None
+    return {folder: found[folder] for folder in sorted(found)}
 
 
 def plan_of_records(folder: Path) -> PlanFile:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from accelbench.errors import UserError, WriteError
+from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.conditions import Data, Environment, SystemSeries
@@ -182,7 +182,11 @@ class Readable:
 
     def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
         """A line for each file that could not be read: its name, the reason, and what to do about it."""
-        return [f"{name(path)}: {reason}; delete it and run the sweep again" for path, reason in self.reasons.items()]
+        return [f"{name(path)}: {reason}{self._advice(path)}" for path, reason in self.reasons.items()]
+
+    def _advice(self, path: Path) -> str:
+        is_refused = isinstance(self.refused[path], RefusedError)  # the record itself may be whole
+        return "" if is_refused else "; delete it and run the sweep again"
 
     @property
     def reasons(self) -> dict[Path, str]:
