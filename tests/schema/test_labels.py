@@ -47,6 +47,32 @@ def test_all_labels_of_a_folder_differ_and_those_that_need_nothing_stay():
     assert labels(cells[-2:]) == {cell.id: cell.label for cell in cells[-2:]}
 
 
+@pytest.mark.parametrize(
+    ("value", "text", "words"),
+    [
+        (1, "1", ["x=1", 'x="1"']),
+        (True, "true", ["x=true", 'x="true"']),
+        (None, "null", ["x=null", 'x="null"']),
+        ([8, 8], "[8,8]", ["x=[8,8]", 'x="[8,8]"']),
+        ("a", '"a"', ["x=a", r'x="\"a\""']),
+    ],
+)
+@pytest.mark.parametrize("library", [Library.accelbench, Library.custom])
+def test_a_text_that_reads_like_another_value_has_another_label(value, text, words, library):
+    cells = [of_model(library=library, args={"x": each}) for each in (value, text)]
+    found = labels(cells)
+    assert [found[cell.id].rpartition("-")[2] for cell in cells] == words
+
+
+def test_labels_differ_though_their_texts_are_the_same_on_one_line():
+    cells = [of_model(args={"x": text}) for text in ("a b", "a\nb", "c")]
+    first, second, third = labels(cells).values()
+    assert first != second
+    assert third.endswith("-x=c")
+    known = {cells[0].id: "the first"}
+    assert labels(cells, known)[cells[0].id] == "the first"
+
+
 def test_a_known_label_stays_and_a_later_cell_gets_the_difference():
     first, second = make_cell(model=MODEL), OTHERS["units=256"]
     found = labels([first, second], {first.id: first.label})

@@ -1,6 +1,7 @@
 """The settings of one measurement: a cell is one point of the grid, frozen, with a stable id."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,8 +30,19 @@ MAX_ARGUMENT = 24  # characters of a value in a label
 
 def argument_text(name: str, value: object) -> str:
     """A setting in a label, such as `units=128`; of a long value, the beginning of its digest."""
-    text = value if isinstance(value, str) else canonical_json(value)
+    text = value_text(value)
     return f"{name}={text if len(text) <= MAX_ARGUMENT else digest(text)[:6]}"
+
+
+def value_text(value: object) -> str:
+    """The value of a setting for people. A text has quotes only if it reads like another value without them."""
+    if not isinstance(value, str):
+        return canonical_json(value)
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return canonical_json(value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,14 @@
 """Labels that tell all cells of one folder apart."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from accelbench.schema.cell import Cell, argument_text
 from accelbench.schema.text import one_line
+
+ID_LENGTH = 6  # characters of a cell's id in its label
 
 
 def labels(cells: Iterable[Cell], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
@@ -23,7 +25,12 @@ def labels(cells: Iterable[Cell], known: Mapping[str, str] = MappingProxyType({}
     for label, group in groups.items():
         for cell_id, words in _differences(group).items():
             found.setdefault(cell_id, one_line("-".join([label, *words])))
-    return found
+    num = Counter(found.values())
+    # Different texts may be the same on one line.
+    return {
+        cell_id: label if cell_id in known or num[label] == 1 else f"{label}-{cell_id[:ID_LENGTH]}"
+        for cell_id, label in found.items()
+    }
 
 
 def _differences(group: Mapping[str, Cell]) -> dict[str, list[str]]:

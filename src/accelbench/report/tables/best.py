@@ -8,6 +8,7 @@ from accelbench.judging.row import warnings_of
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
+from accelbench.schema.cell import value_text
 from accelbench.schema.record import Row
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Augment, Library, Pipeline, Protocol
@@ -170,7 +171,7 @@ def workload_text(reported: ReportedCell) -> str:
     words += [cell.data.augment if cell.data.augment != Augment.none else None]
     words += [cell.protocol if cell.protocol != Protocol.window else None]
     is_custom = cell.model.library == Library.custom
-    arguments = ", ".join(f"{name}={value}" for name, value in cell.model.args.items()) if is_custom else ""
+    arguments = ", ".join(f"{name}={value_text(value)}" for name, value in cell.model.args.items()) if is_custom else ""
     name = f"{cell.model.name}({arguments})" if arguments else cell.model.name
     return f"{name} {cell.mode}, {' '.join(str(part) for part in words if part)}"
 
