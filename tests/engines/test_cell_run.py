@@ -11,6 +11,8 @@ from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import STALE, OutputTensor
 from accelbench.schema.cell import DataSpec, Options
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol
 from fakes import assert_epochs_in_turn, make_cell
 
@@ -76,7 +78,7 @@ class Run(CellRun):
         return Step(range(2))
 
     def outcome(self, step, num_samples):
-        return self.loss, num_samples / 100
+        return self.checked_loss(self.loss), num_samples / 100
 
     def observe(self):
         if not self.trains:
@@ -196,6 +198,24 @@ def test_an_honest_output_of_plain_fp32_needs_no_reference(digits):
     run = Run(digits)
     assert run.measure().defects == []
     assert run.log == ["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "why"),
+    [
+        (np.nan, "the loss is not finite"),
+        (np.inf, "the loss is not finite"),
+        (1e101, "the loss diverged to 1e+101"),
+        (-2e300, "the loss diverged to -2e+300"),
+    ],
+)
+def test_a_loss_that_diverged_makes_the_cell_invalid_and_its_record_valid(digits, monkeypatch, loss, why):
+    monkeypatch.setattr(Run, "loss", loss)
+    run = Run(digits, **FIT)
+    measured = run.measure()
+    assert judge(run.cell, measured) == why
+    assert {epoch.loss for epoch in measured.epochs} == {measured.evaluation.loss} == {None}
+    assert load(Measurement, dataclasses.asdict(measured)) == measured
 
 
 def test_a_rank_that_is_not_the_first_has_no_measurement(digits, monkeypatch):

@@ -22,6 +22,7 @@ from accelbench.measuring.output_error import limit
 from accelbench.measuring.step import ONE_RANK, RankGroup, Step
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
+from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import Device, Mode, Pipeline, Precision
 from accelbench.schema.vocab import Protocol as CellProtocol
 from accelbench.schema.work import Work
@@ -134,7 +135,7 @@ class CellRun:
         raise NotImplementedError
 
     def outcome(self, step: Any, num_samples: int) -> tuple[float | None, float | None]:
-        """Mean loss (None if not finite) and accuracy (0 to 1, None if nothing is classified) of a step's samples."""
+        """Mean loss (`checked_loss`) and accuracy (0 to 1, None if nothing is classified) of a step's samples."""
         raise NotImplementedError
 
     def observe(self) -> Observed | None:
@@ -249,6 +250,16 @@ class CellRun:
         shapes = output_shapes(self.cell.model, size, image, num_classes)
         self.outputs = Outputs((fed, unseen), size, shapes, *self.measured_outputs([fed, unseen, fed]))
 
+    def checked_loss(self, loss: float) -> float | None:
+        """The loss of training; None if it diverged, which makes the cell invalid. A record holds no such number."""
+        if abs(loss) <= MAX_NUMBER:
+            return loss
+        if math.isfinite(loss):
+            self.defects = self.defects or [f"the loss diverged to {loss:.0e}"]
+        else:
+            self.mark_not_finite()
+        return None
+
     def mark_not_finite(self) -> None:
         """Makes the cell invalid: its loss, or in inference its output, is not finite."""
         self.defects = self.defects or ["the loss is not finite" if self.trains else NOT_FINITE]
@@ -296,8 +307,3 @@ class CellRun:
             yield f"ran on the CPU instead: {', '.join(self.resources.fallbacks)}"
         if output_error is not None and output_error > limit(self.cell.precision):
             yield f"the output differs from fp32's on the CPU by {output_error:.1%}"
-
-
-def finite(value: float) -> float | None:
-    """The value, or None if it is not finite."""
-    return value if math.isfinite(value) else None

@@ -21,7 +21,7 @@ class Evaluation:
     """The trained model, evaluated on the whole test set.
 
     Attributes:
-        loss: mean over the test set; None if it is not finite.
+        loss: mean over the test set; None if it diverged, which makes the cell invalid.
         accuracy: share of right answers, 0 to 1; None for a model that does not classify.
     """
 

@@ -18,6 +18,8 @@ from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import STALE
 from accelbench.schema.cell import DataSpec, ModelSpec
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Protocol, Status
 from engines.keras.cells import CARRIED, keras_cell
 from engines.keras.exchange import give, weights
@@ -169,6 +171,16 @@ def test_a_loss_that_is_not_finite_makes_the_cell_invalid(digits):
     json.dumps(dataclasses.asdict(measured), allow_nan=False)
     window = dataclasses.replace(cell, protocol=Protocol.window)
     assert judge(window, engine.run(window, digits)) == "the loss is not finite"
+
+
+@pytest.mark.parametrize("protocol", [Protocol.fit, Protocol.steps])
+def test_a_loss_that_diverged_makes_the_cell_invalid(digits, protocol):
+    linear = dataclasses.replace(SGD, args={"widths": [], "dropout": 0.0}, learning_rate=1e120)
+    # A few steps: a loss that is so large may become 0 later.
+    cell = fit_cell(model=linear, protocol=protocol, precision=Precision.fp64, warmup=1, steps=2)
+    measured = engine.run(cell, digits)
+    assert judge(cell, measured).startswith("the loss diverged to ")
+    assert load(Measurement, dataclasses.asdict(measured)) == measured
 
 
 def test_a_substituted_precision_is_seen(digits, monkeypatch):

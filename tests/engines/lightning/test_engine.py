@@ -21,6 +21,8 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.schema.cell import ModelSpec
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Protocol, Scaling, Status
 from fakes import SHORT, assert_epochs_in_turn, make_cell
 
@@ -155,6 +157,16 @@ def test_a_loss_that_is_not_finite_makes_the_cell_invalid(digits):
     measured = engine.run(cell, digits)
     assert "not finite" in judge(cell, measured)
     assert measured.loss is None
+
+
+@pytest.mark.parametrize("protocol", [Protocol.fit, Protocol.steps])
+def test_a_loss_that_diverged_makes_the_cell_invalid(digits, protocol):
+    linear = dataclasses.replace(SGD, args={"widths": [], "dropout": 0.0}, learning_rate=1e120)
+    # A few steps: a loss that is so large may become 0 later.
+    cell = fit_cell(model=linear, protocol=protocol, precision=Precision.fp64, warmup=1, steps=2, breakdown_s=0)
+    measured = engine.run(cell, digits)
+    assert judge(cell, measured).startswith("the loss diverged to ")
+    assert load(Measurement, dataclasses.asdict(measured)) == measured
 
 
 def test_a_diverged_fit_is_a_record_that_json_can_hold(digits):

@@ -368,6 +368,7 @@ def test_the_tensors_of_a_structure_are_all_found_in_order():
     assert list(tensors_in(3)) == []
     assert all_finite(output)
     assert not all_finite([output, torch.tensor(torch.nan)])
+    assert all_finite(torch.tensor(1e200, dtype=torch.float64))
 
 
 def test_rows_are_those_of_the_batchs_dimension():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays
 from accelbench.data.order import Order
-from accelbench.engines.cell_run import CellRun, Observed, finite
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.keras import agreement, networks, task, work
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
@@ -122,12 +122,7 @@ class _Run(CellRun):
         self.backend.settle(self.model)
         results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
         share = results.get("accuracy")  # in fp32: rounded to a whole number of samples
-        return self._checked(results["loss"]), None if share is None else round(share * num_samples) / num_samples
-
-    def _checked(self, loss: float) -> float | None:
-        if not math.isfinite(loss):
-            self.mark_not_finite()
-        return finite(loss)
+        return self.checked_loss(results["loss"]), None if share is None else round(share * num_samples) / num_samples
 
     def observe(self) -> Observed:
         """What ran; then the last loss or the output, each of which takes one more execution."""
@@ -151,11 +146,11 @@ class _Run(CellRun):
     def _last_loss(self, step: ExecutionStep) -> float | None:
         """The loss of one more execution: Keras keeps the mean of all since the last reset."""
         if not math.isfinite(float(self.model.get_metrics_result()["loss"])):
-            return self._checked(math.nan)
+            return self.checked_loss(math.nan)
         self.model.reset_metrics()
         step.compute(step.copy_in(step.fetch()))
         self.backend.settle(self.model)
-        return self._checked(float(self.model.get_metrics_result()["loss"]))
+        return self.checked_loss(float(self.model.get_metrics_result()["loss"]))
 
     def _first_images(self) -> NDArray[Any]:
         def drawn() -> NDArray[Any]:

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from accelbench.engines.cell_run import CellRun, Observed, finite
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import agreement, options, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.busiest import busiest
@@ -168,7 +168,7 @@ class _Run(CellRun):
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
         """From the sums that the step has kept on each rank's device."""
-        loss = finite(self.ranks.total(step.loss_sum) / num_samples)
+        loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
     def _first_images(self) -> Tensor:
@@ -236,13 +236,15 @@ class _Run(CellRun):
         seen = self.ranks.gather(self._seen())
         if not self.ranks.leads:
             return None
-        tested = self.epochs[-1].evaluation if self.epochs else None
-        if not all(each.finite for each in seen) or (tested is not None and tested.loss is None):
+        if not all(each.finite for each in seen):
             self.mark_not_finite()
+        found = joined(seen)
+        if found["loss"] is not None:
+            found["loss"] = self.checked_loss(found["loss"])
         self.defects += differences(seen)
         self.resources = joined_peaks(seen, self.resources)
         return Observed(
-            **joined(seen),
+            **found,
             threads=None if self.backend.torch_type == "xla" else torch.get_num_threads(),
             work=self._work(),
             cudnn_benchmark=self.backend.cudnn_benchmark(),

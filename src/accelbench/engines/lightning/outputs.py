@@ -28,7 +28,9 @@ def tensors_in(output: object) -> Iterator[Tensor]:
 def all_finite(output: object) -> bool:
     """Whether every floating-point number of an output is finite."""
     floats = [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]
-    return all(bool(torch.isfinite(tensor.float()).all()) for tensor in floats)
+    # fp64 has finite numbers that fp32 lacks.
+    wide = (tensor if tensor.dtype == torch.float64 else tensor.float() for tensor in floats)
+    return all(bool(torch.isfinite(tensor).all()) for tensor in wide)
 
 
 def described(output: object, size: int, num: int) -> Output:
