@@ -85,9 +85,11 @@ def test_a_pair_that_is_too_slow_for_sure_is_the_exit_status(speed, limit, statu
 
 def test_records_that_could_not_be_read_are_named():
     first = replace(records(), left_out="7 without a readable record", problems=[f"{n}.json: bad" for n in range(7)])
+    first = replace(first, notes=["runs/x/plan.json: bad"])
     lines = answered(first, records())[1].splitlines()
     start = lines.index("A: records that are not read, so left out: 7 without a readable record")
     assert lines[start + 1 : start + 7] == [*(f"  {n}.json: bad" for n in range(5)), "  and 2 more"]
+    assert lines[start + 7] == "A: runs/x/plan.json: bad"
 
 
 def test_what_is_compared_is_named():

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
-from fakes import make_cell, make_measurement
+from fakes import make_cell, make_measurement, refuse_listing
 
 OLD = {"machine": {"cpu_name": "AMD EPYC", "gpus": ["NVIDIA H100"]}, "git": {"revision": "abc1" * 10, "branch": "main"}}
 NEW = {"machine": {"cpu_name": "AMD EPYC", "gpus": []}, "git": {"revision": "def2" * 10, "branch": "faster"}}
@@ -126,6 +127,35 @@ def test_records_of_a_plan_that_are_not_readable_are_left_out_and_named(root):
         (root / f"runs/x/{one.name}.json").write_text("{")
     with pytest.raises(UserError, match="runs/x: holds no readable records\n  runs/x/.*not a readable record"):
         find("runs/x", root)
+
+
+def test_a_plan_that_is_not_readable_is_named_and_all_records_beside_it_are_compared(root):
+    for repeat in (1, 2):
+        put(root / "results/bad", repeat=repeat)
+    (root / "results/bad/plan.json").write_text("{")
+    plan(root / "results/good", put(root / "results/good", repeat=3))
+    put(root / "results/good", repeat=4)
+    found = find("results", root)
+    assert repeats(found) == [1, 2, 3]
+    (note,) = found.notes
+    assert note.startswith("results/bad/plan.json: not a readable plan (")
+    assert note.endswith("; all records beside it are compared")
+    (root / "runs/bad").mkdir(parents=True)
+    (root / "runs/bad/plan.json").write_text("{")
+    with pytest.raises(UserError, match="runs: holds no readable records\n  runs/bad/plan.json: not a readable plan"):
+        find("runs", root)
+
+
+@pytest.mark.parametrize("name", ["runs", "runs@abc1"])
+def test_a_folder_that_can_not_be_listed_is_named(root, monkeypatch, name):
+    put(root / "runs/open", repeat=1)
+    put(root / "runs/locked", repeat=2)
+    refuse_listing(monkeypatch, Path("runs/locked"))
+    found = find(name, root)
+    assert (repeats(found), found.notes) == ([1], ["runs/locked: Permission denied"])
+    refuse_listing(monkeypatch, Path("runs/open"))
+    with pytest.raises(UserError, match="no readable records.*\n  runs/locked: Permission denied"):
+        find(name, root)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
         if records.left_out:
             warnings.append(f"{letter}: records that are not read, so left out: {records.left_out}")
             warnings += [f"  {line}" for line in listed(records.problems)]
+        warnings += [f"{letter}: {note}" for note in listed(records.notes)]
     for name, (a, b) in pairing.varied.items():
         _say(console, f"Compared: {name}: {', '.join(a)} | {', '.join(b)}")
     for warning in warnings:

@@ -1,6 +1,7 @@
 """What the user names as A or B of a comparison -> its records."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +12,7 @@ from accelbench.judging.row import is_disturbed, steady_rates
 from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
-from accelbench.schema.plan_file import read_planned
+from accelbench.schema.plan_file import read_planned, sweep_folders
 from accelbench.schema.record import Readable, Record, listed, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.upgrade import OtherSchemaError
@@ -69,6 +70,7 @@ class RecordSet:
         selection: how WORD selected the records; None if they are all of a folder's.
         left_out: files that could not be read, such as `3 of schema 2`; empty if all were.
         problems: a line for each of these files, but for those of other schemas if WORD selected the records.
+        notes: a line for each plan and folder that could not be read.
     """
 
     name: str
@@ -76,6 +78,7 @@ class RecordSet:
     selection: Selection | None = None
     left_out: str = ""
     problems: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     def environments(self) -> list[Mapping[str, Any]]:
         """The distinct environments of the processes, in which `code` is a mapping from engine to code digest."""
@@ -95,8 +98,8 @@ def find(name: str, root: Path) -> RecordSet:
         root: the project's folder.
 
     Raises:
-        UserError: nothing has this name, and the message lists the folders that exist; or a plan, or the file that is
-            named, is not readable.
+        UserError: nothing has this name, and the message lists the folders that exist; or the file that is named, or
+            all that the folder holds, is not readable.
     """
     path, word = name, ""
     if "@" in name and _located(name, root) is None:
@@ -107,16 +110,18 @@ def find(name: str, root: Path) -> RecordSet:
         existing = _folders(root)
         hint = f"There are: {', '.join(existing)}." if existing else "There are none yet: measure something first."
         raise UserError(f"{path}: no folder of records, suite or record. {hint}")
-    if word:
-        return _selected(name, word, read_all(sorted(found.rglob(RECORDS))))
-    if found.is_file():
+    if found.is_file() and not word:
         return RecordSet(name=name, processes=[Process.of(read(found))])
-    readable = _planned_records(found)
+    notes: list[str] = []
+    readable = read_all(list(_records_below(found, notes, planned=not word)))
+    if word:
+        return _selected(name, word, readable, notes)
     processes = [Process.of(record) for record in readable]
     if not processes:
-        unread = listed(readable.problems())
+        unread = [*notes, *listed(readable.problems())]
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if unread else ''}records", *unread]))
-    return RecordSet(name=name, processes=processes, left_out=readable.refused_text, problems=readable.problems())
+    left_out, problems = readable.refused_text, readable.problems()
+    return RecordSet(name=name, processes=processes, left_out=left_out, problems=problems, notes=notes)
 
 
 def _located(name: str, root: Path) -> Path | None:
@@ -130,14 +135,28 @@ def _folders(root: Path) -> list[str]:
     return [str(path.parent.relative_to(root)) for path in plans][-MAX_NAMED:]
 
 
-def _planned_records(folder: Path) -> Readable:
-    """The records that the plans in or below `folder` name; without a plan, all records there."""
-    plans = sorted(folder.rglob(PLAN))
-    planned = [path for plan in plans for path in read_planned(plan.parent).paths]
-    return read_all(planned if plans else sorted(folder.rglob(RECORDS)))
+def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Path]:
+    """The files of the records in each folder in or below `top`: those that its plan names, if it has a readable one.
+
+    Args:
+        top: a folder.
+        notes: gets a line for each plan and folder that can't be read.
+        planned: False for all records, whatever the plans name.
+    """
+    for folder, refused in sweep_folders(top).items():
+        if refused is not None:
+            notes.append(str(refused))
+        elif planned and os.path.lexists(folder / PLAN):
+            try:
+                yield from read_planned(folder).paths
+            except UserError as error:
+                notes.append(f"{error}; all records beside it are compared")
+                yield from sorted(folder.glob(RECORDS))
+        else:
+            yield from sorted(folder.glob(RECORDS))
 
 
-def _selected(name: str, word: str, readable: Readable) -> RecordSet:
+def _selected(name: str, word: str, readable: Readable, notes: Sequence[str]) -> RecordSet:
     """The records that WORD selects: by revision or branch, else by machine."""
     processes = [Process.of(record) for record in readable]
     left_out = readable.refused_text
@@ -147,10 +166,11 @@ def _selected(name: str, word: str, readable: Readable) -> RecordSet:
             # Not those of other schemas: a folder that keeps what was ever measured may hold hundreds.
             lines = zip(readable.problems(), readable.refused.values(), strict=True)
             problems = [line for line, error in lines if not isinstance(error, OtherSchemaError)]
-            return RecordSet(name=name, processes=chosen, selection=selection, left_out=left_out, problems=problems)
-    unread = f" Not read: {left_out}." if left_out else ""
+            kept: Any = {"left_out": left_out, "problems": problems, "notes": notes}
+            return RecordSet(name=name, processes=chosen, selection=selection, **kept)
+    unread = "\n  ".join([f" Not read: {left_out}." if left_out else "", *notes])
     if not processes:
-        raise UserError(f"{name}: that folder holds no {'readable ' if left_out else ''}records.{unread}")
+        raise UserError(f"{name}: that folder holds no {'readable ' if unread else ''}records.{unread}")
     revisions = _distinct(str(process.environment.get("git", {}).get("revision"))[:8] for process in processes)
     machines = _distinct(part for process in processes for part in _machine(process.environment))
     raise UserError(

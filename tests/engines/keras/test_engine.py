@@ -225,6 +225,21 @@ def test_an_output_that_is_kept_from_an_earlier_batch_makes_the_cell_invalid(dig
     assert judge(cell, engine.run(cell, digits)) == STALE
 
 
+class Spoiling(keras.layers.Layer):
+    """Makes one image's logits infinite, late in the batch."""
+
+    def call(self, logits):
+        rows = keras.ops.arange(32)[:, None]
+        return keras.ops.where(rows == 30, keras.ops.cast(np.inf, logits.dtype), logits)
+
+
+def test_an_output_of_any_image_that_is_not_finite_makes_the_cell_invalid(digits, monkeypatch):
+    honest = task.model_of
+    monkeypatch.setattr(task, "model_of", lambda *args: keras.Sequential([honest(*args), Spoiling()]))
+    cell = keras_cell(model=SGD)
+    assert judge(cell, engine.run(cell, digits)) == "the output is not finite"
+
+
 @pytest.mark.parametrize(("steps", "gave", "expected"), [(1, (32, 3), (32, 10)), (2, (64, 3), (64, 10))])
 def test_logits_of_another_shape_make_the_cell_invalid(digits, monkeypatch, steps, gave, expected):
     honest = task.model_of
