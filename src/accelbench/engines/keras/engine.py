@@ -130,6 +130,8 @@ class _Run(CellRun):
         ran_on = self.backend.ran_on(self.observer.weights)
         loss = None
         if not self.trains:
+            if not np.isfinite(np.asarray(self.backend.last)).all():  # of a whole batch: the compared images are few
+                self.mark_not_finite()
             self.keep_outputs(self.samples_per_execution, self.shape, self.num_classes)
         elif self.window_step is not None:
             loss = self._last_loss(self.window_step)
