@@ -125,11 +125,48 @@ def test_all_measurements_of_a_machine_take_turns(tmp_path, user, end):
     with measurement(tmp_path / "a", user=user) as first:
         assert first.stdout.readline() == "held\n"
         with measurement(tmp_path / "b") as second:
-            said = f"Waiting for another measurement (process {first.pid}) to end: "
+            said = f"Waiting for another measurement (process {first.pid}: {sys.executable} -c ?import os, sys?"
             assert second.stdout.readline().startswith(said)
             first.stdin.close() if end == "ends" else first.kill()
             assert second.stdout.readline() == "held\n"
             second.stdin.close()
+
+
+def test_a_holder_that_does_not_measure_is_named_with_what_to_do(monkeypatch):
+    monkeypatch.setenv("ACCELBENCH_LOCK", f"{os.getpid()}-foreign")
+    script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(bytes.fromhex(sys.argv[1])); s.listen()"
+    script += "; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", script, lock._address().encode().hex(), "[bold]\x1b[31m"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as foreign:
+        foreign.stdout.readline()
+        said = []
+
+        def end(message):
+            said.append(message)
+            foreign.stdin.close()
+
+        with lock.hold_measuring(end):
+            pass
+    (message,) = said
+    assert message.startswith(f"Waiting for another measurement (process {foreign.pid}: {sys.executable} -c import soc")
+    assert message.endswith(" If it is none, end it, or choose a lock of another name, such as ACCELBENCH_LOCK=mine.")
+    assert len(message) < 320
+    assert message.isprintable()
+
+
+def test_a_holder_without_a_process_that_is_known_is_said_to_be_unknown(monkeypatch):
+    monkeypatch.setenv("ACCELBENCH_LOCK", f"{os.getpid()}-silent")
+    said = []
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(lock._address())  # and does not listen
+
+        def end(message):
+            said.append(message)
+            silent.close()
+
+        with lock.hold_measuring(end):
+            pass
+    assert said[0].startswith("Waiting for another measurement (process unknown) to end: ")
 
 
 def test_measurements_under_locks_of_different_names_do_not_wait(monkeypatch):

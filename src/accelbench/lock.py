@@ -18,6 +18,7 @@ from accelbench.errors import BusyError, UserError
 # Any text in it names another lock than the machine's: sweeps with different texts do not wait for each other.
 VARIABLE = "ACCELBENCH_LOCK"
 RETRY_S = 0.1
+MAX_COMMAND = 80  # characters of a holder's command in a message
 
 
 @contextlib.contextmanager
@@ -26,7 +27,8 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
 
     The lock is the name of an abstract Unix socket: the process that has bound it holds it. Unlike a file it is the
     same one for all users, for jobs with a TMPDIR or a /tmp of their own, and for containers that share the machine's
-    network; and nobody can put a link or a pipe in its place. Processes in another network namespace, as in a
+    network; and nobody can put a link or a pipe in its place. But any process may bind the name, without measuring: the
+    message names the holder, and `VARIABLE` chooses another name. Processes in another network namespace, as in a
     container with a network of its own, have another lock.
 
     Args:
@@ -44,8 +46,11 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
                 with contextlib.suppress(OSError):
                     client.connect(address)
                 if not has_waited:
-                    holder = f"another measurement (process {_peer(client) or 'unknown'})"
-                    waiting(f"Waiting for {holder} to end: two at once would disturb each other.")
+                    holder = f"another measurement ({_named(_peer(client))})"
+                    waiting(
+                        f"Waiting for {holder} to end: two at once would disturb each other. "
+                        f"If it is none, end it, or choose a lock of another name, such as {VARIABLE}=mine."
+                    )
                     has_waited = True
                 with contextlib.suppress(OSError):
                     client.recv(1)  # returns when the holder ends, since it never answers
@@ -85,6 +90,17 @@ def _peer(client: socket.socket) -> int:
     """The id of the process that listens at the other end; 0 if it is unknown, or of another container."""
     size = struct.calcsize("3i")
     return int(struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0])
+
+
+def _named(pid: int) -> str:
+    """The process and its command, as far as they are known; any user may have chosen the words."""
+    words = b""
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes() if pid else b""
+    command = os.fsdecode(words.replace(b"\0", b" ")).strip()
+    shown = "".join(letter if letter.isprintable() else "?" for letter in command)
+    cut = f"{shown[:MAX_COMMAND]} ..." if len(shown) > MAX_COMMAND else shown
+    return f"process {pid or 'unknown'}" + (f": {cut}" if cut else "")
 
 
 @contextlib.contextmanager

@@ -62,8 +62,8 @@ def show(root: Path, console: Console | None = None, *, probe: bool = False) -> 
 
 def measure_ceilings(root: Path, console: Console) -> None:
     """Probes every present device, and keeps the results in the project's store."""
-    with lock.hold_measuring(console.print), Hosts() as hosts:
-        say = functools.partial(console.print, markup=False)
+    say = functools.partial(console.print, markup=False)
+    with lock.hold_measuring(say), Hosts() as hosts:
         prober = Prober(hosts, project.store_root(root), fingerprint.fingerprint(PROBING_ENGINE), say)
         for device in Device:
             if look(device).present:

@@ -135,7 +135,7 @@ def _measure(session: Session, done: Sequence[Record], kept: KeptFiles, delivery
 def _wait(console: Console, hosts: Hosts, message: str) -> None:
     """Before waiting for another sweep: ends the hosts that were started early, whose imports would disturb it."""
     hosts.end_starting(needed=())
-    console.print(message)
+    console.print(message, markup=False, soft_wrap=True)
 
 
 def _deliver_rest(delivery: Delivery, console: Console) -> None:
