@@ -1,6 +1,7 @@
 """The template with an engine that computes nothing, and notes what it is asked for."""
 
 import dataclasses
+import threading
 from itertools import repeat
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
-from accelbench.measuring.output_check import STALE, OutputTensor
+from accelbench.measuring.output_check import NOT_IN_TIME, STALE, OutputTensor
 from accelbench.schema.cell import DataSpec, Options
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
@@ -192,6 +193,17 @@ def test_an_output_that_is_kept_or_of_another_shape_makes_the_cell_invalid(digit
     run = Run(digits, precision=precision)
     vars(run).update(spoilt)
     assert judge(run.cell, run.measure()).startswith(why)
+
+
+def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits, monkeypatch):
+    never = threading.Event()
+    monkeypatch.setattr(Run, "reference_outputs", lambda run, batches: never.wait(60))
+    run = Run(digits, precision=Precision.bf16, timeout_s=0.5)
+    measured = run.measure()
+    never.set()
+    assert (judge(run.cell, measured), measured.output_error) == (None, None)
+    assert measured.warnings == ["the engine's", NOT_IN_TIME]
+    assert measured.blocks
 
 
 def test_an_honest_output_of_plain_fp32_needs_no_reference(digits):

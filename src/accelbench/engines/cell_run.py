@@ -6,6 +6,7 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 """
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from accelbench.devices.registry import look
 from accelbench.engines.models import output_shapes
 from accelbench.engines.sources import Shape, check_has_epochs
 from accelbench.measuring import clock, epochs
+from accelbench.measuring.in_time import in_time
 from accelbench.measuring.output_check import NOT_FINITE, Findings, Output, Outputs, check
 from accelbench.measuring.output_error import limit
 from accelbench.measuring.step import ONE_RANK, RankGroup, Step
@@ -26,6 +28,10 @@ from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import Device, Mode, Pipeline, Precision
 from accelbench.schema.vocab import Protocol as CellProtocol
 from accelbench.schema.work import Work
+
+# The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
+# the record. The rest is for what comes before a `CellRun`, such as starting a device, and after it.
+MAX_UNTIL_CHECKED = 0.9
 
 
 class BaseBackend:
@@ -111,6 +117,7 @@ class CellRun:
     num_params: int
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
+        self._began_s = time.monotonic()
         check_has_epochs(cell)
         self.cell = cell
         self.data_folder = data_folder
@@ -254,10 +261,8 @@ class CellRun:
         """The loss of training; None if it diverged, which makes the cell invalid. A record holds no such number."""
         if abs(loss) <= MAX_NUMBER:
             return loss
-        if math.isfinite(loss):
-            self.defects = self.defects or [f"the loss diverged to {loss:.0e}"]
-        else:
-            self.mark_not_finite()
+        how = f"diverged to {loss:.0e}" if math.isfinite(loss) else "is not finite"
+        self.defects = self.defects or [f"the loss {how}"]
         return None
 
     def mark_not_finite(self) -> None:
@@ -278,7 +283,7 @@ class CellRun:
         counts = read_counts(self.data_folder)
         found = Findings()
         if self.outputs is not None:
-            found = check(self.outputs, self.cell.precision, self.reference_outputs, is_reference=self.is_reference)
+            found = check(self.outputs, self.cell.precision, self._reference_in_time, is_reference=self.is_reference)
         return Measurement(
             **vars(observed),
             num_params=self.num_params,
@@ -299,6 +304,11 @@ class CellRun:
             defects=list(dict.fromkeys([*self.defects, *found.defects])),
             **self.timing.measured(),
         )
+
+    def _reference_in_time(self, batches: Sequence[Any]) -> list[Output]:
+        """`reference_outputs`; raises NotInTimeError if the cell would run into its time limit."""
+        left_s = self._began_s + MAX_UNTIL_CHECKED * self.cell.timeout_s - time.monotonic()
+        return in_time(lambda: self.reference_outputs(batches), left_s)
 
     def _common_warnings(self, output_error: float | None) -> Iterator[str]:
         if self.timing.compiled_in_steady_state:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from accelbench.measuring.in_time import NotInTimeError
 from accelbench.measuring.output_error import limit, relative_error
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
@@ -27,6 +28,7 @@ STALE = (
 NO_BATCH = "no tensor of the output has a dimension of the batch's size ({size}), so its values were not checked"
 NOT_FLOAT = "no floating-point tensor of the output has the batch's size, so its values were not checked"
 NOT_RUN = "the output was not compared with fp32's on the CPU, where the network fails ({why})"
+NOT_IN_TIME = "the output was not compared with fp32's on the CPU, which takes too long for timeout_s"
 STATE = "the same images give different outputs in two steps, so it was not checked that each batch is computed"
 CONSTANT = "different images give the same output, so it was not checked that each batch is computed"
 
@@ -92,7 +94,8 @@ def check(outputs: Outputs, precision: Precision, run_reference: RunReference, *
     Args:
         outputs: of that network.
         precision: that it computes in.
-        run_reference: runs newly built networks with the same weights, in fp32 on the CPU.
+        run_reference: runs newly built networks with the same weights, in fp32 on the CPU. It may raise anything;
+            `in_time.NotInTimeError` if it takes too long.
         is_reference: whether the network itself is such a network, so that no error is computed.
     """
     if (problem := wrong_shape(outputs.fed, outputs.size, outputs.shapes)) is not None:
@@ -109,6 +112,8 @@ def check(outputs: Outputs, precision: Precision, run_reference: RunReference, *
         if not is_reference:
             (expected,) = run_reference([outputs.images[0]])
             found.error = next((relative_error(*pair) for pair in _pairs(outputs.fed, expected, index)), None)
+    except NotInTimeError:
+        found.warnings.append(NOT_IN_TIME)
     except Exception as error:  # it may need its device, or batches of one size
         why = beginning(one_line(f"{type(error).__name__}: {message_of(error)}"), MAX_WHY)
         found.warnings.append(NOT_RUN.format(why=why))
