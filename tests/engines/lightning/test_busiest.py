@@ -22,8 +22,8 @@ def operators(digits, **changes):
 
 
 def test_an_lstm_has_a_fused_kernel_and_an_rnn_has_none(digits):
-    lstm = operators(digits, model=ModelSpec(name="lstm", args={"units": 128}))
-    rnn = operators(digits, model=ModelSpec(name="rnn", args={"units": 128}))
+    lstm = operators(digits, model=ModelSpec(name="lstm", args={"units": 16}))
+    rnn = operators(digits, model=ModelSpec(name="rnn", args={"units": 16}))
     assert lstm["aten::mkldnn_rnn_layer"].num_calls == 3  # one for each layer
     assert "aten::mkldnn_rnn_layer" not in rnn
     assert rnn["aten::addmm"].num_calls >= 3 * 28  # one for each layer and row
