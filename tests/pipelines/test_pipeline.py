@@ -16,6 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.lock import hold
+from fakes import give_ceilings
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = """\
@@ -97,6 +98,9 @@ def copy_project(root):
 def project(tmp_path_factory):
     root = copy_project(tmp_path_factory.mktemp("project"))
     (root / "params.yaml").write_text(SUITE)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("CUDA_VISIBLE_DEVICES", "")  # as in the project
+        give_ceilings(root)
     made = Project(root)
     made.git("init", "-q")
     made.git("add", "-A")

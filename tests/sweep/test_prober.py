@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from accelbench.engines.registry import host_spec
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, read_ceilings
@@ -171,10 +172,14 @@ def test_what_has_no_count_or_failed_is_left_as_it_is(tmp_path, said):
     assert one.judged(record_of(3e9, Status.failed)).status == Status.failed
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_real_cpu_is_probed_in_a_process_of_its_own(tmp_path, said):
-    with Hosts() as hosts:
+@pytest.mark.parametrize("prober_module", ["short_probe", pytest.param(None, marks=pytest.mark.slow)])
+def test_a_real_cpu_is_probed_in_a_process_of_its_own(tmp_path, said, prober_module):
+    def spec_of(cell):
+        spec = host_spec(cell)
+        return dataclasses.replace(spec, prober=prober_module or spec.prober)
+
+    with Hosts(spec_of) as hosts:
         found = prober(tmp_path, hosts, said).ceilings(CELL)
     assert found.device_name
     assert found.flops_per_s["fp32"] > 1e9
