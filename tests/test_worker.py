@@ -91,17 +91,35 @@ def test_the_cell_of_a_record_of_an_unknown_schema_is_refused(tmp_path, capsys):
     assert "of schema 99; this accelbench reads schema 3 to 6" in capsys.readouterr().err
 
 
+FAKED = f"""
+import sys
+sys.path.insert(0, {str(TESTS)!r})
+from accelbench import worker
+import fakes
+worker.host_spec = fakes.faulty_host
+sys.exit(worker.main(sys.argv[1:]))
+"""
+
+
 def test_a_mistake_in_the_cells_settings_is_exit_status_2(run_alone):
-    code = f"import sys; sys.path.insert(0, {str(TESTS)!r}); from accelbench import worker; import fakes;"
-    code += "worker.host_spec = fakes.faulty_host; sys.exit(worker.main(sys.argv[1:]))"
-    done, outcome = run_alone((sys.executable, "-c", code), fault="mistake")
+    done, outcome = run_alone((sys.executable, "-c", FAKED), fault="mistake")
     assert (done.returncode, outcome["status"], outcome["user_error"]) == (2, "failed", True), done.stderr
     assert outcome["reason"].startswith("model.args: ")
 
 
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+
+
+def test_of_two_ranks_the_first_answers(run_alone, tmp_path):
+    (tmp_path / "faked.py").write_text(FAKED)
+    done, outcome = run_alone((*TORCHRUN, str(tmp_path / "faked.py")), devices=2)
+    assert (done.returncode, outcome["status"]) == (0, "ok"), done.stderr[-2000:]
+    assert outcome["measurement"]["num_devices"] == 2
+
+
+@pytest.mark.slow
 def test_two_ranks_run_under_torchrun_and_the_first_answers(run_alone):
-    start = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    done, outcome = run_alone((*start, "-m", "accelbench.worker"), mode=Mode.train, devices=2)
+    done, outcome = run_alone((*TORCHRUN, "-m", "accelbench.worker"), mode=Mode.train, devices=2)
     assert (done.returncode, outcome["status"]) == (0, "ok"), done.stderr[-2000:]
     assert outcome["measurement"]["num_devices"] == 2
 

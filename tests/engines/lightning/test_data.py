@@ -12,7 +12,6 @@ from accelbench.data.pictures import convert
 from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine
 from accelbench.errors import UnsupportedError
-from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Augment, Device, Mode, Pipeline, Precision, Protocol, Status
 from fakes import SHORT, make_cell
@@ -111,12 +110,11 @@ def test_random_images_have_no_epochs(nothing):
         engine.run(random_cell(Pipeline.host, protocol=Protocol.fit, mode=Mode.train), nothing)
 
 
-def test_resident_images_are_not_copied_for_each_step_and_those_on_the_host_are(nothing):
-    with Hosts() as hosts:
-        host, device = (
-            hosts.run(random_cell(pipeline, device=Device.xla_cpu, window=SHORT, timeout_s=240), nothing)
-            for pipeline in (Pipeline.host, Pipeline.device)
-        )
+def test_resident_images_are_not_copied_for_each_step_and_those_on_the_host_are(hosts, nothing):
+    host, device = (
+        hosts.run(random_cell(pipeline, device=Device.xla_cpu, window=SHORT, timeout_s=240), nothing)
+        for pipeline in (Pipeline.host, Pipeline.device)
+    )
     assert (host.status, device.status) == (Status.ok, Status.ok), host.reason or device.reason
     assert len(host.measurement.copy_in_s) == len(host.measurement.latency_s)
     assert device.measurement.copy_in_s == []

@@ -17,7 +17,6 @@ from accelbench.engines.lightning import engine, trainer, zoo
 from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
 from accelbench.errors import UnsupportedError
-from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.schema.cell import ModelSpec
@@ -258,12 +257,6 @@ def test_threads_are_as_asked(digits):
         torch.set_num_threads(before)
 
 
-@pytest.fixture(scope="module")
-def hosts():
-    with Hosts() as running:
-        yield running
-
-
 def xla(cell):
     return dataclasses.replace(cell, device=Device.xla_cpu, timeout_s=240)
 
@@ -318,10 +311,8 @@ def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts,
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("precision", list(Precision))
-def test_a_gpu_runs_every_precision_as_asked(digits, precision, mode):
-    with Hosts() as hosts:
-        cell = make_cell(device=Device.gpu, precision=precision, mode=mode, model=SGD)
-        outcome = hosts.run(cell, digits)
+def test_a_gpu_runs_every_precision_as_asked(hosts, digits, precision, mode):
+    outcome = hosts.run(make_cell(device=Device.gpu, precision=precision, mode=mode, model=SGD), digits)
     assert outcome.status == Status.ok, outcome.reason
     measured = outcome.measurement
     assert (measured.device, measured.precision, measured.num_devices) == ("gpu", precision, 1)

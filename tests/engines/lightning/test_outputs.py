@@ -12,7 +12,6 @@ from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine, zoo
 from accelbench.engines.lightning.outputs import all_finite, described, tensors_in
 from accelbench.errors import UserError
-from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
 from accelbench.measuring import output_check
 from accelbench.schema.cell import DataSpec, ModelSpec, Options
@@ -354,9 +353,8 @@ def test_a_compiled_network_that_keeps_an_output_is_invalid(digits):
         (Cached, {}, output_check.STALE),
     ],
 )
-def test_outputs_on_a_gpu(digits, network, changes, why):
-    with Hosts() as hosts:
-        outcome = hosts.run(cell_of(network, device=Device.gpu, **changes), digits)
+def test_outputs_on_a_gpu(hosts, digits, network, changes, why):
+    outcome = hosts.run(cell_of(network, device=Device.gpu, **changes), digits)
     assert outcome.reason == why, outcome.error
     assert outcome.status == (Status.invalid if why else Status.ok)
 
