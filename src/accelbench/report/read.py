@@ -184,6 +184,8 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Mapping[Device, C
         if refused is not None:
             sweeps[0].notes.append(_unlisted(place, refused))
             continue
+        if not os.path.lexists(place / PLAN):  # its question is not asked any more
+            continue
         try:
             found += [replace(reported, is_confirming=True) for reported in read(place, costs).cells]
         except UserError as error:
