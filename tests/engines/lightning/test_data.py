@@ -1,11 +1,8 @@
 """The engine on colour pictures, decoded before or for each batch, and on random images."""
 
 import math
-from io import BytesIO
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from accelbench.data.obtain import Obtained
 from accelbench.data.pictures import convert
@@ -15,6 +12,7 @@ from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Augment, Device, Mode, Pipeline, Precision, Protocol, Status
 from fakes import SHORT, make_cell
+from two_colours import Two
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
@@ -22,24 +20,6 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:.*multi-threaded, use of fork.*:DeprecationWarning",
 )
 PETS = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
-
-
-class Two:
-    """Pictures of two kinds: red or blue under noise."""
-
-    def names(self):
-        return [f"{kind}.{number}.png" for kind in ("cat", "dog") for number in range(40)]
-
-    def room(self, name):
-        return 10_000
-
-    def read(self, name):
-        kind, number, _ = name.split(".")
-        pixels = np.random.default_rng(int(number)).integers(0, 128, (30, 30, 3), dtype=np.uint8)
-        pixels[..., 0 if kind == "cat" else 2] += 100
-        content = BytesIO()
-        Image.fromarray(pixels).save(content, "PNG")
-        return content.getvalue()
 
 
 @pytest.fixture(scope="module")
