@@ -249,25 +249,32 @@ def make_project(root: Path) -> Path:
     return root
 
 
-def give_ceilings(root: Path) -> None:
-    """Writes ceilings of this machine's CPU that no cell reaches: sweeps need not probe it, which takes 20 s."""
-    from accelbench.grid.fingerprint import fingerprint
-    from accelbench.schema.ceilings import Ceilings, write_ceilings
+def make_ceilings(**changes):
+    """Ceilings of a CPU that no cell reaches."""
+    from accelbench.schema.ceilings import Ceilings
 
-    found = Ceilings(
-        device="cpu",
-        device_name="a CPU",
-        threads=2,
-        flops_per_s=dict.fromkeys(Precision, 1e15),
-        how=dict.fromkeys(Precision, "given"),
-        memory_bytes_per_s=1e15,
-        host_to_device_bytes_per_s=None,
-        device_to_host_bytes_per_s=None,
-        launch_s=1e-6,
-        seconds=20.0,
-        measured_at="2026-11-20T18:00:00.000+00:00",
-    )
-    write_ceilings(root, fingerprint(Engine.lightning), "cpu", found)
+    values = {
+        "device": "cpu",
+        "device_name": "a CPU",
+        "threads": 2,
+        "flops_per_s": dict.fromkeys(Precision, 1e15),
+        "how": dict.fromkeys(Precision, "given"),
+        "memory_bytes_per_s": 1e15,
+        "host_to_device_bytes_per_s": None,
+        "device_to_host_bytes_per_s": None,
+        "launch_s": 1e-6,
+        "seconds": 20.0,
+        "measured_at": "2026-11-20T18:00:00.000+00:00",
+    }
+    return Ceilings(**{**values, **changes})
+
+
+def give_ceilings(root: Path) -> None:
+    """Writes ceilings of this machine's CPU: sweeps need not probe it, which takes 20 s."""
+    from accelbench.grid.fingerprint import fingerprint
+    from accelbench.schema.ceilings import write_ceilings
+
+    write_ceilings(root, fingerprint(Engine.lightning), "cpu", make_ceilings())
 
 
 def refuse_listing(monkeypatch, folder: Path) -> None:

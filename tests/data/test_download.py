@@ -50,7 +50,7 @@ def mirror(small, monkeypatch):
     for name, value in {"ranges": True, "breaks_at": None, "asked": []}.items():
         monkeypatch.setattr(Handler, name, value)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=small.folder)) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()

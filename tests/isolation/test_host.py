@@ -117,7 +117,7 @@ def test_the_rank_that_failed_first_is_named_and_the_others_end(hosts, tmp_path,
 
 
 def test_a_rank_that_hangs_ends_with_all_others(hosts, tmp_path):
-    outcome = hosts.run(make_cell("hang@1", devices=2, timeout_s=3.0), tmp_path)
+    outcome = hosts.run(make_cell("hang@1", devices=2, timeout_s=1.5), tmp_path)
     assert outcome.status == Status.timeout
     assert re.findall(r"rank \d of 2 was here", outcome.error) == ["rank 0 of 2 was here", "rank 1 of 2 was here"]
     assert is_gone(int((tmp_path / "child.pid").read_text()))
@@ -125,7 +125,7 @@ def test_a_rank_that_hangs_ends_with_all_others(hosts, tmp_path):
 
 
 def test_a_rank_that_ended_before_another_hung_is_said_to_have(hosts, tmp_path):
-    outcome = hosts.run(make_cell("hang behind", devices=2, timeout_s=3.0), tmp_path)
+    outcome = hosts.run(make_cell("hang behind", devices=2, timeout_s=1.5), tmp_path)
     assert outcome.status == Status.timeout
     assert outcome.error.endswith("rank 1 of 2 had ended")
 

@@ -18,12 +18,13 @@ TEMPLATES = ROOT / ".dvc" / "plots"
 WICKED = "</script><script>document.title = 1</script>&amp;"
 
 
-@pytest.fixture
-def written(tmp_path: Path, maker) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
     """The folder of a report on three cells, one of a network with a wicked name."""
+    root = tmp_path_factory.mktemp("written")
     cells = [maker.cell(), maker.cell(batch_size=256), maker.cell(WICKED)]
-    maker.suite(tmp_path / "results", [maker.ok(cell, 1000) for cell in cells])
-    folder = build.build(tmp_path / "results", tmp_path / "report").parent
+    maker.suite(root / "results", [maker.ok(cell, 1000) for cell in cells])
+    folder = build.build(root / "results", root / "report").parent
     dvc_plots.write(folder)
     return folder
 

@@ -1,9 +1,9 @@
 import dataclasses
 import json
+import os
 
 import pytest
 
-from accelbench.engines.registry import host_spec
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, read_ceilings
@@ -172,14 +172,18 @@ def test_what_has_no_count_or_failed_is_left_as_it_is(tmp_path, said):
     assert one.judged(record_of(3e9, Status.failed)).status == Status.failed
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("prober_module", ["short_probe", pytest.param(None, marks=pytest.mark.slow)])
-def test_a_real_cpu_is_probed_in_a_process_of_its_own(tmp_path, said, prober_module):
-    def spec_of(cell):
-        spec = host_spec(cell)
-        return dataclasses.replace(spec, prober=prober_module or spec.prober)
+def test_the_module_that_a_host_names_probes_in_a_process_of_its_own(tmp_path, said):
+    with Hosts(lambda cell: dataclasses.replace(faulty_host(cell), prober="faulty_prober")) as hosts:
+        found = prober(tmp_path, hosts, said).ceilings(CELL)
+    assert found.device == "cpu"
+    assert found.threads not in (None, os.getpid())
+    assert read_ceilings(tmp_path, ENVIRONMENT) == {"cpu": found}
 
-    with Hosts(spec_of) as hosts:
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_real_cpu_is_probed_in_a_process_of_its_own(tmp_path, said):
+    with Hosts() as hosts:
         found = prober(tmp_path, hosts, said).ceilings(CELL)
     assert found.device_name
     assert found.flops_per_s["fp32"] > 1e9

@@ -10,8 +10,8 @@ from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import DataSpec, ModelSpec
-from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Augment, Device, Mode, Pipeline, Precision, Protocol, Status
-from fakes import SHORT, make_cell
+from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Augment, Mode, Pipeline, Precision, Protocol
+from fakes import make_cell
 from two_colours import Two
 
 pytestmark = pytest.mark.filterwarnings(
@@ -88,13 +88,3 @@ def test_random_images_in_the_models_shape_and_the_cells_precision(nothing, pipe
 def test_random_images_have_no_epochs(nothing):
     with pytest.raises(UnsupportedError, match="random images have no epochs"):
         engine.run(random_cell(Pipeline.host, protocol=Protocol.fit, mode=Mode.train), nothing)
-
-
-def test_resident_images_are_not_copied_for_each_step_and_those_on_the_host_are(hosts, nothing):
-    host, device = (
-        hosts.run(random_cell(pipeline, device=Device.xla_cpu, window=SHORT, timeout_s=240), nothing)
-        for pipeline in (Pipeline.host, Pipeline.device)
-    )
-    assert (host.status, device.status) == (Status.ok, Status.ok), host.reason or device.reason
-    assert len(host.measurement.copy_in_s) == len(host.measurement.latency_s)
-    assert device.measurement.copy_in_s == []

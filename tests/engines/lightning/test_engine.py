@@ -1,4 +1,4 @@
-"""The engine against hand-written loops, on the CPU in this process and on XLA through a real host."""
+"""The engine against hand-written loops, on the CPU in this process."""
 
 import contextlib
 import dataclasses
@@ -22,8 +22,8 @@ from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import Device, Library, Mode, Precision, Protocol, Scaling, Status
-from fakes import SHORT, assert_epochs_in_turn, make_cell
+from accelbench.schema.vocab import Device, Library, Mode, Precision, Protocol, Status
+from fakes import assert_epochs_in_turn, make_cell
 
 pytestmark = pytest.mark.filterwarnings(
     # Lightning's own, on its use of torch.
@@ -255,57 +255,6 @@ def test_threads_are_as_asked(digits):
         assert engine.run(make_cell(model=SGD), digits).threads == usable_cores()
     finally:
         torch.set_num_threads(before)
-
-
-def xla(cell):
-    return dataclasses.replace(cell, device=Device.xla_cpu, timeout_s=240)
-
-
-@pytest.mark.parametrize("precision", [Precision.fp32, Precision.fp64])
-def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision):
-    # A batch size that divides the training set: XLA drops a short last batch.
-    cell = fit_cell(precision=precision, batch_size=50)
-    outcome = hosts.run(xla(cell), digits)
-    assert outcome.status == Status.ok, outcome.error
-    measured, expected = outcome.measurement, engine.run(cell, digits)
-    assert measured.device == "xla_cpu"
-    assert [e.loss for e in measured.epochs] == pytest.approx([e.loss for e in expected.epochs], rel=1e-4)
-    assert measured.evaluation.num_samples == 90
-    assert measured.evaluation.accuracy == pytest.approx(expected.evaluation.accuracy, abs=0.012)
-    assert measured.evaluation.loss == pytest.approx(expected.evaluation.loss, rel=1e-3)
-    assert measured.num_compiles > 0
-    assert measured.compile_s > 0
-    assert measured.warnings == []  # each epoch runs what the first one compiled
-
-
-def test_two_xla_devices_train_as_one_cpu_does(hosts, digits):
-    cell = fit_cell(batch_size=50)
-    outcome = hosts.run(xla(dataclasses.replace(cell, devices=2)), digits)
-    assert outcome.status == Status.ok, outcome.error
-    measured, expected = outcome.measurement, engine.run(cell, digits)
-    assert measured.num_devices == 2
-    assert [e.loss for e in measured.epochs] == pytest.approx([e.loss for e in expected.epochs], rel=1e-4)
-    assert measured.evaluation.num_samples == 90
-    assert measured.evaluation.loss == pytest.approx(expected.evaluation.loss, rel=1e-3)
-
-
-@pytest.mark.parametrize("mode", Mode)
-def test_two_xla_devices_compile_nothing_in_the_steady_state(hosts, digits, mode):
-    cell = xla(make_cell(model=SGD, mode=mode, devices=2, scaling=Scaling.weak, batch_size=64, window=SHORT))
-    outcome = hosts.run(cell, digits)
-    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
-    measured = outcome.measurement
-    assert (measured.num_devices, measured.warnings, measured.fallbacks) == (2, [], [])
-    assert all(block.num_samples == 64 * block.num_steps for block in measured.blocks)
-
-
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("precision", [Precision.bf16, Precision.bf16_mixed])
-def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts, digits, precision, mode):
-    outcome = hosts.run(xla(make_cell(model=SGD, precision=precision, mode=mode, window=SHORT)), digits)
-    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
-    assert outcome.measurement.precision == precision
-    assert outcome.measurement.warnings == []
 
 
 @pytest.mark.gpu

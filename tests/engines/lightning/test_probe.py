@@ -12,7 +12,6 @@ from accelbench.engines.lightning.probe import PRECISIONS, Stopwatch, probe
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Precision
-from xla_world import printed
 
 SECONDS = 0.003
 NUM_TRIES = 4  # what else runs on the machine may spoil some
@@ -96,7 +95,7 @@ print(json.dumps(found.to_json()))
 
 
 @pytest.mark.slow
-def test_xla_has_ceilings():
+def test_xla_has_ceilings(printed):
     (line,) = printed(ON_XLA)
     found = load(Ceilings, json.loads(line))
     assert (found.device, found.threads) == ("xla_cpu", None)

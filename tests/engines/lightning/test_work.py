@@ -9,7 +9,6 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule, Task
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, Precision
-from xla_world import printed
 
 OWN = {
     **dict.fromkeys(["mlp", "cnn", "autoencoder"], (28, 28)),
@@ -311,7 +310,7 @@ for device in ("cpu", torch_xla.device()):
 
 
 @pytest.mark.slow
-def test_a_network_on_xla_counts_as_on_the_cpu():
+def test_a_network_on_xla_counts_as_on_the_cpu(printed):
     network = zoo.build(ModelSpec(name="lstm"), (28, 28), 10)
     here = counted(network, torch.zeros(2, 28, 28, dtype=torch.uint8), train=True, model=ModelSpec(name="lstm"))
     assert printed(ON_XLA) == [str(here)] * 2

@@ -1,7 +1,5 @@
 import pytest
 
-from xla_world import printed
-
 MULTIPLY = """
 import torch, torch_xla
 from accelbench.engines.lightning import xla
@@ -11,15 +9,15 @@ print(torch_xla._XLAC._get_xla_tensors_hlo([product]))
 """
 
 
-def hlo(prepare: str) -> str:
+def hlo(printed, prepare: str) -> str:
     """What XLA is given to compile for a product of two fp32 matrices."""
     return "\n".join(printed(MULTIPLY.format(prepare=prepare)))
 
 
 @pytest.mark.slow
-def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16():
-    assert "operand_precision={highest,highest}" not in hlo("")
-    assert "operand_precision={highest,highest}" in hlo("xla.multiply_precisely()")
+def test_fp32_is_multiplied_in_fp32_where_a_tpu_would_cast_it_to_bf16(printed):
+    assert "operand_precision={highest,highest}" not in hlo(printed, "")
+    assert "operand_precision={highest,highest}" in hlo(printed, "xla.multiply_precisely()")
 
 
 # Products of large matrices: after the wait, reading the result takes a copy's time and not theirs.
@@ -45,7 +43,7 @@ print(launched - start, waited - launched, read - waited)
 
 
 @pytest.mark.parametrize("num_devices", [1, 2])
-def test_the_wait_is_for_what_was_launched(num_devices):
+def test_the_wait_is_for_what_was_launched(printed, num_devices):
     code, variables = WAIT.format(num_devices=num_devices), {"CPU_NUM_DEVICES": str(num_devices)}
     _, waited, read = map(float, printed(code, **variables)[0].split())
     assert waited > read  # the products were done by then
@@ -63,7 +61,7 @@ print(backend.fallbacks())
 """
 
 
-def test_an_operator_that_runs_on_the_cpu_instead_is_named():
+def test_an_operator_that_runs_on_the_cpu_instead_is_named(printed):
     before, after = printed(FALLBACK)
     assert before == "10.0 []"
     assert after == "['aten::histc']"
@@ -80,7 +78,7 @@ for number in (1, 2, 1):
 """
 
 
-def test_what_is_drawn_on_the_device_follows_from_the_seed():
+def test_what_is_drawn_on_the_device_follows_from_the_seed(printed):
     first, other, again = printed(SEED)
     assert first == again != other
 
@@ -106,7 +104,7 @@ print(images.cpu().flatten().tolist() == list(range(24)), backend.put((images,))
 """
 
 
-def test_a_batch_is_divided_among_all_devices_and_is_still_one():
+def test_a_batch_is_divided_among_all_devices_and_is_still_one(printed):
     refused, parts, gathered, whole = printed(SPMD, CPU_NUM_DEVICES="2")
     assert refused == "devices=3: SPMD divides a batch among all 2: use devices=2"
     assert parts == "2 2 1"

@@ -7,7 +7,6 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Device, Mode, Protocol, Status
 from fakes import SHORT, make_cell
-from xla_world import printed
 
 MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
 
@@ -65,7 +64,7 @@ except UnsupportedError as error:
 
 
 @pytest.mark.slow
-def test_a_part_of_a_tpus_chips_is_refused_before_libtpu_waits_for_the_others():
+def test_a_part_of_a_tpus_chips_is_refused_before_libtpu_waits_for_the_others(printed):
     ranks = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
     (told,) = printed(PART_OF_A_HOST, PJRT_DEVICE="TPU", **ranks)
     assert "this host has 4 chips" in told
@@ -91,5 +90,5 @@ print(weights.grad.cpu().tolist())
 """
 
 
-def test_xla_averages_the_gradients_within_the_step():
+def test_xla_averages_the_gradients_within_the_step(printed):
     assert printed(REDUCE) == ["True", "[2.0, 2.0, 2.0]"]
