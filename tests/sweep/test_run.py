@@ -45,12 +45,23 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def swept(cells, hosts=None, **options):
-    """The sweep's result and what it printed."""
-    console = Console(file=io.StringIO(), width=200)
-    with hosts or Hosts(faulty_host) as running:
-        result = run.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=running)
-    return result, console.file.getvalue()
+@pytest.fixture(scope="module")
+def shared():
+    with Hosts(faulty_host) as running:
+        yield running
+
+
+@pytest.fixture
+def swept(shared):
+    """A function that runs a sweep: its result and what it printed."""
+
+    def swept(cells, hosts=None, **options):
+        console = Console(file=io.StringIO(), width=200)
+        with hosts or contextlib.nullcontext(shared) as running:
+            result = run.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=running)
+        return result, console.file.getvalue()
+
+    return swept
 
 
 def written(folder):
@@ -72,7 +83,7 @@ FAULTS = {
 }
 
 
-def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(project):
+def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(swept, project):
     cells = [make_cell(fault) for fault in FAULTS]
     result, text = swept([*cells, make_cell(batch_size=8)])
     assert [found.status for found in result.records] == [*FAULTS.values(), Status.ok]
@@ -85,7 +96,7 @@ def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(project):
     assert "Records: runs/test" in text
 
 
-def test_a_record_is_there_before_the_next_cell_starts(project):
+def test_a_record_is_there_before_the_next_cell_starts(swept, project):
     seen = []
 
     class Watching(Hosts):
@@ -107,7 +118,7 @@ def test_sweeps_in_turn_share_the_hosts_that_they_are_given(project, monkeypatch
     assert len(started) == 1
 
 
-def test_a_record_holds_what_it_depended_on(project):
+def test_a_record_holds_what_it_depended_on(swept, project):
     result, _ = swept([make_cell()])
     (found,) = result.records
     assert found.data.source == "random pixels"
@@ -124,7 +135,7 @@ def test_a_record_holds_what_it_depended_on(project):
 
 
 @pytest.mark.parametrize("fault", ["file name", "long message"])
-def test_a_record_of_any_exception_can_be_read_again(project, fault):
+def test_a_record_of_any_exception_can_be_read_again(swept, project, fault):
     first, text = swept([make_cell(fault), make_cell(batch_size=8)])
     assert [found.status for found in first.records] == [Status.failed, Status.ok]
     assert first.records[0].reason in text
@@ -133,19 +144,19 @@ def test_a_record_of_any_exception_can_be_read_again(project, fault):
     assert "2 of 2 cells have their record already." in text
 
 
-def test_what_a_probe_says_is_printed_as_it_is(project):
+def test_what_a_probe_says_is_printed_as_it_is(swept, project):
     result, text = swept([make_cell()], Hosts(lambda cell: replace(faulty_host(cell), prober="no [/such]")))
     assert result.records[0].status == Status.ok
     assert "No module named 'no [/such]'" in text
 
 
-def test_without_a_folder_each_sweep_has_one_of_its_own_under_runs(project):
+def test_without_a_folder_each_sweep_has_one_of_its_own_under_runs(swept, project):
     result, _ = swept([make_cell()], out=None)
     assert result.folder.parent == project / "runs"
     assert result.folder.name.endswith("-test")
 
 
-def test_what_has_its_record_is_not_measured_again(project):
+def test_what_has_its_record_is_not_measured_again(swept, project):
     folder = project / "runs/test"
     first, _ = swept([make_cell(), make_cell("raise")])
     before = written(folder)
@@ -156,7 +167,7 @@ def test_what_has_its_record_is_not_measured_again(project):
     assert "2 of 2 cells have their record already." in text
 
 
-def test_a_second_sweep_into_a_folder_runs_the_new_cells_only_and_adds_them_to_its_plan(project):
+def test_a_second_sweep_into_a_folder_runs_the_new_cells_only_and_adds_them_to_its_plan(swept, project):
     folder = project / "runs/test"
     swept([make_cell(batch_size=size) for size in (8, 16)])
     before = written(folder)
@@ -167,7 +178,7 @@ def test_a_second_sweep_into_a_folder_runs_the_new_cells_only_and_adds_them_to_i
     assert plan_file.read_plan(folder).title == "Newest"
 
 
-def test_a_sweep_into_a_folder_whose_plan_is_lost_plans_the_records_there_too(project):
+def test_a_sweep_into_a_folder_whose_plan_is_lost_plans_the_records_there_too(swept, project):
     folder = project / "runs/test"
     swept([make_cell(batch_size=8)])
     (folder / "plan.json").unlink()
@@ -185,7 +196,7 @@ def test_the_plan_of_a_pipelines_suite_names_the_cells_that_it_wants_and_no_othe
     assert len(written(folder)) == 3
 
 
-def test_retry_tries_again_what_failed_timed_out_or_was_killed(project):
+def test_retry_tries_again_what_failed_timed_out_or_was_killed(swept, project):
     folder = project / "runs/test"
     cells = [make_cell(fault) for fault in FAULTS] + [make_cell("hang", timeout_s=0.5)]
     swept(cells)
@@ -199,7 +210,7 @@ def test_retry_tries_again_what_failed_timed_out_or_was_killed(project):
     assert measured(before, after) == 3
 
 
-def test_another_machine_or_code_measures_again_and_keeps_what_was(project, monkeypatch):
+def test_another_machine_or_code_measures_again_and_keeps_what_was(swept, project, monkeypatch):
     folder = project / "runs/test"
     swept([make_cell()])
     before = written(folder)
@@ -226,7 +237,7 @@ def make_folder(path):
     path.mkdir()
 
 
-def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(project):
+def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(swept, project):
     cells = [make_cell(batch_size=size) for size in (8, 16, 32, 64)]
     folder = project / "runs/test"
     first, _ = swept(cells)
@@ -247,7 +258,7 @@ def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(project):
     assert measured(before, written(folder)) == 3
 
 
-def test_a_plan_that_cannot_be_read_is_kept(project):
+def test_a_plan_that_cannot_be_read_is_kept(swept, project):
     swept([make_cell()])
     path = project / "runs/test/plan.json"
     make_folder(path)
@@ -258,7 +269,7 @@ def test_a_plan_that_cannot_be_read_is_kept(project):
     assert len(plan_file.read_plan(path.parent).cells) == 1
 
 
-def test_files_that_a_cell_deletes_are_written_again(project):
+def test_files_that_a_cell_deletes_are_written_again(swept, project):
     cells = [make_cell(), make_cell("raise"), make_cell("delete records"), make_cell(batch_size=8)]
     result, text = swept(cells)
     assert [found.status for found in result.records] == [Status.ok, Status.failed, Status.ok, Status.ok]
@@ -268,7 +279,7 @@ def test_files_that_a_cell_deletes_are_written_again(project):
         assert f"  runs/test/{name}.json" in text
 
 
-def test_records_that_a_cell_deletes_are_written_again_when_the_sweep_is_interrupted(project, monkeypatch):
+def test_records_that_a_cell_deletes_are_written_again_when_the_sweep_is_interrupted(swept, project, monkeypatch):
     def interrupted(self, record):
         raise KeyboardInterrupt
 
@@ -284,12 +295,12 @@ def test_records_that_a_cell_deletes_are_written_again_when_the_sweep_is_interru
     assert [found.cell for found in plan_file.read_planned(project / "runs/test")] == cells[:2]
 
 
-def test_a_cell_that_removes_the_temporary_folder_costs_only_itself(project):
+def test_a_cell_that_removes_the_temporary_folder_costs_only_itself(swept, project):
     result, _ = swept([make_cell("delete temporary files"), make_cell(batch_size=8)])
     assert [found.status for found in result.records] == [Status.ok, Status.ok]
 
 
-def test_data_is_prepared_while_nothing_is_measured(project, monkeypatch):
+def test_data_is_prepared_while_nothing_is_measured(swept, project, monkeypatch):
     events = []
     monkeypatch.setattr(run.lock, "hold_measuring", lambda say: contextlib.nullcontext(events.append("lock")))
     monkeypatch.setattr(run, "prepare_missing", lambda *given: events.append("prepare"))
@@ -297,7 +308,7 @@ def test_data_is_prepared_while_nothing_is_measured(project, monkeypatch):
     assert events == ["lock", "prepare"]
 
 
-def test_a_cell_that_was_not_judged_has_no_number_and_is_measured_again(project, monkeypatch):
+def test_a_cell_that_was_not_judged_has_no_number_and_is_measured_again(swept, project, monkeypatch):
     def killed(self, record):
         raise KeyboardInterrupt
 
@@ -313,7 +324,7 @@ def test_a_cell_that_was_not_judged_has_no_number_and_is_measured_again(project,
     assert list(plan_file.read_planned(project / "runs/test")) == result.records
 
 
-def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(project):
+def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(swept, project):
     measured = []
 
     class Refused(Hosts):
@@ -344,7 +355,7 @@ def refuse(monkeypatch):
 
 
 @pytest.mark.parametrize("name", [RECORDS, "plan.json"])
-def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(project, refuse, monkeypatch, name):
+def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(swept, project, refuse, monkeypatch, name):
     swept([make_cell(), make_cell(batch_size=8)])
     folder = project / "runs/test"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -355,7 +366,7 @@ def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(proj
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_manifest_that_the_system_does_not_open_now_makes_no_cell_invalid(project, refuse):
+def test_a_manifest_that_the_system_does_not_open_now_makes_no_cell_invalid(swept, project, refuse):
     class Refused(Hosts):
         def run(self, cell, data_folder):
             outcome = super().run(cell, data_folder)
@@ -382,7 +393,7 @@ def fill_disk(monkeypatch):
     return fill
 
 
-def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(project, fill_disk):
+def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, project, fill_disk):
     cells = [make_cell(batch_size=size) for size in (8, 16, 32)]
     folder = project / "runs/test"
     fill_disk(3)  # the plan and, twice, the first record
@@ -396,7 +407,7 @@ def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(project, f
     assert measured(before, written(folder)) == 2
 
 
-def test_a_record_that_cannot_be_written_again_after_it_was_judged_is_none(project, fill_disk):
+def test_a_record_that_cannot_be_written_again_after_it_was_judged_is_none(swept, project, fill_disk):
     fill_disk(2)  # the plan, and the record before it is judged
     with pytest.raises(UserError, match="disk full; 0 of 1 cells have their record"):
         swept([make_cell()])
@@ -407,20 +418,20 @@ def test_a_record_that_cannot_be_written_again_after_it_was_judged_is_none(proje
     ("number", "told"),
     [(errno.EDQUOT, "out=runs/test: disk full; 0 of 1"), (errno.EROFS, "not writable .Read-only file system.; 0 of 1")],
 )
-def test_a_plan_that_cannot_be_written_stops_the_sweep(project, fill_disk, number, told):
+def test_a_plan_that_cannot_be_written_stops_the_sweep(swept, project, fill_disk, number, told):
     fill_disk(0, number)
     with pytest.raises(UserError, match=told):
         swept([make_cell()])
 
 
-def test_wrong_numbers_are_not_left_behind_when_the_disk_is_full(project, fill_disk):
+def test_wrong_numbers_are_not_left_behind_when_the_disk_is_full(swept, project, fill_disk):
     fill_disk(2)  # the plan, and the record before it is judged
     with pytest.raises(UserError, match="disk full; 0 of 1 cells have their record"):
         swept([make_cell("lose data")])
     assert written(project / "runs/test") == {}
 
 
-def test_only_measured_numbers_become_invalid_when_the_data_is_lost(project, monkeypatch):
+def test_only_measured_numbers_become_invalid_when_the_data_is_lost(swept, project, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     plan.report_on.cache_clear()
     result, _ = swept([make_cell("lose data"), make_cell("raise"), make_cell(device=Device.gpu)])
@@ -431,7 +442,7 @@ def test_only_measured_numbers_become_invalid_when_the_data_is_lost(project, mon
     plan.report_on.cache_clear()
 
 
-def test_what_does_not_run_here_is_a_record_with_its_reason_and_nobodys_fault(project, monkeypatch):
+def test_what_does_not_run_here_is_a_record_with_its_reason_and_nobodys_fault(swept, project, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     plan.report_on.cache_clear()
     cells = [make_cell(device=Device.gpu), make_cell(precision=Precision.tf32), make_cell()]
@@ -471,7 +482,7 @@ class Broken(Sink):
 
 
 @pytest.mark.parametrize(("where", "lost"), [("open", 2), ("send", 2), ("close", 0)])
-def test_a_tracker_that_fails_loses_nothing(project, monkeypatch, where, lost):
+def test_a_tracker_that_fails_loses_nothing(swept, project, monkeypatch, where, lost):
     monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Broken(where)])
     result, text = swept([make_cell(), make_cell(batch_size=8)])
     assert [found.status for found in result.records] == [Status.ok, Status.ok]
@@ -480,7 +491,7 @@ def test_a_tracker_that_fails_loses_nothing(project, monkeypatch, where, lost):
     assert (told in text) == (lost > 0)
 
 
-def test_a_tracker_gets_what_is_on_disk_already(project, monkeypatch):
+def test_a_tracker_gets_what_is_on_disk_already(swept, project, monkeypatch):
     sent = []
 
     class Watching(Broken):
@@ -511,7 +522,7 @@ def test_a_single_record_is_delivered_after_it_was_shown(project, monkeypatch):
     assert events == ["shown", "open", Status.ok, "open", Status.failed, Status.ok, "shown"]
 
 
-def test_the_end_of_a_measurement_is_awaited_without_a_host_that_would_disturb_it(project, monkeypatch):
+def test_the_end_of_a_measurement_is_awaited_without_a_host_that_would_disturb_it(swept, project, monkeypatch):
     class Watching(Hosts):
         def end_starting(self, *, needed):
             events.append(f"needs {len(needed)}")
@@ -529,12 +540,12 @@ def test_the_end_of_a_measurement_is_awaited_without_a_host_that_would_disturb_i
     assert events[:2] == ["needs 0", "free"]
 
 
-def test_a_sweep_has_one_data_set(project):
+def test_a_sweep_has_one_data_set(swept, project):
     with pytest.raises(UserError, match="data=fashion,mnist: a sweep has one data set"):
         swept([make_cell(), make_cell(data=DataSpec(name="fashion"))])
 
 
-def test_data_that_only_stands_in_is_said_first(project):
+def test_data_that_only_stands_in_is_said_first(swept, project):
     path = project / "data/mnist/manifest.json"
     manifest = json.loads(path.read_text()) | {"stand_in": True}
     manifest["digest"] = digest_of(manifest)
@@ -611,7 +622,7 @@ def test_a_killed_sweep_goes_on_where_it_was_and_tmpdir_is_clean_afterwards(tmp_
     assert all(found.measurement.blocks and found.measurement.num_params == num_params for found in records)
 
 
-def test_altered_data_is_refused_since_a_record_bears_its_digest(project):
+def test_altered_data_is_refused_since_a_record_bears_its_digest(swept, project):
     path = project / "data" / "mnist" / "train_labels.npy"
     labels = np.load(path)
     np.save(path, (labels + 1) % 10)
@@ -620,12 +631,12 @@ def test_altered_data_is_refused_since_a_record_bears_its_digest(project):
 
 
 @pytest.mark.parametrize("out", ["results/mnist_networks", "..", "runs", "/tmp/x"])
-def test_the_command_line_writes_under_runs_alone(project, out):
+def test_the_command_line_writes_under_runs_alone(swept, project, out):
     with pytest.raises(UserError, match="should be a folder under runs/"):
         swept([make_cell()], out=out)
 
 
-def test_a_cell_that_is_supported_now_is_no_longer_skipped(project, monkeypatch):
+def test_a_cell_that_is_supported_now_is_no_longer_skipped(swept, project, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("accelbench.grid.plan.why_not", lambda cell, report: "not today")
         result, _ = swept([make_cell()])
