@@ -31,14 +31,25 @@ def test_one_process_a_side_is_never_a_proof(sides) -> None:
     assert confidence_in_words(*sides(1000, 1010)) == "can't tell: they overlap"
 
 
+def disturbed(each: read.ReportedCell) -> read.ReportedCell:
+    """The cell beside which other processes used most of a core."""
+    busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
+    assert each.record is not None
+    assert each.record.measurement is not None
+    measurement = replace(each.record.measurement, steady_boot_s=(0.5, 1.5))
+    return replace(each, record=replace(each.record, system=busy, measurement=measurement))
+
+
 def test_nothing_is_likely_of_cells_that_other_processes_disturbed(sides) -> None:
     one, other = sides(1000, 2000)
-    busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
-    disturbed = []
-    for each in other:
-        measurement = replace(each.record.measurement, steady_boot_s=(0.5, 1.5))
-        disturbed.append(replace(each, record=replace(each.record, system=busy, measurement=measurement)))
-    assert confidence_in_words(one, disturbed) == "not proven: other processes disturbed them"
+    assert confidence_in_words(one, list(map(disturbed, other))) == "not proven: other processes disturbed them"
+
+
+def test_nothing_is_sure_if_half_of_the_processes_were_disturbed(sides) -> None:
+    one, other = sides(1000, 2000, num=5)
+    few, many = ([*map(disturbed, one[:num]), *one[num:]] for num in (2, 3))
+    assert confidence_in_words(few, other).startswith("sure: faster (+99.")
+    assert confidence_in_words(many, other).startswith("not proven: other processes disturbed them (+99.")
 
 
 def test_five_in_turns_tell(sides) -> None:

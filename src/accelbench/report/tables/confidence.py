@@ -8,10 +8,11 @@ from accelbench.compare.verdict import Comparison, Verdict
 from accelbench.judging.row import is_disturbed
 from accelbench.report.read import ReportedCell
 
+DISTURBED = "not proven: other processes disturbed them"
 NOTE = (
     'How sure: "sure" needs at least five fresh processes of each cell, interleaved; the 95 % interval of their '
     'difference decides. "Likely, not proven": the two intervals do not overlap, but each is of one process, and '
-    'processes may differ by more. "Not proven": besides, other processes used the CPU meanwhile. "Can\'t tell": the '
+    'processes may differ by more. "Not proven": other processes used the CPU meanwhile. "Can\'t tell": the '
     "intervals overlap, or a cell has too few blocks for an interval. Run accelbench compare --run to decide."
 )
 
@@ -30,7 +31,10 @@ def confidence_in_words(first: Sequence[ReportedCell], second: Sequence[Reported
     assert found.high is not None
     low, high = (f"{100 * (ratio - 1):+.3g} %" for ratio in (found.low, found.high))
     verdict = found.verdict()
-    what = "can't tell" if verdict == Verdict.cant_tell else f"sure: {verdict}"
+    if verdict == Verdict.cant_tell:
+        what = "can't tell"
+    else:
+        what = DISTURBED if _are_disturbed(first) or _are_disturbed(second) else f"sure: {verdict}"
     return f"{what} ({low} to {high})"
 
 
@@ -54,6 +58,10 @@ def _by_intervals(first: ReportedCell, second: ReportedCell) -> str:
         return "can't tell: too few blocks"
     if low <= second_high and second_low <= high:
         return "can't tell: they overlap"
-    if any(reported.record and is_disturbed(reported.record) for reported in (first, second)):
-        return "not proven: other processes disturbed them"
-    return "likely, not proven"
+    return DISTURBED if _are_disturbed([first]) or _are_disturbed([second]) else "likely, not proven"
+
+
+def _are_disturbed(repeats: Sequence[ReportedCell]) -> bool:
+    """Whether other processes used the CPU during at least half of a cell's repeats."""
+    found = [is_disturbed(reported.record) for reported in repeats if reported.record]
+    return 2 * sum(found) >= max(1, len(found))
