@@ -44,18 +44,21 @@ setup-browser:  ## install chromium, for the tests that open pages (Debian, as r
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
-# Two processes run the tests, a file each at a time. Keras' tests run in a third one: TensorFlow and torch must not share
-# a process, and TensorFlow's devices are configured once in each.
+# Two processes run the tests, a file each at a time. Keras' tests run beside them in a third one, and are printed last:
+# TensorFlow and torch must not share a process, and TensorFlow's devices are configured once in each.
 PYTEST = $(BIN)/python -m pytest --durations=10
-PARALLEL = -n 2 --dist loadfile
+define run_tests
+	@log=$$(mktemp); $(PYTEST) -m "$(1)" tests/engines/keras > $$log 2>&1 & keras=$$!; \
+	trap 'kill $$keras 2> /dev/null; rm -f $$log' EXIT; trap 'exit 130' INT TERM; \
+	status=0; $(PYTEST) -n 2 --dist loadfile -m "$(1)" --ignore=tests/engines/keras || status=1; \
+	wait $$keras || status=1; cat $$log; exit $$status
+endef
 
 test: setup  ## run the tests
-	$(PYTEST) $(PARALLEL) -m "not slow and not faults and not gpu and not tpu" --ignore=tests/engines/keras
-	$(PYTEST) -m "not slow and not faults and not gpu and not tpu" tests/engines/keras
+	$(call run_tests,not slow and not faults and not gpu and not tpu)
 
 test-all: setup  ## run the tests, and those that take long and guard rare cases
-	$(PYTEST) $(PARALLEL) -m "not faults and not gpu and not tpu" --ignore=tests/engines/keras
-	$(PYTEST) -m "not faults and not gpu and not tpu" tests/engines/keras
+	$(call run_tests,not faults and not gpu and not tpu)
 
 test-faults: setup  ## look for faults by breaking calls, killing processes and mutating files (ten minutes)
 	$(BIN)/python -m pytest -m faults --ignore=tests/engines/keras

@@ -177,6 +177,6 @@ def test_make_setup_in_an_odd_folder(tmp_path):
             [script, "plan", "model=mlp"], cwd=project, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
-        assert "1 cells: 1 to run" in done.stdout
+        assert "1 cell: 1 to run" in done.stdout
     finally:
         shutil.rmtree(project / ".venv", ignore_errors=True)  # gigabytes
