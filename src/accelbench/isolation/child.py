@@ -29,7 +29,8 @@ OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", 
 # torch's messages for an operation that a device does not implement in a floating-point format: the cell is skipped.
 # The same message about another format, such as integers, is an error of the cell.
 NOT_IMPLEMENTED = re.compile(
-    r"not implemented for '(Half|BFloat16|Double)'|unsupported dtype (Half|BFloat16)|low precision dtypes not sup",
+    r"not implemented for '(Half|BFloat16|Double)'|unsupported dtype (Half|BFloat16)|low precision dtypes not sup"
+    r"|itensor_view_from_dense expects .*Double",  # inductor's freezing of convolutions in fp64
     re.IGNORECASE,
 )
 # On this signal a child writes its call stack. SIGUSR1 is taken: Lightning handles it on a cluster.
