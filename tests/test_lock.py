@@ -149,7 +149,9 @@ def test_a_holder_that_does_not_measure_is_named_with_what_to_do(monkeypatch):
             pass
     (message,) = said
     assert message.startswith(f"Waiting for another measurement (process {foreign.pid}: {sys.executable} -c import soc")
-    assert message.endswith(" If it is none, end it, or choose a lock of another name, such as ACCELBENCH_LOCK=mine.")
+    assert message.endswith(
+        " If that process measures nothing, end it, or set ACCELBENCH_LOCK=mine to use another lock."
+    )
     assert len(message) < 320
     assert message.isprintable()
 

@@ -49,7 +49,7 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
                     holder = f"another measurement ({_named(_peer(client))})"
                     waiting(
                         f"Waiting for {holder} to end: two at once would disturb each other. "
-                        f"If it is none, end it, or choose a lock of another name, such as {VARIABLE}=mine."
+                        f"If that process measures nothing, end it, or set {VARIABLE}=mine to use another lock."
                     )
                     has_waited = True
                 with contextlib.suppress(OSError):

@@ -11,6 +11,7 @@ ENVIRONMENT = "environment.json"  # the fingerprint of machine, versions and cod
 CEILINGS = "ceilings.json"  # what each device was seen to do at most
 PLAN = "plan.json"  # the cells that a sweep wants
 CONFIRMED = "confirmed"  # the folder beside results/ for the repeats that say which of two cells is faster
+RECORD_FOLDERS = ("results", CONFIRMED, "runs")  # where the records of a project are
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
 MANIFEST = "manifest.json"  # of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`

@@ -16,7 +16,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.sinks.sync import sync
 
     root = project.project_root()
-    done = sync(root, [root / name for name in ("results", project.CONFIRMED, "runs")])
+    done = sync(root, [root / name for name in project.RECORD_FOLDERS])
     context.console.print(clean(str(done)), markup=False, soft_wrap=True)
     return 0
 

@@ -34,7 +34,7 @@ from typing import Any
 
 from accelbench.engines.registry import host_spec
 from accelbench.grid.timed_steps import NUM_CHECK_STEPS, expected_s, observed_s, step_s
-from accelbench.project import RECORDS
+from accelbench.project import RECORD_FOLDERS, RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record, read_all
 from accelbench.schema.serialize import canonical_json
@@ -208,7 +208,7 @@ def read_evidence(root: Path, machine: Mapping[str, Any], cell_ids: Collection[s
         machine: as the fingerprint describes it; records of another one do not count.
         cell_ids: of the cells that are to be estimated, whose own records are all read.
     """
-    paths = {path for folder in ("runs", "results", "confirmed") for path in (root / folder).rglob(RECORDS)}
+    paths = {path for folder in RECORD_FOLDERS for path in (root / folder).rglob(RECORDS)}
     own = {path for path in paths if path.name.partition("-")[0] in cell_ids}
     newest = sorted(paths - own, key=_modified_s)[-MAX_READ:]
     return Evidence(each for each in read_all([*own, *newest]) if each.environment.get("machine") == machine)
