@@ -9,7 +9,7 @@ from typing import Any
 
 from accelbench.errors import UserError
 from accelbench.judging.row import is_disturbed, steady_rates
-from accelbench.project import PLAN, RECORDS
+from accelbench.project import PLAN, RECORD_FOLDERS, RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
@@ -131,7 +131,7 @@ def _located(name: str, root: Path) -> Path | None:
 
 
 def _folders(root: Path) -> list[str]:
-    plans = [path for top in ("results", "runs") for path in sorted((root / top).rglob(PLAN))]
+    plans = [path for top in RECORD_FOLDERS for path in sorted((root / top).rglob(PLAN))]
     return [str(path.parent.relative_to(root)) for path in plans][-MAX_NAMED:]
 
 
