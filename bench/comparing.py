@@ -14,10 +14,11 @@ from pathlib import Path
 
 from accelbench.judging.row import summarise
 from accelbench.project import RECORDS
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block, Measurement
 from accelbench.schema.record import Record, read
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
 
 NUM_CELLS = 1000
 NUM_PROCESSES = 5

@@ -27,8 +27,9 @@ from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.module import Task
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import project_root
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.robust import median
 
 NUM_ROUNDS = 5

@@ -25,8 +25,9 @@ from accelbench.engines.keras import engine, networks, task  # noqa: E402
 from accelbench.lock import hold, measuring_lock  # noqa: E402
 from accelbench.measuring import clock  # noqa: E402
 from accelbench.project import project_root  # noqa: E402
-from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Window  # noqa: E402
+from accelbench.schema.cell import Cell, KerasSettings, Window  # noqa: E402
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol  # noqa: E402
+from accelbench.schema.workload import DataSpec, ModelSpec
 from bench import overhead  # noqa: E402
 from bench.rounds import print_heading, print_row, run_both  # noqa: E402
 

@@ -22,8 +22,9 @@ from accelbench.data.arrays import Arrays, load_split
 from accelbench.engines.lightning import engine, zoo
 from accelbench.measuring import clock
 from accelbench.project import project_root
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 from bench.rounds import print_heading, print_row, run_both
 
 NUM_RUNS = 6

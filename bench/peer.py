@@ -14,8 +14,9 @@ from pathlib import Path
 
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import project_root
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.robust import median
 from bench.peer_side import BATCH, STEPS, WARMUP
 

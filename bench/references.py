@@ -17,8 +17,9 @@ from torch.utils.benchmark import Timer
 from accelbench.engines.lightning import engine, zoo
 from accelbench.measuring import clock
 from accelbench.project import project_root
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.robust import median, median_interval
 from bench.rounds import BOUNDS, run_both
 

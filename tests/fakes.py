@@ -12,9 +12,10 @@ from pathlib import Path
 
 from accelbench.engines.registry import HostSpec
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Window
+from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block, Measurement
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 
 TESTS = Path(__file__).parent
 SHORT = Window(warmup_steps=2, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.05, latency_steps=20)

@@ -8,12 +8,19 @@ from omegaconf import OmegaConf
 from accelbench.data import registry
 from accelbench.engines.lightning.module import OPTIMIZERS
 from accelbench.engines.lightning.networks import NETWORKS
-from accelbench.schema.vocab import RANDOM, Device, Engine, Library
+from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Library
 from accelbench.settings import config, params, to_cell
 from accelbench.sinks.registry import TRACKING
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = set(Library) - {Library.accelbench}  # a file each, for any network of theirs
+TARGETS = ["model.target=my.Net", "data.target=my.Data"]
+# What a file does not compose without.
+OTHERS = {
+    ("model", "custom"): TARGETS[:1],
+    ("model", "lightning"): TARGETS,
+    ("data", "module"): ["model=lightning", *TARGETS],
+}
 FILES = sorted((ROOT / "conf").glob("*/*.yaml"))
 
 
@@ -35,12 +42,12 @@ def composed(*overrides):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}={path.stem}")
 def test_every_file_of_every_group_composes_to_what_it_is_called(path):
     group, name = path.parent.name, path.stem
-    cell, options = composed(f"{group}={name}", *(["model.target=my.Net"] if name == "custom" else []))
+    cell, options = composed(f"{group}={name}", *OTHERS.get((group, name), []))
     found = options if group in ("suite", "tracking") else cell
     chosen = getattr(found, group)
-    if name in LIBRARIES:
+    if group == "model" and name in LIBRARIES:
         assert chosen.library == name
-        assert cell.data.name == RANDOM
+        assert cell.data.name == (MODULE if name == Library.lightning else RANDOM)
         return
     assert (chosen.name if group in ("model", "data") else chosen) == name
 
@@ -57,7 +64,7 @@ def test_what_can_be_chosen_is_what_there_is():
     assert names("model") >= LIBRARIES
     assert names("tracking") == set(TRACKING)
     assert set(config.Optimizer) == set(OPTIMIZERS)
-    assert names("data") == set(registry.names())
+    assert names("data") == {*registry.names(), MODULE}
 
 
 @pytest.mark.parametrize("name", sorted(names("model") - LIBRARIES))
@@ -97,7 +104,7 @@ def test_every_suite_has_its_axes_in_params_and_the_other_way_round():
 
 
 def test_every_data_set_has_its_source_in_params():
-    assert names("data") == set(params.load(ROOT).data)
+    assert names("data") == {*params.load(ROOT).data, MODULE}
 
 
 def test_the_fields_have_the_frozen_cells_defaults():

@@ -5,8 +5,8 @@ import pytest
 from accelbench.compare.pairs import pair
 from accelbench.compare.record_sets import Process
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Precision, Status
+from accelbench.schema.workload import ModelSpec
 from accelbench.sweep import interleaved
 from fakes import make_cell
 

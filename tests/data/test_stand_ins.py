@@ -10,8 +10,8 @@ from accelbench.data.obtain import Obtained, Target
 from accelbench.data.prepare import describe
 from accelbench.data.registry import find
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Mode, Protocol, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -11,10 +11,11 @@ from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import NOT_IN_TIME, STALE, OutputTensor
-from accelbench.schema.cell import DataSpec, Options
+from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol
+from accelbench.schema.workload import DataSpec
 from fakes import assert_epochs_in_turn, make_cell
 
 FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 2}

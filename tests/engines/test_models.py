@@ -9,8 +9,8 @@ from accelbench.engines.models import (
     own_network,
 )
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, ModelOutput, Weights
+from accelbench.schema.workload import ModelSpec
 
 
 def test_a_maker_is_found_by_its_word():

@@ -11,8 +11,8 @@ from accelbench.engines.sources import (
     unseen_images,
 )
 from accelbench.errors import UnsupportedError
-from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Pipeline, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
 RANDOM = {

@@ -207,7 +207,7 @@ def folder(tmp_path, monkeypatch):
 
 def source_digest(target):
     fingerprint.source_digest.cache_clear()
-    return fingerprint.source_digest(target)
+    return fingerprint.source_digest("model.target", target)
 
 
 def test_the_digest_changes_with_any_file_of_the_package_and_nothing_is_imported(folder):

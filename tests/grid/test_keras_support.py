@@ -7,8 +7,9 @@ from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport, absent
 from accelbench.grid import keras_support
 from accelbench.grid.support import why_not
-from accelbench.schema.cell import DataSpec, KerasSettings, ModelSpec, Options
+from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import Augment, Device, Engine, KerasBackend, Library, Mode, Pipeline, Precision
+from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
 CPU = DeviceReport(device=Device.cpu, present=True, name="a CPU", count=1, details={"usable_cores": "2"})

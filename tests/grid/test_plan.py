@@ -4,10 +4,11 @@ import json
 from accelbench.devices.base import absent
 from accelbench.grid import identity, plan
 from accelbench.schema import plan_file
-from accelbench.schema.cell import Cell, ModelSpec
+from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Engine, Precision
+from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
@@ -59,7 +60,7 @@ def test_the_plan_file_names_every_cells_record(tmp_path):
     plan_file.write_plan(wanted, tmp_path / "new")
     written = json.loads((tmp_path / "new" / "plan.json").read_text())
     head = {name: written[name] for name in ("schema_version", "suite", "title", "study", "profile")}
-    assert head == {"schema_version": 6, "suite": "nets", "title": "Nets", "study": "001", "profile": "quick"}
+    assert head == {"schema_version": 7, "suite": "nets", "title": "Nets", "study": "001", "profile": "quick"}
     assert [entry["record"] for entry in written["cells"]] == [item.record_name for item in items]
     assert [load(Cell, entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
 

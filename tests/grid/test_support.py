@@ -8,8 +8,9 @@ from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport, absent
 from accelbench.grid import support
 from accelbench.grid.support import why_not
-from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options
+from accelbench.schema.cell import Cell, KerasSettings, Options
 from accelbench.schema.vocab import Device, Engine, Library, Mode, ModelOutput, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 
 MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
 

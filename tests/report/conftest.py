@@ -7,11 +7,12 @@ import pytest
 
 from accelbench.report import build, read
 from accelbench.schema import record, serialize
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Block, Epoch, Evaluation, Measurement
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
 STAND_IN = Data(name="mnist", digest="e" * 64, source="scikit-learn's digits, enlarged", stand_in=True)

@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from accelbench.schema.ceilings import Ceilings
-from accelbench.schema.cell import DataSpec, KerasSettings, ModelSpec
+from accelbench.schema.cell import KerasSettings
 from accelbench.schema.measurement import Breakdown
 from accelbench.schema.vocab import Engine, KerasBackend, Library, Mode, Pipeline, Precision, Status
 from accelbench.schema.work import Work
+from accelbench.schema.workload import DataSpec, ModelSpec
 from report.conftest import ENVIRONMENT, Maker
 
 NETWORKS = [

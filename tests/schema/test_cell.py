@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options, Window
+from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings, Window
 from accelbench.schema.serialize import canonical_json, load
 from accelbench.schema.vocab import (
     Augment,
@@ -21,8 +21,10 @@ from accelbench.schema.vocab import (
     Precision,
     Protocol,
     Scaling,
+    Task,
     Weights,
 )
+from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
 POSITIVE = st.floats(min_value=1e-6, max_value=1e6)
@@ -36,8 +38,15 @@ MODELS = st.builds(
     library=st.sampled_from(Library),
     network=st.none() | st.text(),
     factory=st.booleans(),
-    weights=st.sampled_from(Weights),
+    weights=st.sampled_from(list(map(str, Weights))) | st.text(),
     args=ARGS,
+    task=st.none() | st.sampled_from(Task),
+    batch=st.none() | st.text(),
+    batch_args=ARGS,
+    inputs=st.lists(st.text(max_size=8)).map(tuple),
+    loss=st.none() | st.text(),
+    samples=st.none() | st.text(),
+    tokens=st.none() | st.text(),
     optimizer=st.text(),
     learning_rate=POSITIVE,
     output=st.sampled_from(ModelOutput),
@@ -50,6 +59,9 @@ DATA = st.builds(
     pipeline=st.sampled_from(Pipeline),
     num_workers=AT_LEAST_ONE,
     augment=st.sampled_from(Augment),
+    target=st.none() | st.text(),
+    args=ARGS,
+    path=st.none() | st.text(),
 )
 WINDOWS = st.builds(
     Window,
@@ -114,6 +126,8 @@ OTHER = {
     "scaling": Scaling.weak,
     "options": Options(compile=True),
     "keras": KerasSettings(),
+    "trainer": TrainerSettings(),
+    "save_weights": True,
     "threads": 1,
     "seed": 1,
     "repeat": 1,
@@ -147,6 +161,13 @@ def test_every_setting_of_the_model_changes_the_id(name):
         "output": ModelOutput.any,
         "input_shape": (3, 8, 8),
         "num_classes": 2,
+        "task": Task.masked_lm,
+        "batch": "nets.make_batch",
+        "batch_args": {"seq_len": 8},
+        "inputs": ("ids",),
+        "loss": "nets.loss",
+        "samples": "nets.count",
+        "tokens": "nets.count",
     }
     changed = dataclasses.replace(make_cell().model, **{name: other[name]})
     assert make_cell(model=changed).id != make_cell().id
@@ -155,6 +176,7 @@ def test_every_setting_of_the_model_changes_the_id(name):
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(DataSpec)])
 def test_every_setting_of_the_data_changes_the_id(name):
     other = {"name": "random", "pipeline": Pipeline.jpeg, "num_workers": 7, "augment": Augment.flip}
+    other |= {"target": "nets.Data", "args": {"num": 8}, "path": "x.npz"}
     changed = dataclasses.replace(make_cell().data, **{name: other[name]})
     assert make_cell(data=changed).id != make_cell().id
 

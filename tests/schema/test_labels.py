@@ -2,9 +2,10 @@ import dataclasses
 
 import pytest
 
-from accelbench.schema.cell import DataSpec, ModelSpec, Window
+from accelbench.schema.cell import Window
 from accelbench.schema.labels import labels
 from accelbench.schema.vocab import Library
+from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
 MODEL = ModelSpec(name="mlp", args={"units": 128, "dropout": 0.1})

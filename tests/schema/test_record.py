@@ -7,11 +7,11 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Block, Epoch, Evaluation
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
+from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, make_measurement
 
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
@@ -73,7 +73,7 @@ def without(key):
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (of_another_schema, "a record of schema 99; this accelbench reads schema 3 to 6"),
+        (of_another_schema, "a record of schema 99; this accelbench reads schema 3 to 7"),
         (without("schema_version"), "'schema_version'"),
         (without("identity"), "identity"),
         (lambda text: text[: len(text) // 2], "not a readable record"),

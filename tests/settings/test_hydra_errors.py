@@ -37,10 +37,7 @@ def caused_by(error):
     [
         ({"mode": "fit"}, "mode=fit: unknown mode. Choose from: train, infer."),
         ({"device": {"name": "abacus"}}, "device=abacus: unknown device. Choose from: cpu, gpu, tpu, xla_cpu."),
-        (
-            {"model": {"optimizer": "lion"}},
-            "model.optimizer=lion: unknown model.optimizer. Choose from: adam, sgd.",
-        ),
+        ({"model": {"output": "none"}}, "model.output=none: unknown model.output. Choose from: logits, any."),
         ({"batch_size": "many"}, "batch_size=many: should be a whole number"),
         ({"timeout_s": "soon"}, "timeout_s=soon: should be a number"),
         ({"window": {"measure_s": "long"}}, "window.measure_s=long: should be a number"),

@@ -53,7 +53,7 @@ def test_a_sweep_gets_all_values_of_the_profile_in_force():
         "batch_size=8,16",
         "protocol=window",
         "threads=null,1",
-        "model.args.dropout=0.5",
+        "++model.args.dropout=0.5",
         "profile=quick",
     ]
     assert put("--multirun suite=nets") == put("-m suite=nets")
@@ -89,7 +89,7 @@ def test_words_are_such_as_hydra_reads():
     with pytest.raises(UserError, match="a.b: unknown setting"):
         axis_overrides("nets", section, "quick", (), True)
     section = {"data": "mnist", "model.args.x": [True, False, None, 1.5]}
-    assert axis_overrides("nets", section, "quick", (), True) == ["data=mnist", "model.args.x=true,false,null,1.5"]
+    assert axis_overrides("nets", section, "quick", (), True) == ["data=mnist", "++model.args.x=true,false,null,1.5"]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@ import dataclasses
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell, DataSpec, KerasSettings
+from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.vocab import Device, Engine, KerasBackend, Mode, ModelOutput, Precision, Protocol, Scaling
+from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import Retry
 from accelbench.settings.to_cell import cell_and_options, repeated
 from fakes import make_cell
@@ -37,6 +38,13 @@ def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
         "factory": False,
         "weights": "none",
         "args": {"width": 8},
+        "task": None,
+        "batch": None,
+        "batch_args": {},
+        "inputs": (),
+        "loss": None,
+        "samples": None,
+        "tokens": None,
         "optimizer": "adam",
         "learning_rate": 1e-3,
         "output": "logits",
@@ -113,7 +121,9 @@ def test_a_factory_is_a_setting_of_the_users_own_network():
     cell, _ = cell_and_options(merged(*CUSTOM, "model.target=my.nets.make", "model.factory=true"))
     assert (cell.model.definition, cell.model.name, cell.model.factory) == ("my.nets.make", "make", True)
     assert not cell_and_options(merged(*CUSTOM, "model.target=my.nets.Net"))[0].model.factory
-    with pytest.raises(UserError, match="^model.factory=true: goes with model=custom, and not with model=mlp$"):
+    with pytest.raises(
+        UserError, match="^model.factory=true: goes with model=custom or model=lightning, and not with model=mlp$"
+    ):
         cell_and_options(merged("model.factory=true"))
 
 
@@ -127,5 +137,12 @@ def test_only_ones_own_network_may_give_any_output():
     own, _ = cell_and_options(merged("model.library=custom", "model.target=my_package.nets.MyNet", "model.output=any"))
     assert own.model.output == ModelOutput.any
     for library in ("accelbench", "timm", "torchvision"):
-        with pytest.raises(UserError, match="^model.output=any: model=mlp gives logits; only your own network"):
+        with pytest.raises(UserError, match="^model.output=any: goes with model=custom, and not with model=mlp$"):
             cell_and_options(merged(f"model.library={library}", "model.output=any"))
+
+
+def test_an_unknown_optimiser_is_refused():
+    with pytest.raises(
+        UserError, match="^model.optimizer=lion: unknown model.optimizer. Choose from: adam, adamw, sgd"
+    ):
+        cell_and_options(merged("model.optimizer=lion"))

@@ -3,11 +3,12 @@
 import random
 from datetime import UTC, datetime, timedelta
 
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Block, Epoch, Evaluation, Measurement
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
 
 MNIST = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)
 STAND_IN = Data(name="mnist", digest="09ab" * 16, source="scikit-learn's digits, enlarged", stand_in=True)

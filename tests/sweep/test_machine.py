@@ -10,8 +10,8 @@ from accelbench.data.prepare import describe
 from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Device, Mode, Precision
+from accelbench.schema.workload import ModelSpec
 from accelbench.sweep import machine
 
 

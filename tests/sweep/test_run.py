@@ -26,8 +26,8 @@ from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import DataSpec
 from accelbench.schema.vocab import Device, Engine, Precision, Status
+from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
 from accelbench.sweep import delivery, run, session

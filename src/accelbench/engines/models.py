@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from accelbench.engines.sources import Shape
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import ModelOutput, Weights
+from accelbench.schema.workload import ModelSpec
 
 Made = TypeVar("Made")
 

@@ -12,20 +12,42 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
+from accelbench.schema.workload import ModelSpec
 
 # The root packages of Lightning; each has a LightningModule of its own.
 LIGHTNING = ("lightning", "pytorch_lightning")
 
 
-def check_name(target: str) -> None:
-    """Raises a UserError if the dotted path `target` lies in Python's standard library. Imports nothing."""
-    root = target.partition(".")[0]
+def check_name(flag: str, path: str) -> None:
+    """Raises a UserError if the dotted path that the setting `flag` names lies in Python's standard library.
+
+    Nothing is imported.
+    """
+    root = path.partition(".")[0]
     if root in sys.stdlib_module_names:
         raise UserError(
-            f"model.target={target}: {root} is a module of Python's standard library, which has no networks; "
-            "a module of your own needs another name"
+            f"{flag}={path}: {root} is a module of Python's standard library; a module of your own needs another name"
         )
+
+
+def import_path(flag: str, path: str) -> Callable[..., Any]:
+    """The class or function at a dotted path of the user's. Its module is imported; it is not called.
+
+    Raises:
+        UserError: there is no such class or function, or it is of Python's standard library.
+    """
+    check_name(flag, path)
+    module, _, name = path.rpartition(".")
+    try:
+        found: Any = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"{flag}={path}: can't be imported ({error})") from error
+    if not callable(found):
+        raise UserError(f"{flag}={path}: should be a class or a function, not of type {type(found).__name__}")
+    if _root(found) in sys.stdlib_module_names:
+        raise UserError(f"{flag}={path}: it is part of Python's standard library")
+    called: Callable[..., Any] = found
+    return called
 
 
 def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., object]:
@@ -40,23 +62,13 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
         UserError: there is no such target, or nothing says that it makes a network, and `model.factory` is false.
     """
     target = model.definition
-    check_name(target)
-    module, _, name = target.rpartition(".")
-    try:
-        found: Any = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"model.target={target}: can't be imported ({error})") from error
-    if not callable(found):
-        raise UserError(f"model.target={target}: should be a class or a function, not of type {type(found).__name__}")
-    if _root(found) in sys.stdlib_module_names:
-        raise UserError(f"model.target={target}: it is part of Python's standard library, which has no networks")
+    found = import_path("model.target", target)
     if not (model.factory or _is_network(found, network) or _returns_network(found, network)):
         raise UserError(
             f"model.target={target}: is neither a subclass of {named} nor a function whose return annotation is one; "
             "if you trust it to make a network, model.factory=true has it called"
         )
-    called: Callable[..., object] = found
-    return called
+    return found
 
 
 def is_lightning_module(kind: type) -> bool:

@@ -57,6 +57,7 @@ MEASURING = (
     "schema/serialize.py",
     "schema/upgrade.py",
     "schema/work.py",
+    "schema/workload.py",
     "stats/**/*.py",
 )
 # What a cell's process and its host import besides: messages, texts, names and places of files, the ranges of kept
@@ -116,29 +117,30 @@ def files_digest(files: Iterable[tuple[Path, Path]]) -> str:
 
 
 @cache
-def source_digest(target: str) -> str:
-    """The sha256 over the source of a user's own network: the top-level package that holds `target`.
+def source_digest(flag: str, path: str) -> str:
+    """The sha256 over the source of a user's own code: the top-level package that holds it.
 
     If that is a single module, the other modules of its folder count too. It is searched in the current folder, then
     on Python's path. Nothing is imported.
 
     Args:
-        target: the dotted path of a class.
+        flag: the setting that names it.
+        path: the dotted path of a class or a function.
 
     Raises:
         UserError: there is no such package.
     """
-    name = target.partition(".")[0]
+    name = path.partition(".")[0]
     found = PathFinder.find_spec(name, ["", *sys.path])
     folders = list(found.submodule_search_locations or []) if found else []
     if found is None or not (folders or found.origin):
-        raise UserError(f"model.target={target}: no package or module {name} in this folder or where Python looks")
+        raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
     if folders:
-        paths = {path.relative_to(folder): path for folder in map(Path, folders) for path in folder.rglob("*.py")}
+        files = {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.rglob("*.py")}
     else:
         parent = Path(str(found.origin)).parent
-        paths = {path.relative_to(parent): path for path in parent.glob("*.py")}
-    return files_digest(sorted(paths.items()))
+        files = {file.relative_to(parent): file for file in parent.glob("*.py")}
+    return files_digest(sorted(files.items()))
 
 
 def git_state(root: Path) -> dict[str, Any]:

@@ -7,11 +7,10 @@ from accelbench.grid.fingerprint import source_digest
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.serialize import digest
-from accelbench.schema.vocab import Library
 
 
 def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
-    """The sha256 of the cell's settings, its data set, the fingerprint and, for a user's own network, its source.
+    """The sha256 of the cell's settings, its data set, the fingerprint and the source of the user's own code.
 
     Args:
         cell: the cell.
@@ -19,9 +18,9 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
         fingerprint: of the cell's engine (`fingerprint.fingerprint`).
 
     Raises:
-        UserError: the source of the user's own network can't be found.
+        UserError: the source of the user's own code can't be found.
     """
     parts = {"settings": cell.settings(), "data": data.digest, "environment": fingerprint}
-    if cell.model.library == Library.custom:
-        parts["network"] = source_digest(cell.model.definition)
+    if code := {flag: source_digest(flag, path) for flag, path in cell.own_code.items()}:
+        parts["code"] = code
     return digest(parts)

@@ -125,7 +125,7 @@ def _settings(record: Record) -> Row:
         "xla_processes": cell.xla_processes if cell.device in XLA and cell.engine == Engine.lightning else None,
         "model": cell.model.name,
         "library": cell.model.library.value,
-        "weights": cell.model.weights.value,
+        "weights": cell.model.weights,
         "data": cell.data.name,
         "pipeline": cell.data.pipeline.value,
         "num_workers": cell.data.num_workers if cell.data.pipeline == Pipeline.jpeg else None,

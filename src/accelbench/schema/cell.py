@@ -3,7 +3,8 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
@@ -17,13 +18,13 @@ from accelbench.schema.vocab import (
     KerasBackend,
     Library,
     Mode,
-    ModelOutput,
     Pipeline,
     Precision,
     Protocol,
     Scaling,
     Weights,
 )
+from accelbench.schema.workload import DataSpec, ModelSpec
 
 MAX_ARGUMENT = 24  # characters of a value in a label
 
@@ -43,60 +44,6 @@ def value_text(value: object) -> str:
     except (ValueError, RecursionError):
         return value
     return canonical_json(value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelSpec:
-    """A network and how it is trained.
-
-    Attributes:
-        name: the name in labels and tables.
-        library: where the network is defined.
-        network: the name in that library, for `custom` the class's dotted path; None if it equals `name`.
-        factory: for `custom`: whether the user trusts any callable at that path to make a network.
-        weights: the initial weights.
-        args: arguments of the network's constructor, such as dropout.
-        optimizer: `adam` or `sgd`.
-        learning_rate: of the optimiser.
-        output: what the network returns; `any` only for `custom`, in inference.
-        input_shape, num_classes: shape and classes of random images; a prepared data set defines both itself.
-    """
-
-    name: str
-    library: Library = Library.accelbench
-    network: str | None = None
-    factory: bool = False
-    weights: Weights = Weights.none
-    args: Mapping[str, Any] = field(default_factory=dict)
-    optimizer: str = "adam"
-    learning_rate: NotNegative = 1e-3
-    output: ModelOutput = ModelOutput.logits
-    input_shape: tuple[AtLeastOne, ...] = (28, 28)
-    num_classes: AtLeastOne = 10
-
-    @property
-    def definition(self) -> str:
-        """The network's name in its library."""
-        return self.network or self.name
-
-    def is_own(self, definition: str) -> bool:
-        """Whether this is the network that accelbench itself defines as `definition`."""
-        return (self.library, self.definition) == (Library.accelbench, definition)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSpec:
-    """A data set and how its batches are made.
-
-    Attributes:
-        name: of a prepared data set.
-        num_workers: processes that decode pictures, for the pipeline `jpeg`.
-    """
-
-    name: str
-    pipeline: Pipeline = Pipeline.array
-    num_workers: AtLeastOne = 2
-    augment: Augment = Augment.none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +93,20 @@ class KerasSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainerSettings:
+    """How Lightning's Trainer runs the user's LightningModule; see Lightning's documentation."""
+
+    accumulate_grad_batches: AtLeastOne = 1
+    gradient_clip_val: NotNegative | None = None
+
+    @property
+    def non_defaults(self) -> list[str]:
+        """Words for the settings that differ from their defaults; part of a cell's label."""
+        words = [] if self.accumulate_grad_batches == 1 else [f"accumulate{self.accumulate_grad_batches}"]
+        return words + ([] if self.gradient_clip_val is None else [f"clip{self.gradient_clip_val:g}"])
+
+
+@dataclass(frozen=True, kw_only=True)
 class Window:
     """The bounds of the `window` protocol.
 
@@ -187,6 +148,8 @@ class Cell:
         scaling: `strong` if `batch_size` is as the user gave it, `weak` if it was multiplied by `devices`.
         options: ways to make the network faster.
         keras: how Keras runs the cell; None for another engine.
+        trainer: how the Trainer runs a LightningModule of the user; None for other networks.
+        save_weights: whether the trained weights are saved beside the record, as safetensors.
         threads: CPU threads of the framework in each process; None: all cores, shared among `devices`.
         seed: of the weights, the order of the data and dropout.
         repeat: index of this cell among those with equal settings, each measured in a fresh process.
@@ -211,6 +174,8 @@ class Cell:
     scaling: Scaling = Scaling.strong
     options: Options = Options()
     keras: KerasSettings | None = None
+    trainer: TrainerSettings | None = None
+    save_weights: bool = False
     threads: AtLeastOne | None = None
     seed: Count = 0
     repeat: Count = 0
@@ -228,6 +193,11 @@ class Cell:
     def id(self) -> str:
         """12 hexadecimal digits: the digest of the settings, seed and repeat included."""
         return id_of(dataclasses.asdict(self))
+
+    @property
+    def own_code(self) -> dict[str, str]:
+        """The settings whose values are dotted paths of the user's own code, such as `model.loss`, and those paths."""
+        return self.model.own_code | ({"data.target": self.data.target} if self.data.target else {})
 
     @property
     def batch_size_per_device(self) -> int:
@@ -255,6 +225,7 @@ class Cell:
             parts.append("processes")
         if self.keras is not None:
             parts += [self.engine, *self.keras.non_defaults]
+        parts += [] if self.trainer is None else self.trainer.non_defaults
         if self.data.pipeline != Pipeline.array:
             parts.append(self.data.pipeline)
         if self.data.augment != Augment.none:
@@ -262,9 +233,11 @@ class Cell:
         if self.protocol != Protocol.window:
             parts.append(f"{self.steps}steps" if self.protocol == Protocol.steps else self.protocol)
         parts += [] if self.threads is None else [f"{self.threads}thread{'s' * (self.threads > 1)}"]
-        parts += [] if self.model.weights == Weights.none else [self.model.weights]
+        parts += [] if self.model.weights == Weights.none else [PurePath(self.model.weights).name]
+        parts += [] if self.model.task is None else [self.model.task]
         if self.model.library != Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
-            parts += [argument_text(name, value) for name, value in self.model.args.items()]
+            arguments = [*self.model.args.items(), *self.model.batch_args.items(), *self.data.args.items()]
+            parts += [argument_text(name, value) for name, value in arguments]
         parts += [f"s{self.seed}"] if self.seed else []
         return one_line("-".join(parts + ([f"r{self.repeat}"] if self.repeat else [])))
 

@@ -1,8 +1,9 @@
 """Cells of older schemas, upgraded to the present one.
 
 Schema 4 added the options and the target precision of a window, schema 5 Keras and several devices, schema 6 what a
-network returns. All only added fields, so that an older record needs no other change: the default of a new field says
-"unknown" or "off", except for the settings in `upgrade_cell`.
+network returns, schema 7 the user's own batches, losses and LightningModules. All only added fields, so that an older
+record needs no other change: the default of a new field says "unknown" or "off", except for the settings in
+`upgrade_cell`.
 """
 
 import reprlib
@@ -11,7 +12,7 @@ from typing import Any
 
 from accelbench.errors import UserError
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 OLDEST = 3
 
 

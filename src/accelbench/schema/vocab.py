@@ -19,12 +19,22 @@ SHARE_ONE_CPU = frozenset({Device.cpu, Device.xla_cpu})
 
 
 class Library(StrEnum):
-    """Where a network is defined: in accelbench, in another library, or in a class of the user (`custom`)."""
+    """Where a network is defined: in accelbench, in another library, or in a class of the user.
+
+    `custom`: a torch.nn.Module, for which accelbench makes the training step. `lightning`: a LightningModule, whose own
+    training step, optimisers and hooks run.
+    """
 
     accelbench = "accelbench"
     timm = "timm"
     torchvision = "torchvision"
+    transformers = "transformers"
     custom = "custom"
+    lightning = "lightning"
+
+
+# Libraries whose networks are code of the user.
+USERS_OWN = frozenset({Library.custom, Library.lightning})
 
 
 class Weights(StrEnum):
@@ -32,6 +42,14 @@ class Weights(StrEnum):
 
     none = "none"
     pretrained = "pretrained"
+
+
+class Task(StrEnum):
+    """What a network of the library transformers is for: its head and its loss."""
+
+    classification = "classification"
+    masked_lm = "masked_lm"
+    causal_lm = "causal_lm"
 
 
 class ModelOutput(StrEnum):
@@ -110,6 +128,7 @@ class Pipeline(StrEnum):
 
 RANDOM_IMAGE_PIPELINES = (Pipeline.host, Pipeline.device, Pipeline.fresh)
 RANDOM = "random"  # the name of the data set without files
+MODULE = "module"  # the name of the data set that a LightningDataModule of the user gives
 
 
 class Augment(StrEnum):

@@ -7,7 +7,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Options, Window
+from accelbench.schema.cell import Cell, Options, TrainerSettings, Window
 from accelbench.schema.vocab import (
     Augment,
     Device,
@@ -20,14 +20,17 @@ from accelbench.schema.vocab import (
     Precision,
     Protocol,
     Scaling,
+    Task,
     Weights,
 )
+from accelbench.schema.workload import DataSpec, ModelSpec
 
 
 class Optimizer(StrEnum):
     """How a model is trained."""
 
     adam = "adam"
+    adamw = "adamw"
     sgd = "sgd"
 
 
@@ -61,8 +64,8 @@ class DeviceConfig:
 class ModelConfig:
     """conf/model: a network and how its study trains it; see `cell.ModelSpec`.
 
-    For the library `custom` only: `target` is the dotted path of the user's class; with `factory`, of any callable that
-    makes a network.
+    For the user's own networks: `target` is the dotted path of the class; with `factory`, of any callable that makes a
+    network. `weights` is a word of `Weights` or a path, `optimizer` a word of `Optimizer` or a dotted path.
     """
 
     name: str = MISSING
@@ -70,8 +73,15 @@ class ModelConfig:
     network: str | None = None
     target: str | None = None
     factory: bool = ModelSpec.factory
-    weights: Weights = Weights.none
-    optimizer: Optimizer = Optimizer.adam
+    weights: str = Weights.none.value
+    task: Task | None = None
+    batch: str | None = None
+    batch_args: dict[str, Any] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    loss: str | None = None
+    samples: str | None = None
+    tokens: str | None = None
+    optimizer: str = Optimizer.adam.value
     learning_rate: float = 1e-3
     batch_size: int = 128
     epochs: int = 1
@@ -89,6 +99,9 @@ class DataConfig:
     pipeline: Pipeline = Pipeline.array
     num_workers: int = DataSpec.num_workers
     augment: Augment = Augment.none
+    target: str | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+    path: str | None = None
 
 
 @dataclass
@@ -105,6 +118,14 @@ class TrackingConfig:
     """conf/tracking."""
 
     name: str = MISSING
+
+
+@dataclass
+class TrainerConfig:
+    """A mutable copy of `cell.TrainerSettings`."""
+
+    accumulate_grad_batches: int = TrainerSettings.accumulate_grad_batches
+    gradient_clip_val: float | None = TrainerSettings.gradient_clip_val
 
 
 @dataclass
@@ -152,6 +173,8 @@ class RunConfig:
     compile: bool = Options.compile
     freeze: bool = Options.freeze
     cuda_graphs: bool = Options.cuda_graphs
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    save_weights: bool = False
     threads: int | None = None
     seed: int = 0
     repeat: int = 0

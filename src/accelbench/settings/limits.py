@@ -19,6 +19,8 @@ LEAST = {
     "devices": 1,
     "engine.steps_per_execution": 1,
     "epochs": 1,
+    "trainer.accumulate_grad_batches": 1,
+    "trainer.gradient_clip_val": 0,
     "warmup": 1,
     "steps": 1,
     "threads": 1,
@@ -35,6 +37,11 @@ LEAST = {
     "breakdown_s": 0,
 }
 ABOVE_ZERO = ("timeout_s", "window.measure_s", "window.block_s", "window.width", "model.learning_rate")
+# Settings with any text, or any arguments.
+TEXTS = (
+    *("model.name", "model.target", "model.args", "model.weights", "model.batch", "model.batch_args", "model.inputs"),
+    *("model.loss", "model.samples", "model.tokens", "model.optimizer", "data.target", "data.args", "data.path"),
+)
 MAX_SEED = 2**32 - 1
 MAX_SHOWN = 60  # characters of a value or a name in a message
 
@@ -46,9 +53,9 @@ def check(run: RunConfig) -> None:
         UserError: a value is out of range; the message names the flag and the range.
     """
     _check_data(run.data)
-    _check_argument("model.args", run.model.args)
-    for flag, text in {"model.name": run.model.name, "model.target": run.model.target}.items():
-        _check_argument(flag, text)
+    for flag in TEXTS:
+        group, name = flag.split(".")
+        _check_argument(flag, getattr(getattr(run, group), name))
     settings = dict(_numbers(asdict(run)))
     settings["model.input_shape"] = min(run.model.input_shape, default=0)
     for flag, value in settings.items():

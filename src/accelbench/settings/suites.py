@@ -21,6 +21,7 @@ from accelbench.settings.sizes import check_brackets
 # Settings of a whole sweep, which can't be axes.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "verbose"}
 NO_SUITE = "adhoc"
+ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # of the user's own code
 # The key of a suite that lists combinations to leave out; all others are settings.
 EXCLUDE = "exclude"
 
@@ -118,8 +119,14 @@ def _settings_in(words: list[str]) -> dict[str, str]:
 
 
 def readable(word: str) -> str:
-    """`word` as Hydra reads it: a path in `out=` gets quotes if it has other characters than Hydra's plain words."""
+    """`word` as Hydra reads it.
+
+    Names of arguments get the plus signs that add them. A path in `out=` gets quotes if it has other characters than
+    Hydra's plain words.
+    """
     name, _, path = word.partition("=")
+    if name.startswith(ARGUMENTS):  # Hydra knows the names of no arguments of the user's own code
+        return f"++{word}"
     if name != "out" or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
         return word
     escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), path)
@@ -151,9 +158,7 @@ def _name_and_value(word: str) -> tuple[str, str]:
         raise UserError(f"{word}: should be name=value")
     if name.strip("/").startswith("hydra"):
         raise UserError(f"{word}: Hydra's own settings are fixed; out=FOLDER names the folder of the records")
-    if name.startswith("model.args.") and (
-        override.is_add() or override.is_force_add()
-    ):  # of a class of the user's own
+    if name.startswith(ARGUMENTS) and (override.is_add() or override.is_force_add()):
         return name, word.partition("=")[2]
     if override.is_add() or override.is_force_add() or override.is_delete():
         raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")
@@ -191,7 +196,7 @@ def axis_overrides(suite: str, axes: Mapping[str, Any], profile: str, given: Ite
         if None in values and not _takes_null(name):
             raise UserError(f"{flag}.{name}: should have a value")
         if name not in given:
-            result.append(f"{name}={','.join(map(_word, values if sweep else values[:1]))}")
+            result.append(readable(f"{name}={','.join(map(_word, values if sweep else values[:1]))}"))
     if "data" not in axes:
         raise UserError(f"{flag}.data: missing; it names the data set")
     return result

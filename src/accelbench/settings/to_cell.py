@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 
-from accelbench.engines.targets import check_name
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options, Window
+from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings, Window
 from accelbench.schema.vocab import (
     RANDOM,
     XLA,
@@ -15,14 +14,14 @@ from accelbench.schema.vocab import (
     KerasBackend,
     Library,
     Mode,
-    ModelOutput,
     Pipeline,
     Protocol,
     Scaling,
-    Weights,
 )
+from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings.config import EngineConfig, ModelConfig, RunConfig, SweepOptions
 from accelbench.settings.limits import check
+from accelbench.settings.own_code import check_data, check_model
 
 
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
@@ -32,7 +31,8 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         UserError: a value is out of range; the message names the flag.
     """
     check(run)
-    _name_custom_model(run.model)
+    check_model(run)
+    check_data(run)
     _reset_unused_settings(run)
     return _cell(run), _options(run)
 
@@ -59,6 +59,8 @@ def _cell(run: RunConfig) -> Cell:
             channels_last=run.channels_last, compile=run.compile, freeze=run.freeze, cuda_graphs=run.cuda_graphs
         ),
         keras=_keras(run.engine, run.device.name),
+        trainer=TrainerSettings(**asdict(run.trainer)) if run.model.library == Library.lightning else None,
+        save_weights=run.save_weights,
         threads=run.threads,
         seed=run.seed,
         repeat=run.repeat,
@@ -75,7 +77,14 @@ def _model(model: ModelConfig) -> ModelSpec:
         factory=model.factory,
         weights=model.weights,
         args=model.args,
-        optimizer=model.optimizer.value,
+        task=model.task,
+        batch=model.batch,
+        batch_args=model.batch_args,
+        inputs=tuple(model.inputs),
+        loss=model.loss,
+        samples=model.samples,
+        tokens=model.tokens,
+        optimizer=model.optimizer,
         learning_rate=model.learning_rate,
         output=model.output,
         input_shape=tuple(model.input_shape),
@@ -121,32 +130,6 @@ def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
     return KerasSettings(**{"jit_compile": engine.backend == KerasBackend.jax, **given})
 
 
-def _name_custom_model(model: ModelConfig) -> None:
-    """Names a network of the user's own after its class, unless the user gave it a name.
-
-    Raises:
-        UserError: the class's path is missing, malformed or in the standard library, or was given for another library.
-    """
-    if model.library != Library.custom:
-        if model.target is not None:
-            raise UserError(f"model.target={model.target}: goes with model=custom, and not with model={model.name}")
-        if model.factory:
-            raise UserError(f"model.factory=true: goes with model=custom, and not with model={model.name}")
-        if model.output != ModelOutput.logits:
-            problem = f"model.output={model.output}: model={model.name} gives logits"
-            raise UserError(f"{problem}; only your own network (model=custom) may give something else")
-        return
-    if not model.target or not all(part.isidentifier() for part in model.target.split(".")) or "." not in model.target:
-        problem = f"{model.target} is not one" if model.target else "it is missing"
-        raise UserError(f"model.target: should be the dotted path of a class, such as my_package.nets.MyNet; {problem}")
-    check_name(model.target)
-    if model.weights != Weights.none:
-        raise UserError(f"model.weights={model.weights}: your own network loads its weights itself. Choose from: none.")
-    model.network = model.target
-    if model.name == Library.custom:
-        model.name = model.target.rpartition(".")[2]
-
-
 def _reset_unused_settings(run: RunConfig) -> None:
     """Resets settings without effect in this cell to their defaults: equal cells must have equal ids."""
     if run.mode == Mode.infer:
@@ -159,7 +142,7 @@ def _reset_unused_settings(run: RunConfig) -> None:
         run.breakdown_s = Cell.breakdown_s
     if run.data.pipeline != Pipeline.jpeg:
         run.data.num_workers = DataSpec.num_workers
-    if run.data.name != RANDOM:
+    if run.data.name != RANDOM or run.model.batch or run.model.library == Library.transformers:
         run.model.input_shape, run.model.num_classes = list(ModelSpec.input_shape), ModelSpec.num_classes
 
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from accelbench import lock
 from accelbench.devices import energy_counters
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 
 
 @contextmanager

@@ -23,9 +23,10 @@ from accelbench.grid import fingerprint, support
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import significant
 from accelbench.schema.ceilings import read_ceilings
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean, one_line
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings import params
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 

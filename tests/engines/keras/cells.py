@@ -1,7 +1,8 @@
 """Cells of the Keras engine, for tests and for the scripts that they start."""
 
-from accelbench.schema.cell import KerasSettings, ModelSpec
+from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Engine, Mode, Protocol
+from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
 CARRIED = ("mode", "protocol", "model", "seed", "epochs", "batch_size")

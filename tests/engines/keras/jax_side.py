@@ -17,8 +17,8 @@ def main(digits, twins, out):
     from accelbench.engines.keras.backends import backend_for
     from accelbench.engines.keras.precision import set_policy
     from accelbench.judging.asked import judge
-    from accelbench.schema.cell import ModelSpec
     from accelbench.schema.vocab import KerasBackend, Mode, Precision
+    from accelbench.schema.workload import ModelSpec
     from engines.keras.cells import CARRIED, keras_cell
     from engines.keras.exchange import give, weights
     from engines.keras.twins import CASES, images, num_classes, trained_cell

@@ -17,10 +17,10 @@ from accelbench.engines.keras.sources import feed_of
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import STALE
-from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Protocol, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import CARRIED, keras_cell
 from engines.keras.exchange import give, weights
 from engines.keras.twins import RATES, trained_cell

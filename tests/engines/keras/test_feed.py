@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from accelbench.engines.keras.sources import feed_of
-from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Mode, Pipeline
+from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import keras_cell
 
 # Of 20 batches, how many are different ones.

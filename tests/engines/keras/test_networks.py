@@ -8,8 +8,8 @@ from keras import layers
 from accelbench.engines.keras import networks, task, work
 from accelbench.engines.keras.precision import set_policy
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Precision, Weights
+from accelbench.schema.workload import ModelSpec
 from engines.keras.exchange import give, weights
 from engines.keras.twins import CASES, NUM, WHOLE, images, num_classes
 

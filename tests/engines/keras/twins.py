@@ -46,8 +46,8 @@ def images(shape):
 
 def trained_cell(optimizer, **changes):
     """A cell whose losses both engines must agree on: nothing in it is drawn but its weights and its order."""
-    from accelbench.schema.cell import ModelSpec
     from accelbench.schema.vocab import Mode, Protocol
+    from accelbench.schema.workload import ModelSpec
     from fakes import make_cell
 
     model = ModelSpec(name="mlp", args=TRAINED["args"], optimizer=optimizer, learning_rate=RATES[optimizer])
@@ -62,8 +62,8 @@ def main(digits, out):
     from accelbench.engines.lightning.backends import backend_for
     from accelbench.engines.lightning.module import BenchModule, Task
     from accelbench.engines.lightning.work import count
-    from accelbench.schema.cell import ModelSpec
     from accelbench.schema.vocab import Device, Precision
+    from accelbench.schema.workload import ModelSpec
 
     found = {}
     for case, (name, args, shape) in CASES.items():

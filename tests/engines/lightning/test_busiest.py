@@ -5,8 +5,8 @@ from accelbench.devices import cpu
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.busiest import busiest
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Mode, Precision
+from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
 pytestmark = pytest.mark.filterwarnings(

@@ -11,8 +11,8 @@ from torchvision import models
 
 from accelbench.engines.lightning import checkpoints, zoo
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, Weights
+from accelbench.schema.workload import ModelSpec
 
 MY_NET = """
 import torch

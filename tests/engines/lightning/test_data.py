@@ -9,8 +9,8 @@ from accelbench.data.pictures import convert
 from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine
 from accelbench.errors import UnsupportedError
-from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import RANDOM_IMAGE_PIPELINES, Augment, Mode, Pipeline, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 from two_colours import Two
 

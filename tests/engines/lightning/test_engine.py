@@ -19,10 +19,10 @@ from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
 from accelbench.errors import UnsupportedError
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Protocol, Status
+from accelbench.schema.workload import ModelSpec
 from fakes import assert_epochs_in_turn, make_cell
 
 pytestmark = pytest.mark.filterwarnings(

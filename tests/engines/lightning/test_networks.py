@@ -4,7 +4,7 @@ from torch import nn
 
 from accelbench.engines.lightning import networks, zoo
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.cell import ModelSpec
+from accelbench.schema.workload import ModelSpec
 
 # The counts of study 001's Keras code.
 MNIST = (28, 28)

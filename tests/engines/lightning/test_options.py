@@ -16,8 +16,9 @@ from accelbench.errors import UnsupportedError
 from accelbench.grid.support import why_not
 from accelbench.isolation.child import NOT_IMPLEMENTED
 from accelbench.judging.asked import judge
-from accelbench.schema.cell import DataSpec, ModelSpec, Options
+from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
 pytestmark = [

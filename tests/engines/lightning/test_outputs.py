@@ -14,8 +14,9 @@ from accelbench.engines.lightning.outputs import all_finite, described, tensors_
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.measuring import output_check
-from accelbench.schema.cell import DataSpec, ModelSpec, Options
+from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status, Weights
+from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.test_options import compiles
 from fakes import make_cell
 

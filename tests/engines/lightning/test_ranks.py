@@ -15,8 +15,9 @@ from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined, 
 from accelbench.engines.lightning.trainer import trainer_for
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.cell import ModelSpec, Options
+from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Status
+from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
 MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)

@@ -7,8 +7,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule, Task
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, Precision
+from accelbench.schema.workload import ModelSpec
 
 OWN = {
     **dict.fromkeys(["mlp", "cnn", "autoencoder"], (28, 28)),
@@ -296,7 +296,7 @@ def test_a_network_that_cannot_be_counted_says_why(function, reason):
 # In a process of its own, since importing torch_xla replaces parts of torch.nn.
 ON_XLA = """
 import torch, torch_xla
-from accelbench.schema.cell import ModelSpec
+from accelbench.schema.workload import ModelSpec
 from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule, Task

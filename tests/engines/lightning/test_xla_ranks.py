@@ -4,8 +4,8 @@ import pytest
 
 import xla_world
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Device, Mode, Protocol, Status
+from accelbench.schema.workload import ModelSpec
 from fakes import SHORT, make_cell
 
 MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)

@@ -9,8 +9,8 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule, Task
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, Precision, Weights
+from accelbench.schema.workload import ModelSpec
 
 # Study 000's networks by timm's names: parameters, and multiply-adds for an image of 224 x 224 in 1e9.
 STUDY_000 = {

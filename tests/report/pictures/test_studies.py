@@ -4,9 +4,9 @@ import pytest
 
 from accelbench.report import read, study_comparison
 from accelbench.report.pictures import studies
-from accelbench.schema.cell import DataSpec
 from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Mode, Pipeline, Protocol
+from accelbench.schema.workload import DataSpec
 
 RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
 

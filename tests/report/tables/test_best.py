@@ -4,8 +4,8 @@ import pytest
 
 from accelbench.report import build, read
 from accelbench.report.tables import best
-from accelbench.schema.cell import DataSpec
 from accelbench.schema.vocab import Mode, Pipeline, Status
+from accelbench.schema.workload import DataSpec
 
 
 def row(**changes):

@@ -14,7 +14,7 @@ from keras import layers
 from accelbench.engines.models import check_colour, check_grey, check_size, own_network
 from accelbench.engines.sources import Shape
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
+from accelbench.schema.workload import ModelSpec
 
 Layers = list[keras.Layer]
 

@@ -1,16 +1,21 @@
 """What a network is trained on: its input, loss, metrics and optimiser, compiled as for Keras' own `fit`."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
 from keras import layers, losses, ops, optimizers
 
 from accelbench.engines.models import optimizer_named
-from accelbench.schema.cell import ModelSpec
+from accelbench.schema.workload import ModelSpec
 
-# With Keras' defaults, which the studies used, apart from the learning rate.
-OPTIMIZERS: dict[str, Callable[..., keras.Optimizer]] = {"adam": optimizers.Adam, "sgd": optimizers.SGD}
+# With Keras' defaults, which the studies used, apart from the learning rate. No study used AdamW: it has PyTorch's.
+OPTIMIZERS: dict[str, Callable[..., keras.Optimizer]] = {
+    "adam": optimizers.Adam,
+    "adamw": partial(optimizers.AdamW, weight_decay=0.01, epsilon=1e-8),
+    "sgd": optimizers.SGD,
+}
 
 
 @keras.saving.register_keras_serializable("accelbench")

@@ -19,8 +19,8 @@ import torch
 from torch.torch_version import TorchVersion
 
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library
+from accelbench.schema.workload import ModelSpec
 
 FIXED = "2.10"
 ADVICE = {

@@ -14,19 +14,20 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim import SGD, Adam, Optimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import Batch
 from accelbench.engines.lightning.outputs import tensors_in
 from accelbench.engines.lightning.precision import step_context
 from accelbench.engines.models import optimizer_named
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Augment, Phase
+from accelbench.schema.workload import ModelSpec
 
 # As in Keras, whose Adam has eps 1e-7; PyTorch's has 1e-8.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     "adam": lambda parameters, lr: Adam(parameters, lr=lr, eps=1e-7),
+    "adamw": lambda parameters, lr: AdamW(parameters, lr=lr),
     "sgd": lambda parameters, lr: SGD(parameters, lr=lr),
 }
 

@@ -13,8 +13,8 @@ from accelbench.engines.models import own_network
 from accelbench.engines.sources import Shape
 from accelbench.engines.targets import import_target, is_lightning_module
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, Weights
+from accelbench.schema.workload import ModelSpec
 
 MAX_CHOICES = 8
 

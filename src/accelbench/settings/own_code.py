@@ -1,0 +1,120 @@
+"""The settings that name the user's own code and files: what each goes with, and names of networks."""
+
+from dataclasses import fields
+from typing import Any
+
+from accelbench.engines.targets import check_name
+from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Weights
+from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig
+
+CUSTOM = (Library.custom,)
+# Setting of a model -> the libraries that it goes with.
+GOES_WITH = {
+    "target": tuple(USERS_OWN),
+    "factory": tuple(USERS_OWN),
+    "output": CUSTOM,
+    "batch": CUSTOM,
+    "inputs": CUSTOM,
+    "loss": CUSTOM,
+    "samples": CUSTOM,
+    "tokens": CUSTOM,
+    "task": (Library.transformers,),
+    "batch_args": (Library.custom, Library.transformers),
+}
+NEED_BATCH = ("batch_args", "inputs", "samples", "tokens")
+SAFETENSORS = ".safetensors"
+
+
+def check_model(run: RunConfig) -> None:
+    """Checks the settings of the user's own network, and names it after its class unless the user gave it a name.
+
+    Raises:
+        UserError: a setting is missing or malformed, or goes with another kind of network.
+    """
+    model, library = run.model, run.model.library
+    for name, libraries in GOES_WITH.items():
+        if library not in libraries and getattr(model, name) != _default(ModelConfig, name):
+            with_these = " or ".join(f"model={each}" for each in sorted(libraries))
+            given = _shown(f"model.{name}", getattr(model, name))
+            raise UserError(f"{given}: goes with {with_these}, and not with model={model.name}")
+    _check_weights(model)
+    _check_optimizer(model)
+    if library not in USERS_OWN:
+        return
+    for name in ("target", "batch", "loss", "samples", "tokens"):
+        _check_path(f"model.{name}", getattr(model, name), is_needed=name == "target")
+    if not model.batch:
+        for name in NEED_BATCH:
+            if getattr(model, name) != _default(ModelConfig, name):
+                raise UserError(f"{_shown(f'model.{name}', getattr(model, name))}: goes with model.batch")
+    elif run.data.name != RANDOM:
+        raise UserError(f"model.batch={model.batch}: makes the data itself, so that data={run.data.name} is not used")
+    if model.batch and run.mode == Mode.train and not model.loss:
+        raise UserError(
+            f"mode=train: model.batch={model.batch} needs model.loss, the dotted path of a function (output, batch) -> "
+            "scalar; or use mode=infer"
+        )
+    if model.batch:
+        model.output = ModelOutput.any
+    model.network = model.target
+    if model.name == library and model.target:
+        model.name = model.target.rpartition(".")[2]
+
+
+def check_data(run: RunConfig) -> None:
+    """Checks the settings of the user's own data.
+
+    Raises:
+        UserError: a setting is missing or malformed, or goes with other data or another network.
+    """
+    data, is_module = run.data, run.data.name == MODULE
+    for name in ("target", "args"):
+        if not is_module and getattr(data, name) != _default(DataConfig, name):
+            raise UserError(f"{_shown(f'data.{name}', getattr(data, name))}: goes with data={MODULE}, not {data.name}")
+    if is_module != (run.model.library == Library.lightning):
+        raise UserError(
+            f"data={MODULE} and model={Library.lightning} go together: a LightningModule and its DataModule"
+        )
+    if is_module:
+        _check_path("data.target", data.target, is_needed=True)
+
+
+def _check_weights(model: ModelConfig) -> None:
+    """Raises a UserError if the library has no weights of this kind."""
+    is_own = model.library in USERS_OWN
+    known = [Weights.none] if is_own else list(Weights)
+    if model.weights not in known and not model.weights.endswith(SAFETENSORS):
+        choices = [*known, f"a file *{SAFETENSORS}"]
+        raise UnknownChoiceError("model.weights", model.weights, choices)
+
+
+def _check_optimizer(model: ModelConfig) -> None:
+    """Raises a UserError if there is no such optimiser."""
+    if "." in model.optimizer and model.library == Library.custom:
+        _check_path("model.optimizer", model.optimizer)
+    elif model.optimizer not in list(Optimizer):
+        raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
+
+
+def _check_path(flag: str, path: str | None, *, is_needed: bool = False) -> None:
+    """Raises a UserError if `path` is no dotted path, or lies in the standard library, or is missing."""
+    if path is None and not is_needed:
+        return
+    if not path or not all(part.isidentifier() for part in path.split(".")) or "." not in path:
+        problem = f"{path} is not one" if path else "it is missing"
+        raise UserError(f"{flag}: should be a dotted path, such as my_package.nets.MyNet; {problem}")
+    check_name(flag, path)
+
+
+def _default(config: type, name: str) -> Any:
+    """The default of a setting."""
+    field = next(field for field in fields(config) if field.name == name)
+    return field.default_factory() if callable(field.default_factory) else field.default
+
+
+def _shown(flag: str, value: Any) -> str:
+    """A setting as a user would write it."""
+    if isinstance(value, dict):
+        return f"{flag}.{next(iter(value))}"
+    return f"{flag}={str(value).lower() if isinstance(value, bool) else value}"
