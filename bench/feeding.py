@@ -24,7 +24,7 @@ from accelbench.data.decode import decode
 from accelbench.data.order import Order
 from accelbench.data.pictures import Folder, convert
 from accelbench.engines.lightning.feed import ArrayFeed
-from accelbench.engines.lightning.module import Task
+from accelbench.engines.lightning.task import ImageTask
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import project_root
 from accelbench.schema.cell import Cell, Window
@@ -70,7 +70,7 @@ def feed_photos(folder: Path, photos: Path) -> None:
     theirs = DataLoader(ImageFolder(photos, transforms.Compose(steps)), batch_size=32, shuffle=True, num_workers=2)
     ours = ArrayFeed(arrays, Order(len(arrays.labels), 32, shuffle=True, last="keep"))
     say("224 x 224, batches of 32, bytes", ratios(lambda: ours, lambda: theirs), 50)
-    task = Task(torch.float32)
+    task = ImageTask(torch.float32)
 
     def floats() -> Iterator[Tensor]:
         return (task.inputs(images) for images, _ in ours)

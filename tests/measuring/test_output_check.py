@@ -112,7 +112,7 @@ def test_the_batchs_dimension_is_found_but_in_a_single_row(shape, size, axes):
         ([], [(8, 10)], "the output is no tensor, not (8, 10)"),
         ([(1, 10), (8, 3)], None, None),
         ([(4,)], None, None),
-        ([(4,), (1, 10)], None, "the output is (4,), (1, 10): one row, not one for each of the batch's 8 images"),
+        ([(4,), (1, 10)], None, "the output is (4,), (1, 10): one row, not one for each of the batch's 8 samples"),
     ],
 )
 def test_the_shape_is_one_of_those_allowed_or_has_more_than_one_row(shapes, allowed, problem):

@@ -15,8 +15,7 @@ from typing import Any, Protocol
 from accelbench.data.manifest import read_counts
 from accelbench.devices.memory import high_water_bytes
 from accelbench.devices.registry import look
-from accelbench.engines.models import output_shapes
-from accelbench.engines.sources import Shape, check_has_epochs
+from accelbench.engines.sources import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, epochs
 from accelbench.measuring.in_time import in_time
 from accelbench.measuring.output_check import NOT_FINITE, Findings, Output, Outputs, check
@@ -149,23 +148,28 @@ class CellRun:
         """What really ran, after everything was measured; None in a process that is not the first of its ranks."""
         raise NotImplementedError
 
-    def compared_images(self) -> tuple[Any, Any]:
-        """The first images that the feed gives, and as many that it never gives (`sources.unseen_images`).
-
-        At most `output_error.NUM_SAMPLES` of each, and no more than are in a step.
-        """
+    def compared_inputs(self) -> tuple[Any, Any]:
+        """Inputs that the feed gives, and inputs that it never gives (of images, `sources.unseen_images`)."""
         raise NotImplementedError
 
     def measured_outputs(self, batches: Sequence[Any]) -> list[Output]:
-        """The outputs of what was timed for each of `batches`, some images that are repeated to a whole step.
+        """The outputs of what was timed for each of `batches`, which are made as large as a whole step.
 
-        The rows of the output's tensors (`OutputTensor.rows`) are those of the images before they were repeated.
+        The rows of the output's tensors (`OutputTensor.rows`) are at most `output_error.NUM_SAMPLES`.
         """
         raise NotImplementedError
 
     def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
         """The outputs of a newly built network with the same weights for each of `batches`, in fp32 on the CPU."""
         raise NotImplementedError
+
+    def notes(self) -> Iterator[str]:
+        """What a reader should know of what was measured, without a doubt about the numbers."""
+        yield from ()
+
+    def tokens_per_sample(self) -> float | None:
+        """Tokens of the measured batches over their samples; None if nothing counts them."""
+        return None
 
     def warnings(self) -> Iterator[str]:
         """The engine's own warnings to the reader of the numbers."""
@@ -244,17 +248,15 @@ class CellRun:
             peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
             self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
 
-    def keep_outputs(self, size: int, image: Shape, num_classes: int) -> None:
+    def keep_outputs(self, size: int, shapes: Sequence[Shape] | None) -> None:
         """Keeps outputs of what was timed, which are then checked. To be called in inference, after the timed part.
 
         Args:
-            size: images in a step.
-            image: shape of one image.
-            num_classes: of the network.
+            size: rows of a step.
+            shapes: that the output may have; None if it may be any structure of tensors.
         """
         self.note_resources()
-        fed, unseen = self.compared_images()
-        shapes = output_shapes(self.cell.model, size, image, num_classes)
+        fed, unseen = self.compared_inputs()
         self.outputs = Outputs((fed, unseen), size, shapes, *self.measured_outputs([fed, unseen, fed]))
 
     def checked_loss(self, loss: float) -> float | None:
@@ -280,7 +282,7 @@ class CellRun:
     def _collect(self, observed: Observed) -> Measurement:
         assert self.resources is not None, "the resources are noted before anything is observed"
         num_compiles, compile_s = self.resources.compiles
-        counts = read_counts(self.data_folder)
+        counts = {} if is_random(self.cell) else read_counts(self.data_folder)
         found = Findings()
         if self.outputs is not None:
             found = check(self.outputs, self.cell.precision, self._reference_in_time, is_reference=self.is_reference)
@@ -300,6 +302,8 @@ class CellRun:
             output_error=found.error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
+            tokens_per_sample=self.tokens_per_sample(),
+            notes=list(self.notes()),
             warnings=[*self.warnings(), *self._common_warnings(found.error), *found.warnings],
             defects=list(dict.fromkeys([*self.defects, *found.defects])),
             **self.timing.measured(),

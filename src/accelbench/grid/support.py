@@ -54,8 +54,8 @@ def _lightning(cell: Cell, report: DeviceReport) -> str | None:
 
 
 def _output(cell: Cell, report: DeviceReport) -> str | None:
-    if cell.model.output == ModelOutput.any and cell.mode == Mode.train:
-        return "model.output=any: the loss of training needs logits: use mode=infer, or model.output=logits"
+    if cell.model.output == ModelOutput.any and cell.mode == Mode.train and not cell.model.loss:
+        return "model.output=any: the built-in loss needs logits: use model.loss, mode=infer or model.output=logits"
     return None
 
 

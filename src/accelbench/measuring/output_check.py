@@ -1,4 +1,4 @@
-"""Whether a network's output has the shape that it should have, and is computed from the images of each batch."""
+"""Whether a network's output has the shape that it should have, and is computed from the inputs of each batch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,21 +16,21 @@ Shape = tuple[int, ...]
 # Two outputs are the same if they differ by less than this share of what they should differ by.
 SAME = 0.01
 MAX_DIFFERENCE = 2.0  # of two outputs: see `difference`
-# A state is what changes the output for the same images by more than this share of what other images change.
+# A state is what changes the output for the same inputs by more than this share of what other inputs change.
 MAX_STATE = 0.1
 MAX_WHY = 200  # characters of an error in a warning
 
 NOT_FINITE = "the output is not finite"
 STALE = (
-    "the output does not depend on the images: images that were never fed give the output of earlier ones, "
+    "the output does not depend on the inputs: inputs that were never fed give the output of earlier ones, "
     "but another output in a newly built network"
 )
 NO_BATCH = "no tensor of the output has a dimension of the batch's size ({size}), so its values were not checked"
 NOT_FLOAT = "no floating-point tensor of the output has the batch's size, so its values were not checked"
 NOT_RUN = "the output was not compared with fp32's on the CPU, where the network fails ({why})"
 NOT_IN_TIME = "the output was not compared with fp32's on the CPU, which takes too long for timeout_s"
-STATE = "the same images give different outputs in two steps, so it was not checked that each batch is computed"
-CONSTANT = "different images give the same output, so it was not checked that each batch is computed"
+STATE = "the same inputs give different outputs in two steps, so it was not checked that each batch is computed"
+CONSTANT = "different inputs give the same output, so it was not checked that each batch is computed"
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class OutputTensor:
 
     Attributes:
         shape: of the tensor.
-        rows: for each dimension that may be the batch's (`batch_axes`): the values for the images that are compared,
-            float64, one row per image. Empty if they are no floating-point numbers. Which dimension it is shows in the
+        rows: for each dimension that may be the batch's (`batch_axes`): the values for the samples that are compared,
+            float64, one row per sample. Empty if they are no floating-point numbers. Which dimension it is shows in the
             output for a batch of another size.
     """
 
@@ -58,14 +58,14 @@ class Outputs(NamedTuple):
     """What a network gave after it was measured.
 
     Attributes:
-        images: images that it was fed before, and images that it never was, as `RunReference` takes them.
-        size: images in the batches of the outputs.
-        shapes: the shapes that the output, a single tensor, may have; None: any that is not one row for all images.
-        fed, unseen: the outputs for the two kinds of images.
+        inputs: inputs that it was fed before, and inputs that it never was, as `RunReference` takes them.
+        size: samples in the batches of the outputs.
+        shapes: the shapes that the output, a single tensor, may have; None: any that is not one row for all samples.
+        fed, unseen: the outputs for the two kinds of inputs.
         again: the output for the first kind, after the other two.
     """
 
-    images: tuple[Any, Any]
+    inputs: tuple[Any, Any]
     size: int
     shapes: Sequence[Shape] | None
     fed: Output
@@ -110,7 +110,7 @@ def check(outputs: Outputs, precision: Precision, run_reference: RunReference, *
     try:
         _check_dependence(outputs, index, precision, run_reference, found)
         if not is_reference:
-            (expected,) = run_reference([outputs.images[0]])
+            (expected,) = run_reference([outputs.inputs[0]])
             found.error = next((relative_error(*pair) for pair in _pairs(outputs.fed, expected, index)), None)
     except NotInTimeError:
         found.warnings.append(NOT_IN_TIME)
@@ -123,7 +123,7 @@ def check(outputs: Outputs, precision: Precision, run_reference: RunReference, *
 def _check_dependence(
     outputs: Outputs, index: int, precision: Precision, run_reference: RunReference, found: Findings
 ) -> None:
-    """Finds whether the output is computed from the images of each batch, or kept from an earlier one.
+    """Finds whether the output is computed from the inputs of each batch, or kept from an earlier one.
 
     The reference runs only if the outputs are nearly the same.
     """
@@ -133,8 +133,8 @@ def _check_dependence(
         return
     if moved > SAME * MAX_DIFFERENCE:
         return
-    fed, unseen = outputs.images
-    # Networks of their own: a network that keeps its first output must not have seen the other images.
+    fed, unseen = outputs.inputs
+    # Networks of their own: a network that keeps its first output must not have seen the other inputs.
     (first, again), (anew,), (other,) = (run_reference(batches) for batches in ([fed, fed], [fed], [unseen]))
     should_move = _between(first, other, index)
     if moved > SAME * should_move:
@@ -148,7 +148,7 @@ def _check_dependence(
 
 
 def batch_axes(shape: Shape, size: int) -> list[int]:
-    """The dimensions of the batch's size; none if the tensor is one row for all images."""
+    """The dimensions of the batch's size; none if the tensor is one row for all samples."""
     return [] if _is_one_row(shape, size) else [axis for axis, length in enumerate(shape) if length == size]
 
 
@@ -168,7 +168,7 @@ def wrong_shape(output: Output, size: int, shapes: Sequence[Shape] | None) -> st
     if any(batch_axes(shape, size) for shape in found):
         return None
     one_row = any(_is_one_row(shape, size) for shape in found)
-    return f"the output is {gave}: one row, not one for each of the batch's {size} images" if one_row else None
+    return f"the output is {gave}: one row, not one for each of the batch's {size} samples" if one_row else None
 
 
 def compared(output: Output) -> int | None:

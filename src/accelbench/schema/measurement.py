@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from accelbench.schema.ranges import AtLeastOne, Count, Devices, Difference, Duration, Number, Seconds, Share
+from accelbench.schema.ranges import AtLeastOne, Count, Devices, Difference, Duration, Number, Rate, Seconds, Share
 from accelbench.schema.vocab import Phase, Stop
 from accelbench.schema.work import Work
 
@@ -121,6 +121,8 @@ class Measurement:
         peak_host_bytes: the kernel's high-water mark of memory when measuring ended, summed over the processes; None
             if it can't be read.
         cudnn_benchmark: whether cuDNN tried its algorithms to choose the fastest; None without cuDNN.
+        tokens_per_sample: of the batches that were measured; None if nothing counts tokens.
+        notes: what a reader should know of what was measured, without a doubt about the numbers.
         warnings: what a reader of the numbers should know.
         defects: what makes the numbers wrong, such as a loss that is not finite; with any, the cell is `invalid`.
     """
@@ -162,6 +164,8 @@ class Measurement:
     peak_device_bytes: Count | None = None
     peak_host_bytes: Count | None = None
     cudnn_benchmark: bool | None = None
+    tokens_per_sample: Rate | None = None
+    notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)
 

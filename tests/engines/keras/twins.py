@@ -60,7 +60,8 @@ def main(digits, out):
 
     from accelbench.engines.lightning import engine, zoo
     from accelbench.engines.lightning.backends import backend_for
-    from accelbench.engines.lightning.module import BenchModule, Task
+    from accelbench.engines.lightning.module import BenchModule
+    from accelbench.engines.lightning.task import ImageTask
     from accelbench.engines.lightning.work import count
     from accelbench.schema.vocab import Device, Precision
     from accelbench.schema.workload import ModelSpec
@@ -68,7 +69,7 @@ def main(digits, out):
     found = {}
     for case, (name, args, shape) in CASES.items():
         torch.manual_seed(SEED)
-        model, task = ModelSpec(name=name, args=args), Task(torch.float32, reconstructs=name == "autoencoder")
+        model, task = ModelSpec(name=name, args=args), ImageTask(torch.float32, reconstructs=name == "autoencoder")
         network = zoo.build(model, first(shape), num_classes(name))
         for tensor in network.buffers():  # batch normalisation's, which would else be 0 and 1
             if tensor.is_floating_point():

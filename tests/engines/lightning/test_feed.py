@@ -8,7 +8,7 @@ from PIL import Image
 
 from accelbench.data.arrays import Arrays, Encoded
 from accelbench.data.order import Order
-from accelbench.engines.lightning.feed import ArrayFeed, JpegFeed, RandomFeed, SingleItemLoader
+from accelbench.engines.lightning.feed import ArrayFeed, DrawnFeed, JpegFeed, RandomImages, SingleItemLoader
 from accelbench.errors import UnsupportedError
 
 
@@ -87,7 +87,7 @@ def test_a_feed_for_inference_has_images_alone():
 def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_each_time():
     def drawn(**changes):
         settings = {"labelled": True, "seed": 0, **changes}
-        return list(itertools.islice(RandomFeed((3, 8, 8), 5, 64, torch.bfloat16, **settings), 3))
+        return list(itertools.islice(DrawnFeed(RandomImages((3, 8, 8), 5, 64, torch.bfloat16, **settings), 64), 3))
 
     first, second, _ = drawn()
     assert first[0].dtype == torch.bfloat16
@@ -103,7 +103,7 @@ def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_ea
 
 def test_fresh_images_never_come_again_and_are_the_same_each_time():
     def drawn():
-        feed = RandomFeed((2, 2), 5, 4, torch.float32, labelled=False, seed=0, fresh=True)
+        feed = DrawnFeed(RandomImages((2, 2), 5, 4, torch.float32, labelled=False, seed=0), 4, fresh=True)
         return [images for (images,) in itertools.islice(feed, 20)]
 
     first, second = drawn(), drawn()
@@ -112,9 +112,8 @@ def test_fresh_images_never_come_again_and_are_the_same_each_time():
 
 
 def test_a_resident_batch_stays_where_it_is():
-    first, second = itertools.islice(
-        RandomFeed((4, 4), 2, 8, torch.float32, labelled=True, seed=0, put=lambda batch: batch), 2
-    )
+    images = RandomImages((4, 4), 2, 8, torch.float32, labelled=True, seed=0)
+    first, second = itertools.islice(DrawnFeed(images, 8, put=lambda batch: batch), 2)
     assert first[0] is second[0]
 
 

@@ -1,18 +1,18 @@
 import pytest
 import torch
 
-from accelbench.engines.lightning.module import Task, varied
+from accelbench.engines.lightning.task import ImageTask, varied
 from accelbench.schema.vocab import Augment
 
 
 def test_grey_bytes_become_floats_from_0_to_1():
-    inputs = Task(torch.float32).inputs(torch.tensor([[[0, 255]]], dtype=torch.uint8))
+    inputs = ImageTask(torch.float32).inputs(torch.tensor([[[0, 255]]], dtype=torch.uint8))
     assert inputs.tolist() == [[[0.0, 1.0]]]
 
 
 def test_the_channels_of_colour_come_first_and_the_memory_stays_as_it_is():
     images = torch.randint(0, 256, (2, 5, 7, 3), dtype=torch.uint8)
-    inputs = Task(torch.bfloat16).inputs(images)
+    inputs = ImageTask(torch.bfloat16).inputs(images)
     assert (inputs.shape, inputs.dtype) == ((2, 3, 5, 7), torch.bfloat16)
     assert inputs.is_contiguous(memory_format=torch.channels_last)
     assert inputs[1, 2, 3, 4] == (images[1, 3, 4, 2] / 255).to(torch.bfloat16)
@@ -20,11 +20,11 @@ def test_the_channels_of_colour_come_first_and_the_memory_stays_as_it_is():
 
 def test_random_floats_stay_as_they_are():
     images = torch.randn(2, 3, 4, 4)
-    assert Task(torch.float32).inputs(images) is images
+    assert ImageTask(torch.float32).inputs(images) is images
 
 
 def test_one_logit_is_binary_cross_entropy():
-    task, output, labels = Task(torch.float32), torch.tensor([[0.3], [-1.2]]), torch.tensor([1, 0])
+    task, output, labels = ImageTask(torch.float32), torch.tensor([[0.3], [-1.2]]), torch.tensor([1, 0])
     expected = -(torch.sigmoid(output[0, 0]).log() + (1 - torch.sigmoid(output[1, 0])).log()) / 2
     assert task.loss(output, output, labels) == pytest.approx(expected.item())
     assert task.answers(output).tolist() == [1, 0]

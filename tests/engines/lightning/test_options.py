@@ -11,7 +11,7 @@ from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.devices.registry import look
 from accelbench.engines.lightning import engine, options, zoo
-from accelbench.engines.lightning.module import Task
+from accelbench.engines.lightning.task import ImageTask
 from accelbench.errors import UnsupportedError
 from accelbench.grid.support import why_not
 from accelbench.isolation.child import NOT_IMPLEMENTED
@@ -85,21 +85,21 @@ def test_an_option_that_changes_the_output_is_warned_of(nothing, monkeypatch):
 
 
 def test_channels_last_is_how_weights_and_inputs_lie_in_memory():
-    network = options.prepared(resnet_network(), Options(channels_last=True), (3, 32, 32))
+    network = options.prepared(resnet_network(), Options(channels_last=True))
     weights = [module.weight for module in network.modules() if isinstance(module, nn.Conv2d)]
     assert weights
     assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights)
     images = torch.rand(4, 3, 32, 32)
-    last = Task(torch.float32, channels_last=True).inputs(images)
+    last = ImageTask(torch.float32, channels_last=True).inputs(images)
     assert last.is_contiguous(memory_format=torch.channels_last)
-    assert not Task(torch.float32).inputs(images).is_contiguous(memory_format=torch.channels_last)
+    assert not ImageTask(torch.float32).inputs(images).is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(last, images)
 
 
 def test_folding_leaves_no_batch_normalisation_and_the_output_as_it_was():
     network, images = resnet_network(), torch.rand(4, 3, 32, 32)
     before = network(images)
-    folded = options.prepared(network, Options(freeze=True), (3, 32, 32))
+    folded = options.prepared(network, Options(freeze=True))
     assert not [module for module in folded.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     assert [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     assert torch.allclose(folded(images), before, rtol=1e-4, atol=1e-5)
@@ -122,16 +122,20 @@ class Branching(nn.Module):
 @pytest.mark.parametrize(
     ("network", "on", "told"),
     [
-        (nn.Linear(784, 10), Options(channels_last=True), "channels_last=true: the images have no axis of channels"),
         (nn.Linear(784, 10), Options(freeze=True), "freeze=true: the network has no batch normalisation to fold"),
         (Branching(), Options(freeze=True), "freeze=true: torch.fx can't trace the network (symbolically traced"),
     ],
 )
 def test_options_that_do_not_work_together_are_refused(network, on, told):
     with pytest.raises(UnsupportedError) as raised:
-        options.prepared(network, on, (28, 28))
+        options.prepared(network, on)
     assert str(raised.value).startswith(told)
     assert "\n" not in str(raised.value)
+
+
+def test_channels_last_needs_an_axis_of_channels(digits):
+    with pytest.raises(UnsupportedError, match="channels_last=true: the images have no axis of channels"):
+        engine.run(make_cell(model=MLP, options=Options(channels_last=True)), digits)
 
 
 @compiles
@@ -183,7 +187,7 @@ def test_frozen_weights_are_constants_of_the_compiled_code():
         on = Options(compile=True, freeze=freeze)
         network = resnet_network()
         with options.empty_cache(on), torch.no_grad():
-            compiled = options.Compiler(on).compiled(options.prepared(network, on, (3, 32, 32)))
+            compiled = options.Compiler(on).compiled(options.prepared(network, on))
             before = compiled(images)
             for weights in network.parameters():
                 if weights.dim() > 1:  # constants share vectors with the network that they were made from

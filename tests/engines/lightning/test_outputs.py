@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine, zoo
-from accelbench.engines.lightning.outputs import all_finite, described, tensors_in
+from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.measuring import output_check
@@ -325,7 +326,7 @@ def test_a_structure_is_measured_with_all_that_is_timed_beside(digits, network):
 @pytest.mark.parametrize(
     ("network", "why", "warnings"),
     [
-        (OneRow, "the output is (1, 10): one row, not one for each of the batch's 32 images", []),
+        (OneRow, "the output is (1, 10): one row, not one for each of the batch's 32 samples", []),
         (Summed, None, [output_check.NO_BATCH.format(size=32)]),
         (Integers, None, [output_check.NOT_FLOAT]),
         (CachedPair, output_check.STALE, []),

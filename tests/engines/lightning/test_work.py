@@ -6,7 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.module import BenchModule, Task
+from accelbench.engines.lightning.module import BenchModule
+from accelbench.engines.lightning.task import ImageTask
 from accelbench.schema.vocab import Library, Precision
 from accelbench.schema.workload import ModelSpec
 
@@ -19,7 +20,7 @@ OWN = {
 
 def counted(network, images, precision=Precision.fp32, *, train=False, model=None, reconstructs=False):
     """The work of one step on `images`, of class 0 if it trains."""
-    task = Task(work.DTYPES[precision], reconstructs=reconstructs)
+    task = ImageTask(work.DTYPES[precision], reconstructs=reconstructs)
     module = BenchModule(network, model or ModelSpec(name="x", optimizer="sgd"), task, Backend())
     labels = torch.zeros(len(images), dtype=torch.int64)
     return work.count(module, (images, labels) if train else (images,), precision, train=train)
@@ -299,11 +300,12 @@ import torch, torch_xla
 from accelbench.schema.workload import ModelSpec
 from accelbench.engines.lightning import work, zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.module import BenchModule, Task
+from accelbench.engines.lightning.module import BenchModule
+from accelbench.engines.lightning.task import ImageTask
 from accelbench.schema.vocab import Precision
 model = ModelSpec(name="lstm")
 for device in ("cpu", torch_xla.device()):
-    module = BenchModule(zoo.build(model, (28, 28), 10).to(device), model, Task(torch.float32), Backend())
+    module = BenchModule(zoo.build(model, (28, 28), 10).to(device), model, ImageTask(torch.float32), Backend())
     batch = torch.zeros(2, 28, 28, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
     print(work.count(module, [tensor.to(device) for tensor in batch], Precision.fp32, train=True))
 """

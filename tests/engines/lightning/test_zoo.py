@@ -6,7 +6,8 @@ from torch import nn
 
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.module import BenchModule, Task
+from accelbench.engines.lightning.module import BenchModule
+from accelbench.engines.lightning.task import ImageTask
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Library, Precision, Weights
@@ -59,7 +60,7 @@ def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
     with torch.device("meta"):  # the shapes alone
         network = zoo.build(model, (3, 224, 224), 1000)
     assert zoo.num_params(network) == num_params
-    module = BenchModule(network, model, Task(torch.float32), Backend())
+    module = BenchModule(network, model, ImageTask(torch.float32), Backend())
     work = count(module, (torch.empty(1, 3, 224, 224),), Precision.fp32, train=False)
     assert work.flops / 2e9 == pytest.approx(giga_macs, abs=6e-4)
 

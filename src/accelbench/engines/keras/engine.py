@@ -20,6 +20,7 @@ from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed
 from accelbench.engines.keras.precision import Observer
 from accelbench.engines.keras.sources import feed_of
 from accelbench.engines.keras.steps import ExecutionStep
+from accelbench.engines.models import output_shapes
 from accelbench.engines.sources import channels_last, first_images, input_of, is_random, unseen_images
 from accelbench.measuring.output_check import Output, OutputTensor, batch_axes
 from accelbench.measuring.output_error import NUM_SAMPLES
@@ -132,7 +133,8 @@ class _Run(CellRun):
         if not self.trains:
             if not np.isfinite(np.asarray(self.backend.last)).all():  # of a whole batch: the compared images are few
                 self.mark_not_finite()
-            self.keep_outputs(self.samples_per_execution, self.shape, self.num_classes)
+            size = self.samples_per_execution
+            self.keep_outputs(size, output_shapes(self.cell.model, size, self.shape, self.num_classes))
         elif self.window_step is not None:
             loss = self._last_loss(self.window_step)
         return Observed(
@@ -163,7 +165,7 @@ class _Run(CellRun):
         images: NDArray[Any] = first_images(self.cell, self.data_folder, num, drawn)
         return images
 
-    def compared_images(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def compared_inputs(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """In host memory."""
         fed = self._first_images()
         unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8)

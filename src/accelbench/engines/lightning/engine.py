@@ -9,36 +9,34 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
 
 from accelbench.engines.cell_run import CellRun, Observed
-from accelbench.engines.lightning import agreement, options, zoo
+from accelbench.engines.lightning import options, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.busiest import busiest
-from accelbench.engines.lightning.feed import Feed, RandomFeed, SingleItemLoader
+from accelbench.engines.lightning.feed import Feed, SingleItemLoader
 from accelbench.engines.lightning.module import (
     BenchModule,
     EpochStep,
     InferStep,
     StructuredStep,
-    Task,
     TestStep,
     TrainStep,
 )
-from accelbench.engines.lightning.outputs import all_finite, described, tensors_in
-from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
+from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.own.workload import OwnWorkload
+from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
-from accelbench.engines.lightning.sources import feed_of
+from accelbench.engines.lightning.structure import copied_into, tensors_in
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.work import count
-from accelbench.engines.sources import first_images, input_of, unseen_images
+from accelbench.engines.lightning.workload import Images, Workload
 from accelbench.measuring.breakdown import MIN_STEPS, measure_breakdown
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import Output
-from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import XLA, ModelOutput, Precision
+from accelbench.schema.vocab import XLA, Precision
 from accelbench.schema.work import Work
 
 # A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit: running into the
@@ -68,6 +66,13 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         return _Run(cell, data_folder, backend, ranks).measure()
 
 
+def _workload(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
+    """The network and the batches of a cell."""
+    if cell.model.batch is not None:
+        return OwnWorkload(cell, backend, ranks)
+    return Images(cell, data_folder, backend, ranks)
+
+
 class _Run(CellRun):
     """One cell's run; Lightning's Trainer calls back into it."""
 
@@ -78,29 +83,24 @@ class _Run(CellRun):
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         super().__init__(cell, data_folder, backend, ranks)
-        self.task = Task(
-            STORED_DTYPES[cell.precision],
-            cell.data.augment,
-            reconstructs=cell.model.is_own("autoencoder"),
-            channels_last=cell.options.channels_last,
-        )
-        self.feed = self._feed("train" if self.trains else "test")
-        self.batch_size_per_rank = cell.batch_size // ranks.num
-        self.shape, self.num_classes = input_of(cell, data_folder)
+        self.workload = _workload(cell, data_folder, backend, ranks)
+        self.feed = self.workload.feed
         self.compiler = options.compiler_for(cell.options)  # its imports are no part of build_s
         self.build_started = time.perf_counter()
         self.build_s = math.nan  # until Lightning calls back
         pl.seed_everything(cell.seed, verbose=False)
-        network = zoo.build(cell.model, self.shape, self.num_classes)
+        network = self.workload.build()
         if self.trains:
             zoo.check_trainable(network, cell.model)
         self.num_params = zoo.num_params(network)
-        network = options.prepared(network, cell.options, self.shape)
+        if cell.options.channels_last:
+            self.workload.check_layout()
+        network = options.prepared(network, cell.options)
         self.network = network
         if self.compiler is not None:
             backend.count_compiles = self.compiler.compiles
             network = self.compiler.compiled(network)
-        self.module = BenchModule(network, cell.model, self.task, backend)
+        self.module = BenchModule(network, cell.model, self.workload.task, backend)
         self.module.num_parts = ranks.num
         self.trainer = trainer_for(cell, backend, ranks)
         self.observer = Observer(self.network)
@@ -111,10 +111,10 @@ class _Run(CellRun):
         """Has the Trainer call back, with a step over the whole window or over one epoch."""
         self.module.conduct = self._epoch if self.fits else self._window
         self.module.train_step = EpochStep if self.fits else TrainStep
-        self.module.infer_step = StructuredStep if self.cell.model.output == ModelOutput.any else InferStep
+        self.module.infer_step = StructuredStep if self.workload.shapes() is None else InferStep
         if self.trains:
             if self.fits:
-                self.test_feed = self._feed("test")
+                self.test_feed = self.workload.test_feed()
                 self.module.evaluate = self.evaluate
             tested = SingleItemLoader(self.test_feed) if self.fits else None
             self.trainer.fit(self.module, SingleItemLoader(self.feed), tested)
@@ -122,15 +122,9 @@ class _Run(CellRun):
             for _ in range(NUM_INFER_EPOCHS if self.fits else 1):
                 self.trainer.predict(self.module, SingleItemLoader(self.feed), return_predictions=False)
 
-    def _feed(self, split: str) -> Feed:
-        return feed_of(self.cell, split, self.data_folder, self.task.dtype, self.backend, self.ranks.part)
-
     def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
         self.first_output.remove()  # one look is enough
-        if self.trains and not self.task.reconstructs:
-            zoo.check_logits(output, self.cell.model, self.num_classes)
-        elif self.cell.model.output == ModelOutput.logits:
-            zoo.check_is_tensor(output, self.cell.model)
+        self.workload.check_first(output)
 
     def _note_built(self, step: InferStep) -> None:
         """On Lightning's first call: the model and the optimiser are on the device by then."""
@@ -138,19 +132,27 @@ class _Run(CellRun):
             self.build_s = time.perf_counter() - self.build_started
             self.backend.seed(self.ranks.join(self.cell.seed))
             if self.compiler is not None:  # compiled code runs no hooks: let them see the plain network first
-                options.run_plain(self.network, step, self._first_images())
+                options.run_plain(self.network, step, self.workload.example())
 
     def _window(self, step: InferStep) -> None:
         self._note_built(step)
         if not self.ranks.leads:
             self.ranks.follow(step, self.backend.wait)
             self.last_result = step.result
+            self._look(step)
             return
         self.measure_window(step)
         self._break_down(step)
         self.ranks.dismiss()
         self.last_result = step.result
+        self._look(step)
         self._keep_outputs(step)
+
+    def _look(self, step: InferStep) -> None:
+        """Observes one more forward pass if no layer showed what the steps computed in."""
+        if not self.observer.has_seen:
+            self.note_resources()
+            self.observer.look(self.network, lambda: options.run_plain(self.network, step, self.workload.example()))
 
     def _break_down(self, step: InferStep) -> None:
         """Times the phases of further steps, and profiles one."""
@@ -163,6 +165,7 @@ class _Run(CellRun):
         self._note_built(step)
         self.measure_epoch(step)
         self.last_result = step.result
+        self._look(step)
         if len(self.epochs) == NUM_INFER_EPOCHS:
             self._keep_outputs(step)
 
@@ -171,47 +174,33 @@ class _Run(CellRun):
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
-    def _first_images(self) -> Tensor:
-        def drawn() -> Tensor:
-            assert isinstance(self.feed, RandomFeed), "random images come from a RandomFeed"
-            return self.feed.batches[0][0].cpu()
-
-        num = min(NUM_SAMPLES, self.batch_size_per_rank)
-        return torch.as_tensor(first_images(self.cell, self.data_folder, num, drawn))
-
-    def compared_images(self) -> tuple[Tensor, Tensor]:
+    def compared_inputs(self) -> tuple[Any, Any]:
         """In host memory."""
-        fed = self._first_images()
-        num, *shape = fed.shape
-        unseen = unseen_images(num, tuple(shape), floats=fed.is_floating_point())
-        return fed, torch.from_numpy(unseen).to(fed.dtype)
+        return self.workload.compared()
 
     def _keep_outputs(self, step: InferStep) -> None:
         """Keeps outputs of inference in the first rank, once everything was measured."""
         if self.trains or not self.ranks.leads:
             return
         self.step = step
-        num_logits = zoo.num_logits(self.cell.model, self.num_classes)
-        self.keep_outputs(self.batch_size_per_rank, self.shape, num_logits)
+        self.keep_outputs(self.workload.num_rows, self.workload.shapes())
 
-    def measured_outputs(self, batches: Sequence[Tensor]) -> list[Output]:
-        """From further steps, of the batch size that was measured: another one might be compiled again."""
+    def measured_outputs(self, batches: Sequence[Any]) -> list[Output]:
+        """From further steps, of the batch size that was measured."""
         if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
             self.last_result = [tensor.clone() for tensor in tensors_in(self.last_result)]
-        size, step, outputs = self.batch_size_per_rank, self.step, []
+        workload, step, outputs = self.workload, self.step, []
         batch: Any = None
-        for images in batches:
-            whole = images[torch.arange(size) % len(images)]
-            if batch is None or self.cell.device in XLA:
-                batch = step.copy_in((whole,))
-            else:  # into the same tensor, as feeds do: a network may keep an output by its input's identity or address
-                batch[0].copy_(whole)
-            outputs.append(described(step.compute(batch), size, len(images)))
+        for inputs in batches:
+            whole = workload.whole(inputs)
+            if batch is None or self.cell.device in XLA or not copied_into(batch, whole):
+                batch = step.copy_in(whole)
+            outputs.append(described(step.compute(batch), workload.num_rows, workload.rows(inputs)))
         return outputs
 
-    def reference_outputs(self, batches: Sequence[Tensor]) -> list[Output]:
+    def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
         """From the cell's network, built again."""
-        return agreement.reference(self.cell, batches, self.shape, self.num_classes)
+        return self.workload.reference(batches)
 
     def _seen(self) -> Seen:
         """What this rank observed."""
@@ -252,12 +241,17 @@ class _Run(CellRun):
 
     def _work(self) -> Work:
         """What one step has to do, counted after everything was measured: counting takes memory."""
-        images = self._first_images()
-        like = torch.empty((self.batch_size_per_rank, *images.shape[1:]), dtype=images.dtype, device="meta")
-        labels = torch.empty(self.batch_size_per_rank, dtype=torch.int64, device="meta")
-        module = BenchModule(self.network, self.cell.model, self.task, self.backend)
-        of_rank = count(module, (like, labels), self.cell.precision, train=self.trains)
+        module = BenchModule(self.network, self.cell.model, self.workload.task, self.backend)
+        of_rank = count(module, self.workload.some_batch(), self.cell.precision, train=self.trains)
         return of_rank.of_devices(self.ranks.num)
+
+    def notes(self) -> Iterator[str]:
+        """How the batches are used."""
+        yield from self.workload.notes()
+
+    def tokens_per_sample(self) -> float | None:
+        """Of the batches that the network got."""
+        return self.workload.tokens_per_sample()
 
     def warnings(self) -> Iterator[str]:
         """What torch.compile left uncompiled."""

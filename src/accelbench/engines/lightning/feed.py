@@ -1,9 +1,8 @@
 """Batches: gathered from arrays, decoded from pictures, or random; and how they are handed to Lightning."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from accelbench.data.arrays import Arrays, Encoded
 from accelbench.data.order import Order, num_drawn_ahead
+from accelbench.engines.lightning.structure import tensors_in
 
 # Images (uint8; floats if random) and labels (int64), or only images.
 Batch = tuple[Tensor, ...]
@@ -34,7 +34,7 @@ class Feed(Protocol):
     def num_samples(self) -> int:
         """See the class."""
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
         """The batches."""
 
 
@@ -137,8 +137,44 @@ class _Pictures(Dataset[Batch]):
         return (images, torch.from_numpy(self.encoded.labels[chosen]).long()) if self.labelled else (images,)
 
 
-class RandomFeed:
-    """Normally distributed random images without end, drawn on the host: some batches in advance, or each when needed.
+class DrawnFeed:
+    """Batches without end that are made on the host: some in advance, or each when it is needed.
+
+    Args:
+        draw: makes a batch.
+        num_samples: samples per batch.
+        fresh: whether each batch is made when it is needed; else a few batches are repeated.
+        put: copies a batch to the device, where it is repeated; None to repeat several batches on the host.
+
+    Attributes:
+        batches: those that are repeated; of fresh ones, the first, which is given first.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[], Any],
+        num_samples: int,
+        *,
+        fresh: bool = False,
+        put: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.draw, self.num_samples, self.fresh = draw, num_samples, fresh
+        self.batches = [draw()]
+        if not fresh and put is None:
+            num_bytes = sum(tensor.nbytes for tensor in tensors_in(self.batches[0]))
+            self.batches += [draw() for _ in range(num_drawn_ahead(num_bytes) - 1)]
+        if put is not None:
+            self.batches = [put(batch) for batch in self.batches]
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield from self.batches
+            if self.fresh:
+                self.batches = [self.draw()]
+
+
+class RandomImages:
+    """Draws batches of normally distributed random images, on the host.
 
     Args:
         shape: of one image.
@@ -147,8 +183,6 @@ class RandomFeed:
         dtype: of the images.
         labelled: whether a batch has labels.
         seed: of the generator.
-        fresh: whether each batch is drawn when it is needed; else a few batches are repeated.
-        put: copies a batch to the device, where it is repeated; None to repeat several batches on the host.
     """
 
     def __init__(
@@ -160,29 +194,16 @@ class RandomFeed:
         *,
         labelled: bool,
         seed: int,
-        fresh: bool = False,
-        put: Callable[[Batch], Batch] | None = None,
     ) -> None:
         self.shape, self.num_classes, self.dtype, self.labelled = shape, num_classes, dtype, labelled
-        self.fresh = fresh
-        self.num_samples = batch_size
+        self.num = batch_size
         self.generator = torch.Generator().manual_seed(seed)
-        num_bytes = batch_size * math.prod(shape) * dtype.itemsize
-        alone = fresh or put is not None
-        self.batches = [self._drawn() for _ in range(1 if alone else num_drawn_ahead(num_bytes))]
-        if put is not None:
-            self.batches = [put(batch) for batch in self.batches]
 
-    def _drawn(self) -> Batch:
-        images = torch.randn(self.num_samples, *self.shape, generator=self.generator).to(self.dtype)
-        labels = torch.randint(self.num_classes, (self.num_samples,), generator=self.generator)
+    def __call__(self) -> Batch:
+        """A further batch."""
+        images = torch.randn(self.num, *self.shape, generator=self.generator).to(self.dtype)
+        labels = torch.randint(self.num_classes, (self.num,), generator=self.generator)
         return (images, labels) if self.labelled else (images,)
-
-    def __iter__(self) -> Iterator[Batch]:
-        while True:
-            yield from self.batches
-            if self.fresh:
-                self.batches = [self._drawn()]
 
 
 class SingleItemLoader:
@@ -195,11 +216,11 @@ class SingleItemLoader:
         feed: the batches.
     """
 
-    def __init__(self, feed: Iterable[Batch]) -> None:
+    def __init__(self, feed: Iterable[Any]) -> None:
         self.feed = feed
 
     def __len__(self) -> int:
         return 1
 
-    def __iter__(self) -> Iterator[Iterator[Batch]]:
+    def __iter__(self) -> Iterator[Iterator[Any]]:
         yield iter(self.feed)

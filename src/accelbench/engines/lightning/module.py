@@ -1,4 +1,4 @@
-"""The LightningModule: a network, its task, and the steps that the clock runs.
+"""The LightningModule: a network, its task (`task`), and the steps that the clock runs.
 
 Lightning calls `training_step` once per epoch or window, with the iterator over all its batches as the one item
 (`feed.SingleItemLoader`). The clock runs inside that call, so that a step costs what it costs in a plain loop, while
@@ -8,20 +8,22 @@ Trainer, accelerator, strategy and precision are Lightning's. On several devices
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.feed import Batch
-from accelbench.engines.lightning.outputs import tensors_in
 from accelbench.engines.lightning.precision import step_context
+from accelbench.engines.lightning.structure import tensors_in
+from accelbench.engines.lightning.task import ImageTask, Task
 from accelbench.engines.models import optimizer_named
-from accelbench.schema.vocab import Augment, Phase
+from accelbench.engines.targets import import_path
+from accelbench.errors import UserError
+from accelbench.schema.vocab import Phase
 from accelbench.schema.workload import ModelSpec
 
 # As in Keras, whose Adam has eps 1e-7; PyTorch's has 1e-8.
@@ -32,89 +34,33 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 }
 
 
-class Task:
-    """What a network is trained on: its input, target and loss."""
-
-    def __init__(
-        self,
-        dtype: torch.dtype,
-        augment: Augment = Augment.none,
-        *,
-        reconstructs: bool = False,
-        channels_last: bool = False,
-    ) -> None:
-        self.dtype = dtype
-        self.augment = augment
-        self.reconstructs = reconstructs  # the target is the input
-        self.channels_last = channels_last  # in memory
-
-    def inputs(self, images: Tensor) -> Tensor:
-        """`images` as the input of the network.
-
-        Args:
-            images: uint8, 0 to 255, (n, height, width) or (n, height, width, channels); floats are not scaled.
-
-        Returns:
-            Floats from 0 to 1, channels before height and width.
-        """
-        if images.is_floating_point():
-            return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
-        floats = images.to(self.dtype).div_(255)
-        # A view: the memory stays channels-last, which convolutions prefer.
-        return floats.permute(0, 3, 1, 2) if images.dim() == 4 else floats
-
-    def training_inputs(self, images: Tensor) -> Tensor:
-        """`inputs`, augmented if the task says so."""
-        return self.inputs(images if self.augment == Augment.none else varied(images, self.augment))
-
-    def loss(self, output: Tensor, inputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """Cross-entropy of the logits, binary for a single logit; for the autoencoder the mean squared error."""
-        if self.reconstructs:
-            return functional.mse_loss(output, inputs, reduction=reduction)
-        if output.shape[1] == 1:
-            target = labels.to(output.dtype)
-            return functional.binary_cross_entropy_with_logits(output[:, 0], target, reduction=reduction)
-        return functional.cross_entropy(output, labels, reduction=reduction)
-
-    def answers(self, output: Tensor) -> Tensor:
-        """The predicted class of each row of logits."""
-        return (output[:, 0] > 0).long() if output.shape[1] == 1 else output.argmax(1)
-
-
-def varied(images: Tensor, augment: Augment) -> Tensor:
-    """Mirrors each image at random; `flip_shift` also moves it by up to an eighth of its side, repeating its edges.
-
-    Runs on the images' device for the whole batch, with torch's global generator.
-
-    Args:
-        images: (n, height, width, ...).
-        augment: `flip` or `flip_shift`.
-    """
-    num, height, width = images.shape[:3]
-    columns = torch.arange(width, device=images.device).expand(num, width)
-    mirrored = torch.rand(num, 1, device=images.device) < 0.5
-    columns = torch.where(mirrored, width - 1 - columns, columns)
-    rows = torch.arange(height, device=images.device).expand(num, height)
-    if augment == Augment.flip_shift:
-        down, right = (
-            torch.randint(-(side // 8), side // 8 + 1, (num, 1), device=images.device) for side in (height, width)
-        )
-        rows, columns = (rows + down).clamp(0, height - 1), (columns + right).clamp(0, width - 1)
-    return images[torch.arange(num, device=images.device)[:, None, None], rows[:, :, None], columns[:, None, :]]
-
-
 def new_sum(device: torch.device) -> Tensor:
     """A zero to which losses are added: float64, or float32 on XLA, since a TPU has no float64."""
     return torch.zeros((), dtype=torch.float32 if device.type == "xla" else torch.float64, device=device)
+
+
+def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer:
+    """The optimiser of a model: one of `OPTIMIZERS`, or what a function of the user makes of (parameters, lr=...).
+
+    Raises:
+        UserError: there is no such optimiser or function, or the function makes something else.
+    """
+    path = model.own_code.get("model.optimizer")
+    if path is None:
+        return optimizer_named(model.optimizer, OPTIMIZERS)(parameters, lr=model.learning_rate)
+    made = import_path("model.optimizer", path)(parameters, lr=model.learning_rate)
+    if not isinstance(made, Optimizer):
+        raise UserError(f"model.optimizer={path}: should return a torch.optim.Optimizer, not a {type(made).__name__}")
+    return made
 
 
 class BenchModule(pl.LightningModule):
     """A network as Lightning runs it.
 
     Args:
-        network: maps float images to logits or images.
+        network: the network.
         model: gives the optimiser and the learning rate.
-        task: gives the input and the loss.
+        task: runs the network on a batch, and gives the loss.
         backend: the device.
     """
 
@@ -134,19 +80,18 @@ class BenchModule(pl.LightningModule):
 
     def configure_optimizers(self) -> Optimizer:
         """The model's optimiser over its trainable parameters."""
-        make = optimizer_named(self.model.optimizer, OPTIMIZERS)
         trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        return make(trainable, lr=self.model.learning_rate)
+        return new_optimizer(self.model, trainable)
 
-    def training_step(self, batches: Iterator[Batch]) -> None:
+    def training_step(self, batches: Iterator[Any]) -> None:
         """One epoch, or a whole window of steps."""
         self.conduct(self.train_step(self, batches))
 
-    def validation_step(self, batches: Iterator[Batch]) -> None:
+    def validation_step(self, batches: Iterator[Any]) -> None:
         """The whole test set, after an epoch."""
         self.evaluate(TestStep(self, batches))
 
-    def predict_step(self, batches: Iterator[Batch]) -> None:
+    def predict_step(self, batches: Iterator[Any]) -> None:
         """One epoch, or a whole window of steps."""
         self.conduct(self.infer_step(self, batches))
 
@@ -158,49 +103,49 @@ def _unmarked(phase: Phase) -> None:
 class InferStep:
     """A forward pass, in the parts that the clock times."""
 
-    def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:
+    def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
         self.batches = batches
         self.network = module.network
         self.task = module.task
         self.num_parts = module.num_parts
         self.device = module.device
         self.end_step = module.backend.end_step
-        self.put, self.gather = module.backend.put, module.backend.gather
+        self.put, self.gather = partial(self.task.put, module.backend.put), module.backend.gather
         self.context = step_context(module.trainer.precision_plugin)
-        self.forward = self.network if self.context is nullcontext else self._forward_in_context
+        self.in_context = self.context is not nullcontext
         # Whether batches are computed in host memory, so that nothing is copied.
         self.on_host = self.device.type == "cpu"
         self.result: Any  # of the last step: the output or the loss
         self.mark: Callable[[Phase], None] = _unmarked  # called at the end of each phase
 
-    def fetch(self) -> Batch:
+    def fetch(self) -> Any:
         """The next batch, on the host."""
         return next(self.batches)
 
-    def copy_in(self, batch: Batch) -> Batch:
-        """The batch on the device, still uint8."""
+    def copy_in(self, batch: Any) -> Any:
+        """The batch on the device; images are still uint8."""
         return batch if self.on_host else self.put(batch)
 
-    def compute(self, batch: Batch) -> Any:
-        """Returns the output for the batch's images."""
-        self.result = self.gather(self.forward(self.task.inputs(batch[0])))
+    def compute(self, batch: Any) -> Any:
+        """Returns the output for the batch."""
+        if self.in_context:
+            with self.context():
+                output = self.task.infer(self.network, batch)
+        else:
+            output = self.task.infer(self.network, batch)
+        self.result = self.gather(output)
         self.mark(Phase.forward)
         self.end_step()
         return self.result
-
-    def _forward_in_context(self, inputs: Tensor) -> Tensor:
-        with self.context():
-            output: Tensor = self.network(inputs)
-        return output
 
     def copy_out(self, result: Tensor) -> None:
         """Moves the output to the host."""
         if not self.on_host:
             result.cpu()
 
-    def num_samples(self, batch: Batch) -> int:
+    def num_samples(self, batch: Any) -> int:
         """Samples in the whole batch, of which this process computes a part."""
-        return len(batch[0]) * self.num_parts
+        return self.task.num_samples(batch) * self.num_parts
 
 
 class StructuredStep(InferStep):
@@ -216,22 +161,19 @@ class StructuredStep(InferStep):
 class TrainStep(InferStep):
     """A forward pass, a backward pass and the optimiser's step, as in a plain loop."""
 
-    def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:
+    def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
         super().__init__(module, batches)
         self.optimizer = module.optimizers(use_pl_optimizer=False)
         # Lightning scales losses only for its wrapped optimiser; this is the plain one, so fp16_mixed scales here.
         self.scaler = getattr(module.trainer.precision_plugin, "scaler", None)
         self.reduce_gradients = module.backend.reduce_gradients
 
-    def compute(self, batch: Batch) -> Any:
+    def compute(self, batch: Any) -> Any:
         """Updates the weights and returns the loss."""
-        images, labels = batch
         self.optimizer.zero_grad()
         self.mark(Phase.optimizer)
         with self.context():
-            inputs = self.task.training_inputs(images)
-            output = self.network(inputs)
-            loss = self.task.loss(output, inputs, labels)
+            output, loss = self.task.train(self.network, batch)
         self.mark(Phase.forward)
         if self.scaler is None:
             loss.backward()
@@ -244,12 +186,12 @@ class TrainStep(InferStep):
             self.scaler.step(self.optimizer)
             self.scaler.update()
         self.mark(Phase.optimizer)
-        self.note(output, loss, labels)
+        self.note(output, loss, batch)
         self.end_step()
         self.result = loss.detach()
         return self.result
 
-    def note(self, output: Tensor, loss: Tensor, labels: Tensor) -> None:
+    def note(self, output: Any, loss: Tensor, batch: Any) -> None:
         """Keeps nothing: a window reports no losses. `EpochStep` does."""
 
     def copy_out(self, result: Tensor) -> None:
@@ -257,34 +199,39 @@ class TrainStep(InferStep):
 
 
 class EpochStep(TrainStep):
-    """A training step that also adds up losses and correct answers on the device, as Keras' `fit` does."""
+    """A training step on images that also adds up losses and correct answers on the device, as Keras' `fit` does."""
 
-    def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:
+    task: ImageTask
+
+    def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
         super().__init__(module, batches)
         self.loss_sum = new_sum(self.device)
         self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
         self.end_step()  # launches the zeros: else they would be part of the first step, which XLA would compile again
 
-    def note(self, output: Tensor, loss: Tensor, labels: Tensor) -> None:
+    def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
         """Adds the loss, weighted by samples, and the correct answers to the sums of the epoch."""
+        _, labels = batch
         self.loss_sum = self.loss_sum + loss.detach().to(self.loss_sum.dtype) * len(labels)
         if not self.task.reconstructs:
             self.num_right = self.num_right + (self.task.answers(output.detach()) == labels).sum()
 
 
 class TestStep(InferStep):
-    """A forward pass whose losses and correct answers are added up on the device.
+    """A forward pass on images, whose losses and correct answers are added up on the device.
 
     Where shapes are fixed, a short last batch is padded; padded samples are not counted.
     """
 
-    def __init__(self, module: BenchModule, batches: Iterator[Batch]) -> None:
+    task: ImageTask
+
+    def __init__(self, module: BenchModule, batches: Iterator[Any]) -> None:
         super().__init__(module, batches)
         self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
         self.loss_sum = new_sum(self.device)
         self.end_step()  # as in `EpochStep`
 
-    def compute(self, batch: Batch) -> Tensor:
+    def compute(self, batch: Any) -> Tensor:
         """Adds up one batch."""
         images, labels = batch
         with self.context():

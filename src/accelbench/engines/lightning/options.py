@@ -8,35 +8,28 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.fx.experimental.optimization import fuse
 
 from accelbench.engines.lightning.module import InferStep
-from accelbench.engines.sources import Shape
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.clock import Compiles
 from accelbench.schema.cell import Options
 
 
-def prepared(network: nn.Module, options: Options, shape: Shape) -> nn.Module:
+def prepared(network: nn.Module, options: Options) -> nn.Module:
     """The network with all options applied except those that compile it.
 
     Args:
         network: as it was built; it may be changed in place.
         options: of the cell.
-        shape: of an image, as `zoo.build` takes it.
 
     Raises:
-        UnsupportedError: an option does not work with the network or its images.
+        UnsupportedError: an option does not work with the network.
     """
     if options.freeze and not options.compile:  # when inductor compiles, it folds more
         network = _folded(network)
     if options.channels_last:
-        if len(shape) != 3:
-            raise UnsupportedError(
-                f"channels_last=true: the images have no axis of channels (each is {'x'.join(map(str, shape))}): "
-                "use channels_last=false"
-            )
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network
 
@@ -79,13 +72,13 @@ def _fresh_cache() -> Iterator[None]:
 
 
 @torch.no_grad()
-def run_plain(network: nn.Module, step: InferStep, images: Tensor) -> None:
-    """Runs the uncompiled network once, as `step` would, without changing it."""
-    (inputs,) = step.copy_in((images,))
+def run_plain(network: nn.Module, step: InferStep, batch: Any) -> None:
+    """Runs the uncompiled network once on a batch in host memory, as `step` would, without changing it."""
+    batch = step.copy_in(batch)
     training = network.training
     network.eval()
     with step.context():
-        network(step.task.inputs(inputs))
+        step.task.infer(network, batch)
     network.train(training)
 
 

@@ -1,28 +1,10 @@
 """The tensors of a network's output: what they are, and their rows for the images that are compared."""
 
-import dataclasses
-from collections.abc import Iterator, Mapping
-
 import torch
 from torch import Tensor
 
+from accelbench.engines.lightning.structure import tensors_in
 from accelbench.measuring.output_check import Output, OutputTensor, batch_axes
-
-
-def tensors_in(output: object) -> Iterator[Tensor]:
-    """The tensors in tuples, lists, mappings and dataclasses, however nested, in their order."""
-    if isinstance(output, Tensor):
-        yield output
-        return
-    parts: list[object] = []
-    if isinstance(output, Mapping):
-        parts = list(output.values())
-    elif isinstance(output, tuple | list):
-        parts = list(output)
-    elif dataclasses.is_dataclass(output):
-        parts = [getattr(output, item.name) for item in dataclasses.fields(output)]
-    for part in parts:
-        yield from tensors_in(part)
 
 
 def all_finite(output: object) -> bool:

@@ -8,11 +8,13 @@ import torch
 from pytorch_lightning.plugins.precision import DoublePrecision, HalfPrecision, MixedPrecision
 from pytorch_lightning.plugins.precision import Precision as LightningPrecision
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
 from accelbench.engines.formats import FORMATS, word_for
+from accelbench.engines.lightning.structure import tensors_in
 from accelbench.engines.lightning.xla import TrueXLAPrecision
-from accelbench.errors import UnsupportedError, UserError
+from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import Precision
 
 # What matrix products are computed in.
@@ -76,22 +78,42 @@ def step_context(plugin: Any) -> Callable[[], AbstractContextManager[Any]]:
     return getattr(plugin, "autocast_context_manager", nullcontext)
 
 
+# Operators that multiply matrices. In inference mode torch shows composite ones, such as `linear`, and not their parts.
+PRODUCTS = {
+    *("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "einsum", "convolution", "conv1d", "conv2d", "conv3d"),
+    *("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu"),
+    *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
+}
 WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
+
+
+class _FirstProduct(TorchDispatchMode):
+    """Finds the result of the first matrix product, or of the first operator on floating-point numbers without one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.result: Tensor | None = None
+        self.is_product = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        first = next(iter(tensors_in(result)), None)
+        if first is not None and first.is_floating_point() and not self.is_product:
+            self.is_product = func.overloadpacket.__name__ in PRODUCTS
+            if self.result is None or self.is_product:
+                self.result = first
+        return result
 
 
 class Observer:
     """Watches the first step of a network: which dtypes and device its matrix products really used.
 
-    It looks at the first module that runs and has a weight matrix: the dtype of its result is what was computed in.
-
-    Raises:
-        UnsupportedError: the network has no such module.
+    It looks at the first module that runs and has a weight matrix: the dtype of its result is what was computed in. If
+    no such module runs, `look` watches the operators of a further forward pass.
     """
 
     def __init__(self, network: nn.Module) -> None:
         watched = [module for module in network.modules() if isinstance(module, WATCHED)]
-        if not watched:
-            raise UnsupportedError("the network has no dense, convolutional or recurrent layer to watch")
         self.weights: Tensor
         self.result: Tensor | None = None
         self.handles: list[RemovableHandle] = [module.register_forward_hook(self._see) for module in watched]
@@ -103,16 +125,33 @@ class Observer:
         for handle in self.handles:
             handle.remove()
 
+    @property
+    def has_seen(self) -> bool:
+        """Whether a layer was seen."""
+        return self.result is not None
+
+    def look(self, network: nn.Module, forward: Callable[[], object]) -> None:
+        """Watches the operators of `forward`, which runs the network once.
+
+        Raises:
+            UnsupportedError: the network computes nothing with floating-point numbers.
+        """
+        with _FirstProduct() as found:
+            forward()
+        if found.result is None:
+            raise UnsupportedError("the network computes nothing with floating-point numbers")
+        self.result = found.result
+        stored = (parameter for parameter in network.parameters() if parameter.is_floating_point())
+        self.weights = next(stored, self.result)
+
     def precision(self) -> str:
         """The word for the precision that ran, or its dtypes if there is no word for them."""
-        if self.result is None:
-            raise UserError("no dense, convolutional or recurrent layer of the network was called")
+        assert self.result is not None, "look was called"
         stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self.result))
         tf32 = self.result.device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
         return word_for(stored, computed, tf32=tf32)
 
     def device(self) -> torch.device:
         """PyTorch's device that computed; its type is `cpu`, `cuda` or `xla`."""
-        if self.result is None:
-            raise UserError("no dense, convolutional or recurrent layer of the network was called")
+        assert self.result is not None, "look was called"
         return self.result.device

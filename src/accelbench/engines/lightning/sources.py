@@ -6,7 +6,7 @@ import torch
 
 from accelbench.data.arrays import load_encoded, load_split
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.feed import ArrayFeed, Feed, JpegFeed, RandomFeed
+from accelbench.engines.lightning.feed import ArrayFeed, DrawnFeed, Feed, JpegFeed, RandomImages
 from accelbench.engines.lightning.ranks import RANK_SEEDS
 from accelbench.engines.sources import is_random, order_of
 from accelbench.schema.cell import Cell
@@ -28,16 +28,11 @@ def feed_of(
     """
     labelled = cell.mode == Mode.train
     if is_random(cell):
-        return RandomFeed(
-            cell.model.input_shape,
-            cell.model.num_classes,
-            cell.batch_size // part[1],
-            dtype,
-            labelled=labelled,
-            seed=cell.seed + RANK_SEEDS * part[0],
-            fresh=cell.data.pipeline == Pipeline.fresh,
-            put=backend.put if cell.data.pipeline == Pipeline.device else None,
-        )
+        model, seed = cell.model, cell.seed + RANK_SEEDS * part[0]
+        num = cell.batch_size // part[1]
+        draw = RandomImages(model.input_shape, model.num_classes, num, dtype, labelled=labelled, seed=seed)
+        put = backend.put if cell.data.pipeline == Pipeline.device else None
+        return DrawnFeed(draw, num, fresh=cell.data.pipeline == Pipeline.fresh, put=put)
     train = split == "train"
     # Every batch must have the same size: XLA compiles for each shape, and all ranks test as many batches.
     even = backend.fixed_shapes or (part[1] > 1 and not train)

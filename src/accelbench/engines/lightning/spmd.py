@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accelbench.engines.lightning.outputs import tensors_in
+from accelbench.engines.lightning.structure import tensors_in
 from accelbench.errors import UnsupportedError
 
 AXIS = "data"

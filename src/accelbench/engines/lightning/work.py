@@ -18,9 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from accelbench.engines.lightning import operators
-from accelbench.engines.lightning.feed import Batch
 from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
+from accelbench.engines.lightning.structure import mapped
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
 from accelbench.schema.work import Work
@@ -28,7 +28,7 @@ from accelbench.schema.work import Work
 MAX_REASON = 300  # characters
 
 
-def count(module: BenchModule, batch: Batch, precision: Precision, *, train: bool) -> Work:
+def count(module: BenchModule, batch: Any, precision: Precision, *, train: bool) -> Work:
     """The work of one step on `batch`.
 
     To be called after the engine's hooks were removed from the module: the copy would have them too.
@@ -39,7 +39,7 @@ def count(module: BenchModule, batch: Batch, precision: Precision, *, train: boo
 
     Args:
         module: the network with its task and optimiser; any device and dtype; not changed.
-        batch: images, and labels in training; only shapes and dtypes matter.
+        batch: as the task takes it; only the shapes and dtypes of its tensors matter.
         precision: what the cell computes in.
         train: whether it trains or infers.
 
@@ -50,14 +50,14 @@ def count(module: BenchModule, batch: Batch, precision: Precision, *, train: boo
     try:
         with _FakeTensors(allow_non_fake_inputs=True):
             network = _hollow(module.network, STORED_DTYPES[precision]).train(train)
-            tensors = [_empty(tensor, tensor.dtype) for tensor in batch]
+            batch = mapped(batch, lambda tensor: _empty(tensor, tensor.dtype))
             context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
             if train:
                 hollow = BenchModule(network, module.model, module.task, module.backend)
-                _train(hollow, tensors[0], tensors[1], context, counter)
+                _train(hollow, batch, context, counter)
             else:
                 with counter, torch.no_grad(), context:
-                    network(module.task.inputs(tensors[0]))
+                    module.task.infer(network, batch)
     except Exception as error:  # a user's network may raise anything
         why = beginning(one_line(message_of(error)), MAX_REASON)
         return Work(uncounted=[f"{type(error).__name__}: {why}" if why else type(error).__name__])
@@ -78,9 +78,7 @@ class _FakeTensors(FakeTensorMode):
         return super().avoid_device_init
 
 
-def _train(
-    module: BenchModule, images: Tensor, labels: Tensor, context: AbstractContextManager[Any], counter: "Counter"
-) -> None:
+def _train(module: BenchModule, batch: Any, context: AbstractContextManager[Any], counter: "Counter") -> None:
     """One training step, as `module.TrainStep` does it."""
     optimizer = module.configure_optimizers()
     for group in optimizer.param_groups:
@@ -90,8 +88,7 @@ def _train(
     optimizer.zero_grad()
     with counter:
         with context:
-            inputs = module.task.training_inputs(images)
-            loss = module.task.loss(module.network(inputs), inputs, labels)
+            _, loss = module.task.train(module.network, batch)
         loss.backward()
         optimizer.step()
 

@@ -1,0 +1,127 @@
+"""Batches that a function of the user makes (`model.batch`)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from accelbench.engines.lightning.structure import mapped, refilled, tensors_in
+from accelbench.engines.lightning.task import Put
+from accelbench.engines.targets import import_path
+from accelbench.errors import UserError
+from accelbench.schema.ranges import MAX_COUNT
+from accelbench.schema.workload import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class OwnBatch:
+    """A batch of the user's.
+
+    Attributes:
+        content: a tensor, tuple or mapping, perhaps nested, as the user's function returned it.
+        num_samples: samples in it.
+        num_tokens: tokens in it; None if nothing says how to count them.
+    """
+
+    content: Any
+    num_samples: int
+    num_tokens: int | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """The first dimension of the first tensor."""
+        return len(next(tensors_in(self.content)))
+
+
+def put_batch(put: Put, batch: OwnBatch) -> OwnBatch:
+    """The batch with the copies that `put` makes of its tensors."""
+    return OwnBatch(refilled(batch.content, put(tuple(tensors_in(batch.content)))), batch.num_samples, batch.num_tokens)
+
+
+class BatchMaker:
+    """Makes batches with the user's function, and checks and casts them.
+
+    Args:
+        model: names the functions that make a batch, and that count its samples and tokens.
+        batch_size: samples to ask for.
+        dtype: that floating-point tensors are cast to; tensors of other types are left as they are.
+        channels_last: whether 4-dimensional floating-point tensors have the channels innermost in memory.
+
+    Raises:
+        UserError: a function can't be imported.
+    """
+
+    def __init__(self, model: ModelSpec, batch_size: int, dtype: torch.dtype, *, channels_last: bool = False) -> None:
+        assert model.batch is not None, "the model names the function"
+        self.model = model
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.channels_last = channels_last
+        self._num_samples, self._num_tokens = 0, 0
+        self.make = import_path("model.batch", model.batch)
+        self.count_samples = import_path("model.samples", model.samples) if model.samples else None
+        self.count_tokens = import_path("model.tokens", model.tokens) if model.tokens else None
+
+    def __call__(self) -> OwnBatch:
+        """A further batch, in host memory.
+
+        Raises:
+            UserError: the function made something else than a batch of this size.
+        """
+        made = self.make(self.batch_size, **self.model.batch_args)
+        tensors = list(tensors_in(made))
+        if not isinstance(made, Tensor | tuple | list | Mapping) or not tensors:
+            raise UserError(f"{self._flag}: should return a tensor, a tuple or a mapping, not {_described(made)}")
+        if any(tensor.device.type != "cpu" for tensor in tensors):
+            raise UserError(f"{self._flag}: should return tensors on the CPU; accelbench moves them to the device")
+        batch = mapped(made, self._cast)
+        num_samples = self._samples(batch, tensors[0])
+        num_tokens = None if self.count_tokens is None else _counted("model.tokens", self.count_tokens, batch)
+        self._num_samples += num_samples
+        self._num_tokens += num_tokens or 0
+        return OwnBatch(batch, num_samples, num_tokens)
+
+    @property
+    def tokens_per_sample(self) -> float | None:
+        """Of all batches that were made; None if nothing counts tokens."""
+        return self._num_tokens / self._num_samples if self._num_tokens else None
+
+    @property
+    def _flag(self) -> str:
+        return f"model.batch={self.model.batch}"
+
+    def _cast(self, tensor: Tensor) -> Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        cast = tensor.detach().to(self.dtype)
+        if self.channels_last and cast.dim() == 4:
+            return cast.contiguous(memory_format=torch.channels_last)
+        return cast
+
+    def _samples(self, batch: Any, first: Tensor) -> int:
+        if self.count_samples is not None:
+            return _counted("model.samples", self.count_samples, batch)
+        num = first.shape[0] if first.dim() else 0
+        if num != self.batch_size:
+            raise UserError(
+                f"{self._flag}: was asked for {self.batch_size} samples, and its first tensor has the shape "
+                f"{tuple(first.shape)}: its first dimension should be {self.batch_size}, or model.samples counts them"
+            )
+        return num
+
+
+def _counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
+    found = function(batch)
+    num = found.item() if isinstance(found, Tensor) and found.numel() == 1 else found
+    if not isinstance(num, int) or isinstance(num, bool) or not 0 < num <= MAX_COUNT:
+        raise UserError(f"{flag}: should return a whole number above 0, not {_described(found)}")
+    return num
+
+
+def _described(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.numel()} {str(value.dtype).removeprefix('torch.')} numbers"
+    kind = f"a {type(value).__name__}"
+    return kind + (" without tensors" if isinstance(value, tuple | list | Mapping) else "")

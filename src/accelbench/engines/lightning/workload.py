@@ -1,0 +1,196 @@
+"""What a cell computes: its network, its batches, and the inputs that its outputs are compared for."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from accelbench.engines.lightning import zoo
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.feed import DrawnFeed, Feed
+from accelbench.engines.lightning.outputs import described
+from accelbench.engines.lightning.precision import STORED_DTYPES
+from accelbench.engines.lightning.ranks import Ranks
+from accelbench.engines.lightning.sources import feed_of
+from accelbench.engines.lightning.task import ImageTask, Task
+from accelbench.engines.models import output_shapes
+from accelbench.engines.sources import Shape, first_images, input_of, unseen_images
+from accelbench.engines.targets import import_path
+from accelbench.errors import UnsupportedError
+from accelbench.measuring.output_check import Output
+from accelbench.measuring.output_error import NUM_SAMPLES
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Mode, ModelOutput
+from accelbench.schema.vocab import Protocol as CellProtocol
+
+
+class Workload(Protocol):
+    """What the engine asks of a cell's network and data."""
+
+    @property
+    def feed(self) -> Feed:
+        """The batches that are measured."""
+
+    @property
+    def task(self) -> Task:
+        """What runs the network on them; it may be known only after `build`."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of a batch, of which each gives a row of the output."""
+
+    def build(self) -> nn.Module:
+        """A new network, its weights drawn from torch's generator."""
+
+    def check_layout(self) -> None:
+        """Raises an UnsupportedError if `channels_last` has no effect on the inputs."""
+
+    def check_first(self, output: object) -> None:
+        """Raises a UserError if the output of the first step is not what the cell needs."""
+
+    def test_feed(self) -> Feed:
+        """The batches of the test set."""
+
+    def shapes(self) -> Sequence[Shape] | None:
+        """The shapes that the output may have; None if it may be any structure of tensors."""
+
+    def example(self) -> Any:
+        """A whole batch as the feed gives it to inference, in host memory."""
+
+    def some_batch(self) -> Any:
+        """A whole batch as the feed gives it; its tensors need no contents."""
+
+    def compared(self) -> tuple[Any, Any]:
+        """Inputs that the feed gives, and inputs that it never gave, as `whole` and `reference` take them."""
+
+    def whole(self, inputs: Any) -> Any:
+        """A batch of the measured size with these inputs, in tensors of its own."""
+
+    def rows(self, inputs: Any) -> int:
+        """How many rows of an output are compared, from the first one."""
+
+    def reference(self, batches: Sequence[Any]) -> list[Output]:
+        """The outputs of a newly built network in fp32 on the CPU for each of `batches`, in turn.
+
+        To be called outside of the Trainer, inside which torch creates new weights in the cell's precision.
+        """
+
+    def tokens_per_sample(self) -> float | None:
+        """Tokens of the batches over their samples; None if nothing counts them."""
+
+    def notes(self) -> Iterator[str]:
+        """What a reader should know of how the batches are used."""
+
+
+class Images:
+    """A network that takes images: random ones, or those of a data set.
+
+    Args:
+        cell: what to compute.
+        data_folder: where the data set's arrays are.
+        backend: the device.
+        ranks: the processes that compute the cell together.
+    """
+
+    def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
+        self.cell, self.data_folder, self.backend, self.ranks = cell, data_folder, backend, ranks
+        loss = import_path("model.loss", cell.model.loss) if cell.model.loss else None
+        if loss is not None and cell.protocol == CellProtocol.fit:
+            raise UnsupportedError(
+                "protocol=fit: evaluates with the built-in loss and accuracy, and not with model.loss: use "
+                "protocol=window or steps"
+            )
+        self.task = ImageTask(
+            STORED_DTYPES[cell.precision],
+            cell.data.augment,
+            reconstructs=cell.model.is_own("autoencoder"),
+            channels_last=cell.options.channels_last,
+            own_loss=loss,
+        )
+        self.trains = cell.mode == Mode.train
+        self.feed = self._feed("train" if self.trains else "test")
+        self.shape, self.num_classes = input_of(cell, data_folder)
+        self.num_rows = cell.batch_size // ranks.num
+
+    def _feed(self, split: str) -> Feed:
+        return feed_of(self.cell, split, self.data_folder, self.task.dtype, self.backend, self.ranks.part)
+
+    def build(self) -> nn.Module:
+        """The network for images of this shape."""
+        return zoo.build(self.cell.model, self.shape, self.num_classes)
+
+    def check_layout(self) -> None:
+        """Grey images have no axis of channels."""
+        if len(self.shape) != 3:
+            raise UnsupportedError(
+                f"channels_last=true: the images have no axis of channels (each is {'x'.join(map(str, self.shape))}): "
+                "use channels_last=false"
+            )
+
+    def check_first(self, output: object) -> None:
+        """The built-in loss needs logits; inference needs them unless `model.output=any`."""
+        if self.trains and not self.task.reconstructs and self.task.own_loss is None:
+            zoo.check_logits(output, self.cell.model, self.num_classes)
+        elif self.cell.model.output == ModelOutput.logits:
+            zoo.check_is_tensor(output, self.cell.model)
+
+    def test_feed(self) -> Feed:
+        """The test set."""
+        return self._feed("test")
+
+    def shapes(self) -> Sequence[Shape] | None:
+        """Of logits, unless `model.output=any`."""
+        num_logits = zoo.num_logits(self.cell.model, self.num_classes)
+        return output_shapes(self.cell.model, self.num_rows, self.shape, num_logits)
+
+    def example(self) -> tuple[Tensor, ...]:
+        """The first images, repeated."""
+        return self.whole(self._first_images())
+
+    def some_batch(self) -> tuple[Tensor, ...]:
+        """Without contents, and with labels in training."""
+        images = self._first_images()
+        like = torch.empty((self.num_rows, *images.shape[1:]), dtype=images.dtype, device="meta")
+        labels = torch.empty(self.num_rows, dtype=torch.int64, device="meta")
+        return (like, labels) if self.trains else (like,)
+
+    def _first_images(self) -> Tensor:
+        def drawn() -> Tensor:
+            assert isinstance(self.feed, DrawnFeed), "random images come from a DrawnFeed"
+            images: Tensor = self.feed.batches[0][0].cpu()
+            return images
+
+        num = min(NUM_SAMPLES, self.num_rows)
+        return torch.as_tensor(first_images(self.cell, self.data_folder, num, drawn))
+
+    def compared(self) -> tuple[Tensor, Tensor]:
+        """A few images of each kind."""
+        fed = self._first_images()
+        num, *shape = fed.shape
+        unseen = unseen_images(num, tuple(shape), floats=fed.is_floating_point())
+        return fed, torch.from_numpy(unseen).to(fed.dtype)
+
+    def whole(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        """The images, repeated: a batch of another size might be compiled again."""
+        return (inputs[torch.arange(self.num_rows) % len(inputs)],)
+
+    def rows(self, inputs: Tensor) -> int:
+        """One for each image, before they were repeated."""
+        return len(inputs)
+
+    @torch.no_grad()
+    def reference(self, batches: Sequence[Tensor]) -> list[Output]:
+        """For the images alone, without repeating them."""
+        pl.seed_everything(self.cell.seed, verbose=False)
+        network, task = self.build().eval(), ImageTask(torch.float32)
+        return [described(network(task.inputs(images).float()), len(images), len(images)) for images in batches]
+
+    def tokens_per_sample(self) -> None:
+        """Images have no tokens."""
+
+    def notes(self) -> Iterator[str]:
+        """None."""
+        yield from ()

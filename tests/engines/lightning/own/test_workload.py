@@ -1,0 +1,170 @@
+"""Cells of networks and batches of the user's, in this process."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import own_code
+from accelbench.engines.lightning import engine
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
+    "ignore:.*LeafSpec.*:FutureWarning",
+)
+
+
+def own_cell(target, batch, loss=None, **changes):
+    model = {name: changes.pop(name) for name in list(changes) if name in ModelSpec.__dataclass_fields__}
+    spec = ModelSpec(
+        name=target,
+        library=Library.custom,
+        network=f"own_code.{target}",
+        batch=f"own_code.{batch}",
+        loss=loss and f"own_code.{loss}",
+        output=ModelOutput.any,
+        **model,
+    )
+    mode = Mode.train if loss else Mode.infer
+    settings = {"model": spec, "data": DataSpec(name="random", pipeline=Pipeline.host), "mode": mode, "batch_size": 4}
+    return make_cell(**{**settings, "breakdown_s": 0.0, **changes})
+
+
+def measured(tmp_path, *args, **changes):
+    cell = own_cell(*args, **changes)
+    found = engine.run(cell, tmp_path)
+    assert judge(cell, found) is None
+    assert all(block.num_samples == cell.batch_size * block.num_steps for block in found.blocks)
+    return found
+
+
+@pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16, Precision.bf16_mixed])
+def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision):
+    for loss in (None, "token_loss"):
+        found = measured(tmp_path, "Tokens", "tokens", loss, precision=precision, tokens="own_code.num_tokens")
+        assert found.tokens_per_sample == 8
+        assert found.warnings == []
+        assert found.work.flops > 2 * 4 * 8 * 16 * 100  # at least the last layer's
+        assert [note for note in found.notes if "labels" in note]
+
+
+def test_arguments_of_the_batch_change_it(tmp_path):
+    short, long = (
+        measured(tmp_path, "Tokens", "tokens", tokens="own_code.num_tokens", batch_args={"seq_len": num})
+        for num in (4, 16)
+    )
+    assert (short.tokens_per_sample, long.tokens_per_sample) == (4, 16)
+    assert long.work.flops > 3 * short.work.flops
+
+
+@pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device, Pipeline.fresh])
+def test_two_inputs_and_a_mapping_as_output(tmp_path, pipeline):
+    for loss in (None, "sum_of_squares"):
+        data = DataSpec(name="random", pipeline=pipeline)
+        found = measured(tmp_path, "TwoInputs", "two_inputs", loss, data=data)
+        assert (found.tokens_per_sample, found.notes, found.warnings) == (None, [], [])
+
+
+def test_one_step_is_that_of_a_plain_loop(tmp_path):
+    cell = own_cell("TwoInputs", "two_inputs", "sum_of_squares", optimizer="sgd", protocol=Protocol.steps, warmup=1)
+    found = engine.run(replace(cell, steps=1), tmp_path)
+    torch.manual_seed(0)
+    batches = [own_code.two_inputs(4) for _ in range(8)]
+    torch.manual_seed(0)
+    network = own_code.TwoInputs()
+    optimizer = torch.optim.SGD(network.parameters(), lr=cell.model.learning_rate)
+    losses = []
+    for left, right in batches * 2:
+        optimizer.zero_grad()
+        loss = own_code.sum_of_squares(network(left, right), None)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert any(found.loss == pytest.approx(loss, rel=1e-6) for loss in losses)
+
+
+def test_an_image_for_each_image_and_its_layout(tmp_path):
+    for options in (Options(), Options(channels_last=True)):
+        found = measured(tmp_path, "Pixels", "pictures", options=options)
+        assert found.warnings == []
+    with pytest.raises(UnsupportedError, match="channels_last=true: no tensor of the batch has 4 dimensions"):
+        measured(tmp_path, "Tokens", "tokens", options=Options(channels_last=True))
+
+
+@pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16, Precision.bf16_mixed, Precision.fp64])
+def test_a_network_without_layers_shows_its_precision(tmp_path, precision):
+    found = measured(tmp_path, "Scaled", "two_inputs", inputs=(), precision=precision)
+    assert found.precision == precision
+
+
+def test_a_frozen_backbone_is_not_trained(tmp_path):
+    assert measured(tmp_path, "Frozen", "two_inputs", "sum_of_squares").num_params == 16 * 2 + 2
+
+
+def test_batches_that_are_always_the_same_are_compared_in_another_order(tmp_path):
+    found = measured(tmp_path, "TwoInputs", "constant")
+    assert found.warnings == []
+
+
+def test_an_optimizer_of_ones_own(tmp_path):
+    measured(tmp_path, "TwoInputs", "two_inputs", "sum_of_squares", optimizer="own_code.slow_adam")
+    with pytest.raises(UserError, match="^model.optimizer=own_code.no_optimizer: should return a torch.optim.Optimiz"):
+        measured(tmp_path, "TwoInputs", "two_inputs", "sum_of_squares", optimizer="own_code.no_optimizer")
+
+
+def test_samples_are_what_a_function_counts(tmp_path):
+    cell = own_cell("TwoInputs", "two_inputs", samples="own_code.one_sample")
+    found = engine.run(cell, tmp_path)
+    assert all(block.num_samples == block.num_steps for block in found.blocks)
+
+
+@pytest.mark.parametrize(
+    ("target", "batch", "loss", "changes", "told"),
+    [
+        (
+            "TwoInputs",
+            "wrong_size",
+            None,
+            {},
+            "model.batch=own_code.wrong_size: was asked for 4 samples, and its",
+        ),
+        ("TwoInputs", "no_tensors", None, {}, "model.batch=own_code.no_tensors: should return a tensor, a tuple or a"),
+        ("TwoInputs", "tokens", None, {}, "model.batch=own_code.tokens: TwoInputs.forward takes left, right, and the "),
+        ("Tokens", "tokens", None, {"inputs": ("id",)}, "model.inputs: id is not in the batch, which has ids, mask, l"),
+        ("TwoInputs", "two_inputs", None, {"inputs": ("left",)}, r"model.inputs=\[left\]: goes with a batch that is a"),
+        ("TwoInputs", "two_inputs", "vector_loss", {}, "model.loss=own_code.vector_loss: should return a scalar tenso"),
+        ("TwoInputs", "two_inputs", "no_loss", {}, "model.loss=own_code.no_loss: should return a scalar tensor, not a"),
+        ("TwoInputs", "two_inputs", "detached_loss", {}, "model.loss=own_code.detached_loss: its result depends on no"),
+        ("TwoInputs", "nowhere", None, {}, "model.batch=own_code.nowhere: can't be imported"),
+        ("TwoInputs", "two_inputs", None, {"tokens": "own_code.none"}, "model.tokens: should return a whole num"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, target, batch, loss, changes, told):
+    with pytest.raises(UserError, match=f"^{told}"):
+        measured(tmp_path, target, batch, loss, **changes)
+
+
+def test_batches_of_ones_own_have_no_epochs(tmp_path):
+    with pytest.raises(UnsupportedError, match="protocol=fit"):
+        measured(tmp_path, "TwoInputs", "two_inputs", "sum_of_squares", protocol=Protocol.fit)
+
+
+@pytest.mark.slow
+def test_compiled_frozen_and_on_several_devices(tmp_path):
+    measured(tmp_path, "Tokens", "tokens", "token_loss", options=Options(compile=True))
+    measured(tmp_path, "Pixels", "pictures", options=Options(compile=True, freeze=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device])
+def test_on_a_gpu(tmp_path, pipeline):
+    data = DataSpec(name="random", pipeline=pipeline)
+    for loss in (None, "token_loss"):
+        found = measured(tmp_path, "Tokens", "tokens", loss, device=Device.gpu, data=data)
+        assert found.device == Device.gpu

@@ -1,0 +1,129 @@
+"""What users bring: networks with other inputs than images, and functions that make their batches and losses."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Tokens(nn.Module):
+    """A transformer over token ids, with a mask."""
+
+    def __init__(self, vocab=100, width=16, layers=1):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab, width)
+        layer = nn.TransformerEncoderLayer(width, 2, 2 * width, dropout=0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = nn.Linear(width, vocab)
+
+    def forward(self, ids, mask=None):
+        return self.head(self.layers(self.embedding(ids), src_key_padding_mask=mask))
+
+
+def tokens(batch_size, seq_len=8, vocab=100):
+    ids = torch.randint(vocab, (batch_size, seq_len))
+    return {"ids": ids, "mask": torch.zeros(batch_size, seq_len, dtype=torch.bool), "labels": ids.roll(-1, 1)}
+
+
+def token_loss(output, batch):
+    return functional.cross_entropy(output.flatten(0, 1), batch["labels"].flatten())
+
+
+def num_tokens(batch):
+    return batch["ids"].numel()
+
+
+class TwoInputs(nn.Module):
+    """Takes two tensors, and returns a mapping."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(32, 16), nn.Linear(8, 16)
+
+    def forward(self, left, right):
+        return {"sum": self.left(left) + self.right(right), "nothing": None}
+
+
+def two_inputs(batch_size, scale=1.0):
+    return scale * torch.randn(batch_size, 32), scale * torch.randn(batch_size, 8)
+
+
+def sum_of_squares(output, batch):
+    return output["sum"].square().mean()
+
+
+class Pixels(nn.Module):
+    """An image for each image."""
+
+    def __init__(self, width=4):
+        super().__init__()
+        self.down, self.up = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 2, 1)
+
+    def forward(self, images):
+        return self.up(functional.relu(self.down(images)))
+
+
+def pictures(batch_size):
+    return torch.randn(batch_size, 3, 8, 8)
+
+
+class Scaled(nn.Module):
+    """No layer of torch.nn at all."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(32, 4))
+
+    def forward(self, left, right):
+        return left @ self.weights
+
+
+class Frozen(nn.Module):
+    """A backbone that is not trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone, self.head = nn.Linear(32, 16), nn.Linear(16, 2)
+        self.backbone.requires_grad_(False)
+
+    def forward(self, left, right):
+        return {"sum": self.head(self.backbone(left))}
+
+
+def slow_adam(parameters, lr):
+    return torch.optim.Adam(parameters, lr=lr, foreach=False)
+
+
+def no_optimizer(parameters, lr):
+    return lr
+
+
+def wrong_size(batch_size):
+    return torch.randn(batch_size + 1, 32)
+
+
+def no_tensors(batch_size):
+    return {"ids": [1, 2, 3]}
+
+
+def constant(batch_size):
+    return torch.ones(batch_size, 32), torch.arange(float(batch_size * 8)).view(batch_size, 8)
+
+
+def vector_loss(output, batch):
+    return output["sum"].sum(1)
+
+
+def detached_loss(output, batch):
+    return output["sum"].detach().mean()
+
+
+def no_loss(output, batch):
+    return 1.0
+
+
+def one_sample(batch):
+    return 1
+
+
+def none(batch):
+    return 0
