@@ -14,7 +14,7 @@ import pytest
 
 from accelbench.errors import RefusedError
 from accelbench.schema.ranges import Range
-from accelbench.schema.serialize import load, read_bytes, read_json, write_json
+from accelbench.schema.serialize import load, plain, read_bytes, read_json, write_json
 from accelbench.schema.text import beginning
 
 
@@ -31,6 +31,11 @@ class Leaf:
 
 class Entries(TypedDict, total=False):
     num: Annotated[int, Range(1, 9)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    values: list[float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,3 +219,10 @@ def test_what_a_killed_writer_left_is_removed_when_it_is_an_hour_old(tmp_path):
 def test_what_is_written_can_be_read_whatever_its_texts(tmp_path):
     write_json(tmp_path / "a.json", {"text": "a\udcffb", "name\ud800": "\U0001f600"})
     assert read_json(tmp_path / "a.json") == {"text": "a?b", "name?": "\U0001f600"}
+
+
+def test_plain_is_asdict_without_copies_of_the_numbers():
+    tree = Tree(name="oak", trunk=Leaf(size=3), leaves=[Leaf(size=1), Leaf(size=2, colour=Colour.blue)])
+    assert plain(tree) == asdict(tree)
+    numbers = Series(values=[0.5, 1.5])
+    assert plain(numbers)["values"] is numbers.values

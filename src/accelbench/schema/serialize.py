@@ -9,6 +9,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,8 +47,17 @@ def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
 
 
 def plain(value: Any) -> dict[str, Any]:
-    """A dataclass as a mapping, nested ones too; other values are not copied, as `dataclasses.asdict` does slowly."""
-    return {name: plain(part) if hasattr(part, "__dataclass_fields__") else part for name, part in vars(value).items()}
+    """A dataclass as a mapping, those in its fields and in lists too.
+
+    Other values are not copied, as `dataclasses.asdict` does slowly: a record has thousands of numbers.
+    """
+    return {name: _plain(part) for name, part in vars(value).items()}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return plain(value)
+    return [_plain(part) for part in value] if isinstance(value, list) and value and is_dataclass(value[0]) else value
 
 
 def canonical_json(value: object) -> str:
@@ -110,14 +120,14 @@ def write_json(path: Path, value: object) -> None:
 
     A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
     """
+    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)  # `json.dump` takes twice as long
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path.parent)
     # A lone surrogate becomes a question mark: `read_json` would refuse the whole file.
     how: Any = {"encoding": "utf-8", "errors": "replace", "prefix": PREFIX, "suffix": SUFFIX, "delete": False}
     with tempfile.NamedTemporaryFile("w", dir=path.parent, **how) as file:
         try:
-            json.dump(value, file, indent=1, allow_nan=False, ensure_ascii=False)
-            file.write("\n")
+            file.write(f"{text}\n")
             file.flush()
             os.fsync(file.fileno())
             os.chmod(file.name, 0o644)
