@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
-from io import BufferedReader
+from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,9 @@ from accelbench.errors import REFUSED, RefusedError
 from accelbench.schema.converters import converter
 
 T = TypeVar("T")
+
+# Made once: `json.dumps` makes one at each call.
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
 ABANDONED_S = 3600.0  # another process, perhaps on another machine, is still writing a younger one
@@ -62,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 def canonical_json(value: object) -> str:
     """JSON with sorted keys and no spaces: equal values give equal texts on every machine."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return CANONICAL.encode(value)
 
 
 def digest(value: object) -> str:
@@ -71,8 +74,8 @@ def digest(value: object) -> str:
 
 
 @contextlib.contextmanager
-def open_regular(path: Path) -> Iterator[BufferedReader]:
-    """Opens a regular file to be read; a link to one is followed.
+def open_regular(path: Path) -> Iterator[FileIO]:
+    """Opens a regular file to be read, as a whole or in large pieces: without a buffer. A link to one is followed.
 
     Raises:
         OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
@@ -81,7 +84,7 @@ def open_regular(path: Path) -> Iterator[BufferedReader]:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
             yield file
     finally:
         os.close(descriptor)
