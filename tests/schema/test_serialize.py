@@ -14,7 +14,7 @@ import pytest
 
 from accelbench.errors import RefusedError
 from accelbench.schema.ranges import Range
-from accelbench.schema.serialize import load, read_bytes, read_json, write_json
+from accelbench.schema.serialize import load, plain, read_bytes, read_json, write_json
 from accelbench.schema.text import beginning
 
 
@@ -34,6 +34,16 @@ class Entries(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Series:
+    values: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defaults:
+    size: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tree:
     name: str
     trunk: Leaf
@@ -46,11 +56,14 @@ class Tree:
     is_old: bool = False
     sizes: list[Annotated[float, Range(0, 9)]] = field(default_factory=list)
     known_sizes: list[Annotated[float, Range(0, 9)] | None] = field(default_factory=list)
+    counts: list[Annotated[int, Range(0, 2**63 - 1)]] = field(default_factory=list)
+    defaults: Defaults | None = None
     by_colour: dict[Colour, float] = field(default_factory=dict)
     digest: Annotated[str, re.compile("[0-9a-f]+")] = "0"
     entries: Annotated[Mapping[str, Any], Entries] = field(default_factory=dict)
 
 
+LONG = [0.5, 9.0, 0.0, 1.0] * 25  # fits `sizes`
 NESTED = functools.reduce(lambda inner, _: [inner], range(60), 1)
 FULL = Tree(
     name="oak",
@@ -113,6 +126,13 @@ def test_the_values_stay_as_they_are():
         ({"sizes": [1.0, float("nan"), 2.0]}, r"sizes\[1\]: should be a number from 0 to 9, not nan"),
         ({"sizes": [1.0, True]}, r"sizes\[1\]: should be a number from 0 to 9, not True"),
         ({"sizes": [1.0, None]}, r"sizes\[1\]: should be a number from 0 to 9, not None"),
+        ({"sizes": [*LONG, 9.1]}, r"sizes\[100\]: should be a number from 0 to 9, not 9.1"),
+        ({"sizes": [*LONG, -0.1, *LONG]}, r"sizes\[100\]: should be a number from 0 to 9, not -0.1"),
+        ({"sizes": [*LONG, float("nan"), *LONG]}, r"sizes\[100\]: should be a number from 0 to 9, not nan"),
+        ({"sizes": [*LONG, True]}, r"sizes\[100\]: should be a number from 0 to 9, not True"),
+        ({"sizes": [*LONG, 10**400]}, r"sizes\[100\]: should be a number from 0 to 9, not 10"),
+        ({"counts": [2**63 - 1] * 100 + [2**63]}, r"counts\[100\]: should be a whole number from 0 to 9.22"),
+        ({"defaults": []}, r"defaults: should be a mapping, not \[\]"),
         ({"known_sizes": [None, 1, 2.0, "3"]}, r"known_sizes\[3\]: should be a number from 0 to 9, not '3'"),
         ({"digest": "0x12"}, "digest: should be "),
         ({"anything": {"a": float("inf")}}, "anything.a: should be a number from .*, not inf"),
@@ -126,7 +146,7 @@ def test_a_value_that_does_not_fit_is_an_error_that_names_it(changes, message):
         load(Tree, {"name": "oak", "trunk": {"size": 1}, **changes})
 
 
-@pytest.mark.parametrize("sizes", [[], [0.5], [0.0, 9.0], [1, 2.5]])
+@pytest.mark.parametrize("sizes", [[], [0.5], [0.0, 9.0], [1, 2.5], LONG, [*LONG, 1]])
 def test_numbers_within_their_range_are_taken_as_they_are(sizes):
     found = load(Tree, {"name": "oak", "trunk": {"size": 9}, "sizes": sizes, "known_sizes": [*sizes, None]})
     assert (found.sizes, found.known_sizes) == (sizes, [*sizes, None])
@@ -214,3 +234,10 @@ def test_what_a_killed_writer_left_is_removed_when_it_is_an_hour_old(tmp_path):
 def test_what_is_written_can_be_read_whatever_its_texts(tmp_path):
     write_json(tmp_path / "a.json", {"text": "a\udcffb", "name\ud800": "\U0001f600"})
     assert read_json(tmp_path / "a.json") == {"text": "a?b", "name?": "\U0001f600"}
+
+
+def test_plain_is_asdict_without_copies_of_the_numbers():
+    tree = Tree(name="oak", trunk=Leaf(size=3), leaves=[Leaf(size=1), Leaf(size=2, colour=Colour.blue)])
+    assert plain(tree) == asdict(tree)
+    numbers = Series(values=[0.5, 1.5])
+    assert plain(numbers)["values"] is numbers.values

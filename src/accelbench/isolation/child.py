@@ -10,7 +10,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from multiprocessing import connection
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from accelbench.isolation.messages import Answer, CellRequest, ProbeRequest, Req
 from accelbench.judging.asked import judge
 from accelbench.lifeline import end_with_starter
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.serialize import load
+from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import message_of
 from accelbench.schema.vocab import Status
 
@@ -89,7 +89,7 @@ def _measure(request: CellRequest) -> Answer:
     if measurement is None:  # this rank is not the first, which has the measurement
         return Answer(status=Status.ok)
     try:
-        load(Measurement, asdict(measurement))
+        load(Measurement, plain(measurement))
     except ValueError as error:
         return Answer(status=Status.failed, reason=f"the engine's measurement is not valid: {error}")
     defect = judge(request.cell, measurement)

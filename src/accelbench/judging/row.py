@@ -1,9 +1,8 @@
 """One record -> one flat row of published numbers, which the report and the trackers both show."""
 
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+import functools
+import operator
+from collections.abc import Mapping, Sequence
 
 from accelbench.judging.energy import joules_per_sample
 from accelbench.judging.roofline import bound, share
@@ -17,6 +16,8 @@ from accelbench.schema.vocab import RANDOM, SHARE_ONE_CPU, XLA, Engine, Mode, Ph
 from accelbench.stats import robust
 
 MB = 1e6  # bytes
+# The measurement's lists with a value for each step that was waited for.
+STEPS = ("latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s")
 MAX_OPERATORS = 3  # named in a row: those that take the most time of a step
 
 # Column -> the sampler's series whose mean over the steady state it holds. A GPU's series are of the whole card.
@@ -35,10 +36,11 @@ def summarise(record: Record) -> Row:
     row = {**_settings(record), **dict.fromkeys(MEASURED)}
     if record.measurement is not None:
         row |= _rates(record, record.measurement)
-        row |= _latencies(record.measurement)
+        steps = {name: robust.Sample(getattr(record.measurement, name)) for name in STEPS}
+        row |= _latencies(record.measurement, steps)
         row |= _facts(record.measurement)
         row |= _steadiness(record.measurement)
-        row |= _work(record, record.measurement, row)
+        row |= _work(record, record.measurement, steps, row)
         if record.measurement.breakdown is not None:
             row |= _breakdown(record.measurement.breakdown)
     if record.system is not None:
@@ -50,7 +52,9 @@ def summarise(record: Record) -> Row:
             row |= _energy(record, record.measurement, record.system)
     if record.measurement is not None:
         row["warnings"] = "; ".join([*record.measurement.warnings, *warnings_of_record(record, row)]) or None
-    return {column: clean(value) if isinstance(value, str) else value for column, value in row.items()}
+    # What is printable is clean; most texts are.
+    unclean = {name: value for name, value in row.items() if isinstance(value, str) and not value.isprintable()}
+    return row | {name: clean(value) for name, value in unclean.items()}
 
 
 def ceilings_of(record: Record) -> Ceilings | None:
@@ -171,8 +175,9 @@ def _rates(record: Record, measured: Measurement) -> Row:
     rates = steady_rates(measured)
     if not rates:
         return {}
-    rate = robust.median(rates)
-    low, high = robust.median_interval(rates) or (None, None)
+    sample = robust.Sample(rates)
+    rate = sample.median
+    low, high = sample.percentile_interval(50) or (None, None)
     if record.cell.protocol != Protocol.fit:
         trains = record.cell.mode == Mode.train
         num = measured.num_train_samples if trains else measured.num_test_samples
@@ -187,37 +192,32 @@ def _rates(record: Record, measured: Measurement) -> Row:
     }
 
 
-def _latencies(measured: Measurement) -> Row:
+def _latencies(measured: Measurement, steps: Mapping[str, robust.Sample]) -> Row:
+    latency = steps["latency_s"]
     row: Row = {}
-    steps = robust.Sample(measured.latency_s)
     for percent in (50, 90, 99):
-        value = steps.supported_percentile(percent)
-        low, high = (value is not None and steps.percentile_interval(percent)) or (None, None)
+        value = latency.supported_percentile(percent)
+        low, high = (value is not None and latency.percentile_interval(percent)) or (None, None)
         column = f"latency_p{percent}_ms"
         row |= {column: _ms(value), f"{column}_low": _ms(low), f"{column}_high": _ms(high)}
-    parts: dict[str, list[float] | NDArray[np.float64]] = {
-        "launch_p50_ms": measured.launch_s,
-        "data_wait_ms": measured.data_s,
-        "copy_in_ms": measured.copy_in_s,
-        "compute_ms": _compute_s(measured, steps),
-        "copy_out_ms": measured.copy_out_s,
-    }
-    for column, values in parts.items():
-        row[column] = _ms(robust.Sample(values).median) if len(values) else None
-    if len(measured.latency_s) >= robust.NUM_SAMPLES_FOR[50]:
-        row["num_outliers"] = steps.num_outliers
+    parts = {"launch_p50_ms": steps["launch_s"], "data_wait_ms": steps["data_s"], "copy_in_ms": steps["copy_in_s"]}
+    parts |= {"compute_ms": _compute(steps), "copy_out_ms": steps["copy_out_s"]}
+    for column, sample in parts.items():
+        row[column] = _ms(sample.median) if len(sample) else None
+    if len(latency) >= robust.NUM_SAMPLES_FOR[50]:
+        row["num_outliers"] = latency.num_outliers
     if measured.data_s and measured.latency_s:
         row["data_wait_share"] = sum(measured.data_s) / sum(measured.latency_s)
     return row
 
 
-def _compute_s(measured: Measurement, steps: robust.Sample) -> NDArray[np.float64]:
+def _compute(steps: Mapping[str, robust.Sample]) -> robust.Sample:
     """Seconds of computation per waited-for step: the step without waiting for data and copying."""
-    computed = steps.values
-    for part in (measured.data_s, measured.copy_in_s, measured.copy_out_s):
-        if part and len(part) == len(computed):  # a part is empty if nothing is moved
-            computed = computed - np.asarray(part)
-    return computed
+    latency = steps["latency_s"]
+    parts = [steps[name] for name in ("data_s", "copy_in_s", "copy_out_s")]
+    # A part is empty if nothing is moved.
+    moved = [part.values for part in parts if len(part) and len(part) == len(latency)]
+    return robust.Sample(functools.reduce(operator.sub, moved, latency.values)) if moved else latency
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
@@ -233,18 +233,19 @@ def _breakdown(breakdown: Breakdown) -> Row:
     return row | {"breakdown_disturbance": robust.median(totals) / robust.median(breakdown.undisturbed_s) - 1}
 
 
-def _work(record: Record, measured: Measurement, row: Row) -> Row:
+def _work(record: Record, measured: Measurement, steps: Mapping[str, robust.Sample], row: Row) -> Row:
     """The work of a step, how near it comes to the ceiling of its device, and what bounds it."""
-    work, ceilings = measured.work, ceilings_of(record)
+    work = measured.work
     if work is None:
         return {}
+    ceilings = ceilings_of(record)
     precision, batch, speed = record.cell.precision, record.cell.batch_size, row["samples_per_s"]
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     rate = None if work.flops is None or not isinstance(speed, float) else work.flops / batch * speed
     num_batches = record.cell.keras.steps_per_execution if record.cell.keras else 1  # in one timed step
-    data_s = robust.median(measured.data_s) / num_batches if measured.data_s else None
+    data_s = steps["data_s"].median / num_batches if measured.data_s else None
     step_s = batch / speed if isinstance(speed, float) else None
-    copy_s = sum(robust.median(part) for part in (measured.copy_in_s, measured.copy_out_s) if part) / num_batches
+    copy_s = sum(part.median for part in (steps["copy_in_s"], steps["copy_out_s"]) if len(part)) / num_batches
     options = record.cell.options
     fused = options.compile or options.cuda_graphs or record.cell.device in XLA
     fused = fused or record.cell.keras is not None  # Keras' backends compile whole steps

@@ -29,7 +29,7 @@ def warnings_of_record(record: Record, row: Row) -> list[str]:
     measured = record.measurement
     assert measured is not None
     return [
-        *_about_blocks(record, measured),
+        *_about_blocks(record, measured, row),
         *_about_steps(measured, row),
         *_about_work(measured),
         *_about_machine(record, row),
@@ -37,7 +37,7 @@ def warnings_of_record(record: Record, row: Row) -> list[str]:
     ]
 
 
-def _about_blocks(record: Record, measured: Measurement) -> Iterator[str]:
+def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[str]:
     blocks, window = measured.blocks, record.cell.window
     if 0 < len(blocks) < robust.NUM_SAMPLES_FOR[50]:
         yield f"only {len(blocks)} blocks were measured"
@@ -45,7 +45,7 @@ def _about_blocks(record: Record, measured: Measurement) -> Iterator[str]:
     if short:
         yield f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady"
     rates = [block.num_samples / block.seconds for block in blocks]
-    width = robust.half_width(rates)
+    width = relative_half_width(row) if blocks else None
     if width is not None and width > MAX_HALF_WIDTH:
         ends = {Stop.noisy: ", and more blocks would not help", Stop.limit: " when the time was up"}
         end = ends.get(measured.stop, "") if measured.stop else ""
@@ -55,6 +55,14 @@ def _about_blocks(record: Record, measured: Measurement) -> Iterator[str]:
         yield f"the speed changed by {changed:+.0%} while it was measured"
     if len(measured.epochs) == 1 and record.cell.mode == Mode.train:
         yield "only one epoch: its rate includes the first steps and their compilation"
+
+
+def relative_half_width(row: Row) -> float | None:
+    """Half of the throughput's 95 % interval, as a share of the throughput; None if unknown."""
+    rate, low, high = (row[f"samples_per_s{bound}"] for bound in ("", "_low", "_high"))
+    if not (isinstance(rate, float) and isinstance(low, float) and isinstance(high, float)):
+        return None
+    return (high - low) / 2 / rate
 
 
 def _about_steps(measured: Measurement, row: Row) -> Iterator[str]:

@@ -16,7 +16,7 @@ from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.conditions import Data, Environment, SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.ranges import Seconds
-from accelbench.schema.serialize import load, read_json, write_json
+from accelbench.schema.serialize import load, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
 from accelbench.schema.vocab import Status
@@ -80,8 +80,8 @@ class Record:
         return f"{self.cell_id or self.cell.id}-{self.identity[:8]}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, with the cell's id and label for people and scripts."""
-        values = dataclasses.asdict(self)
+        """Plain JSON values, with the cell's id and label for people and scripts. Its lists are the record's own."""
+        values = plain(self)
         del values["cell_id"], values["label"]
         return {"cell_id": self.cell_id or self.cell.id, "label": self.label, **values}
 

@@ -9,7 +9,8 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from io import BufferedReader
+from dataclasses import is_dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,9 @@ from accelbench.errors import REFUSED, RefusedError
 from accelbench.schema.converters import converter
 
 T = TypeVar("T")
+
+# Made once: `json.dumps` makes one at each call.
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
 ABANDONED_S = 3600.0  # another process, perhaps on another machine, is still writing a younger one
@@ -46,13 +50,22 @@ def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
 
 
 def plain(value: Any) -> dict[str, Any]:
-    """A dataclass as a mapping, nested ones too; other values are not copied, as `dataclasses.asdict` does slowly."""
-    return {name: plain(part) if hasattr(part, "__dataclass_fields__") else part for name, part in vars(value).items()}
+    """A dataclass as a mapping, those in its fields and in lists too.
+
+    Other values are not copied, as `dataclasses.asdict` does slowly: a record has thousands of numbers.
+    """
+    return {name: _plain(part) for name, part in vars(value).items()}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return plain(value)
+    return [_plain(part) for part in value] if isinstance(value, list) and value and is_dataclass(value[0]) else value
 
 
 def canonical_json(value: object) -> str:
     """JSON with sorted keys and no spaces: equal values give equal texts on every machine."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return CANONICAL.encode(value)
 
 
 def digest(value: object) -> str:
@@ -61,8 +74,8 @@ def digest(value: object) -> str:
 
 
 @contextlib.contextmanager
-def open_regular(path: Path) -> Iterator[BufferedReader]:
-    """Opens a regular file to be read; a link to one is followed.
+def open_regular(path: Path) -> Iterator[FileIO]:
+    """Opens a regular file to be read, as a whole or in large pieces: without a buffer. A link to one is followed.
 
     Raises:
         OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
@@ -71,7 +84,7 @@ def open_regular(path: Path) -> Iterator[BufferedReader]:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
             yield file
     finally:
         os.close(descriptor)
@@ -110,14 +123,14 @@ def write_json(path: Path, value: object) -> None:
 
     A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
     """
+    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)  # `json.dump` takes twice as long
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path.parent)
     # A lone surrogate becomes a question mark: `read_json` would refuse the whole file.
     how: Any = {"encoding": "utf-8", "errors": "replace", "prefix": PREFIX, "suffix": SUFFIX, "delete": False}
     with tempfile.NamedTemporaryFile("w", dir=path.parent, **how) as file:
         try:
-            json.dump(value, file, indent=1, allow_nan=False, ensure_ascii=False)
-            file.write("\n")
+            file.write(f"{text}\n")
             file.flush()
             os.fsync(file.fileno())
             os.chmod(file.name, 0o644)

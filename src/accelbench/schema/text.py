@@ -14,7 +14,8 @@ def clean(text: str) -> str:
     A control character or a bidirectional override becomes its visible escape, such as `\x1b`; a lone surrogate
     becomes U+FFFD. Newline, tab and all other characters stay. Cleaning twice is the same as cleaning once.
     """
-    return UNSAFE.sub(_visible, text)
+    # Nothing that is unsafe is printable, and most texts are: the quick test comes first.
+    return text if text.isprintable() else UNSAFE.sub(_visible, text)
 
 
 def one_line(text: str) -> str:

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from statistics import NormalDist
 from statistics import median as median
 
 import numpy as np
 from numpy.typing import NDArray
+
+from accelbench.stats.arrays import floats
 
 # The fewest samples from which a tail percentile is shown: MLPerf Inference's early-stopping rule (LoadGen,
 # `inference_policies`): 64 for the 90th percentile and 662 for the 99th, at 99 % confidence.
@@ -31,17 +33,20 @@ class Sample:
 
     Args:
         values: at least one number.
+
+    Attributes:
+        values: as given.
+        ordered: the values in ascending order.
     """
 
     def __init__(self, values: Sequence[float] | NDArray[np.float64]) -> None:
-        self.values = np.asarray(values, dtype=np.float64)
+        self.values = np.asarray(values, np.float64) if isinstance(values, np.ndarray) else floats(values)
+        self.ordered = np.sort(self.values)
 
-    @cached_property
-    def ordered(self) -> NDArray[np.float64]:
-        """The values in ascending order."""
-        return np.sort(self.values)
+    def __len__(self) -> int:
+        return len(self.values)
 
-    @cached_property
+    @property
     def median(self) -> float:
         """The middle value, or the mean of the middle two."""
         return _middle(self.ordered)
@@ -53,7 +58,7 @@ class Sample:
         sigma = MAD_TO_SIGMA * _middle(np.sort(np.abs(distances)))
         return distances / sigma if sigma > 0 else np.zeros_like(distances)
 
-    @cached_property
+    @property
     def num_outliers(self) -> int:
         """The number of values more than 3.5 robust standard deviations from the median."""
         return int(np.count_nonzero(np.abs(self.scores) > OUTLIER_SCORE))
@@ -65,8 +70,8 @@ class Sample:
         Its bias in a short series, -(1 + 3r) / n for a first-order autoregression (Kendall and Stuart, The Advanced
         Theory of Statistics, volume 3, section 48.4), is added back: else a short series would appear independent.
         """
-        centred = np.clip(self.scores, -WINSORISED_AT, WINSORISED_AT)
-        centred = centred - centred.mean()
+        winsorised = self.scores.clip(-WINSORISED_AT, WINSORISED_AT)
+        centred = winsorised - winsorised.sum() / len(winsorised)
         total = float(centred @ centred)
         if total == 0:
             return 0.0
@@ -106,7 +111,7 @@ class Sample:
         if 1 - share**num - (1 - share) ** num < confidence:
             return None
         related = self.correlation
-        spread = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(
+        spread = _normal_quantile((1 + confidence) / 2) * math.sqrt(
             num * share * (1 - share) * (1 + related) / (1 - related)
         )
         low, high = math.floor(num * share - spread), math.ceil(num * share + spread) + 1
@@ -117,6 +122,11 @@ def _middle(ordered: NDArray[np.float64]) -> float:
     """The median of values in ascending order."""
     half = len(ordered) // 2
     return float(ordered[half]) if len(ordered) % 2 else float(ordered[half - 1] + ordered[half]) / 2
+
+
+@cache
+def _normal_quantile(share: float) -> float:
+    return NormalDist().inv_cdf(share)
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:

@@ -7,8 +7,8 @@ autocast, attention and recurrent layers use the operators of the CPU.
 
 import copy
 import functools
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -80,17 +80,30 @@ class _FakeTensors(FakeTensorMode):
 
 def _train(module: BenchModule, batch: Any, context: AbstractContextManager[Any], counter: "Counter") -> None:
     """One training step, as `module.TrainStep` does it."""
-    optimizer = module.configure_optimizers()
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = torch.empty_like(parameter)
-    optimizer.step()  # the first step creates the optimiser's state
-    optimizer.zero_grad()
     with counter:
         with context:
             _, loss = module.task.train(module.network, batch)
         loss.backward()
-        optimizer.step()
+    _optimise(module, counter)
+
+
+def _optimise(module: BenchModule, counter: "Counter") -> None:
+    """A later step of the optimiser, after the backward pass.
+
+    The optimisers (`module.OPTIMIZERS`) update each parameter alone: of the parameters that are alike, one is updated.
+    """
+    optimizer = module.configure_optimizers()
+    (group,) = optimizer.param_groups
+    groups: dict[object, list[Tensor]] = {}
+    for parameter in group["params"]:
+        if parameter.grad is not None:
+            layouts = [(tensor.shape, tensor.stride(), tensor.dtype) for tensor in (parameter, parameter.grad)]
+            groups.setdefault(tuple(layouts), []).append(parameter)
+    for alike in groups.values():
+        group["params"] = alike[:1]
+        optimizer.step()  # the first step creates the optimiser's state
+        with counter.times(len(alike)):
+            optimizer.step()
 
 
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
@@ -117,6 +130,15 @@ class Counter(TorchDispatchMode):
         self.bytes = 0
         self.num_operators = 0
         self.uncounted: set[str] = set()
+        self._weight = 1
+
+    @contextmanager
+    def times(self, num: int) -> Iterator[None]:
+        """Enters the counter for work that is done `num` times."""
+        self._weight = num
+        with self:
+            yield
+        self._weight = 1
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -131,10 +153,10 @@ class Counter(TorchDispatchMode):
         result = func(*args, **kwargs)
         if operators.does_nothing(func):
             return result
-        self.num_operators += 1
-        self.bytes += operators.num_bytes(func, args, kwargs, result)
+        self.num_operators += self._weight
+        self.bytes += self._weight * operators.num_bytes(func, args, kwargs, result)
         if formula is not None:
-            self.flops += formula(*args, **kwargs, out_val=result)
+            self.flops += self._weight * formula(*args, **kwargs, out_val=result)
         elif not operators.has_no_flops(func):
             self.uncounted.add(str(func.overloadpacket))
         return result

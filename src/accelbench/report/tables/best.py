@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from accelbench.judging.row import warnings_of
+from accelbench.judging.warnings import relative_half_width
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
@@ -86,12 +87,6 @@ def choices(rows: Sequence[Row], latency_ms: float | None = None) -> list[tuple[
     found = [(criterion, row) for criterion in CRITERIA if (row := best_by(inside, criterion)) is not None]
     chosen = [id(row) for _, row in found]
     return found + [(UNBEATEN, row) for row in unbeaten(inside)[:MAX_UNBEATEN] if id(row) not in chosen]
-
-
-def relative_half_width(row: Row) -> float | None:
-    """Half of the throughput's 95 % interval, as a share of the throughput; None if unknown."""
-    rate, low, high = (_number(row, f"samples_per_s{end}") for end in ("", "_low", "_high"))
-    return (high - low) / 2 / rate if rate and low is not None and high is not None else None
 
 
 def half_width_entry(row: Row) -> Entry:
