@@ -7,7 +7,8 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
+from accelbench.engines.backend import BaseBackend
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import NOT_IN_TIME, STALE, OutputTensor

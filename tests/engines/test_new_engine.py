@@ -32,7 +32,7 @@ def project(tmp_path_factory):
         shutil.copy(FILES / name, folder)
     shutil.copy(FILES / "sleep.yaml", root / "conf" / "engine")
     vocabulary = root / "src" / "accelbench" / "schema" / "vocab.py"
-    first = '    lightning = "lightning"\n'
+    first = '    keras = "keras"\n'
     assert vocabulary.read_text().count(first) == 1
     vocabulary.write_text(vocabulary.read_text().replace(first, first + WORD))
     return root

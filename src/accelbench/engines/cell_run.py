@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from accelbench.data.manifest import read_counts
 from accelbench.devices.memory import high_water_bytes
 from accelbench.devices.registry import look
+from accelbench.engines.backend import BaseBackend
 from accelbench.engines.sources import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, epochs
 from accelbench.measuring.in_time import in_time
@@ -31,32 +32,6 @@ from accelbench.schema.work import Work
 # The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
 # the record. The rest is for what comes before a `CellRun`, such as starting a device, and after it.
 MAX_UNTIL_CHECKED = 0.9
-
-
-class BaseBackend:
-    """How an engine's framework runs on one kind of device. The defaults are a CPU that returns when it is done."""
-
-    on_host = True
-    """Whether a batch is computed in the memory where it was fetched."""
-
-    def wait(self) -> None:
-        """Returns when everything launched on the device is done."""
-
-    def compiles(self) -> clock.Compiles:
-        """The number of compilations so far, and their seconds."""
-        return clock.no_compiles()
-
-    def fallbacks(self) -> list[str] | None:
-        """Names of the operators that ran on the CPU instead; None if that can't happen unnoticed."""
-        return None
-
-    def peak_memory_bytes(self) -> int | None:
-        """The device allocator's peak since the process started; None if the device reports none."""
-        return None
-
-    def device_name(self) -> str | None:
-        """The hardware's name; None if only `devices.registry` knows it."""
-        return None
 
 
 class CountedSamples(Protocol):

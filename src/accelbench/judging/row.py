@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from accelbench.judging.energy import joules_per_sample
 from accelbench.judging.roofline import bound, share
+from accelbench.judging.settings_columns import settings_of
 from accelbench.judging.warnings import MAX_OTHERS_PERCENT, warnings_of_record
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Breakdown, Measurement, Operator
 from accelbench.schema.record import Record, Row
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import RANDOM, SHARE_ONE_CPU, XLA, Engine, Mode, Phase, Pipeline, Protocol, Provenance
+from accelbench.schema.vocab import SHARE_ONE_CPU, XLA, Mode, Phase, Protocol, Provenance
 from accelbench.stats import robust
 
 MB = 1e6  # bytes
@@ -33,7 +34,7 @@ SERIES = {
 
 def summarise(record: Record) -> Row:
     """The row of `cells.csv` for `record`: the file's columns, in order; None if unknown; texts are clean."""
-    row = {**_settings(record), **dict.fromkeys(MEASURED)}
+    row = {**settings_of(record), **dict.fromkeys(MEASURED)}
     if record.measurement is not None:
         row |= _rates(record, record.measurement)
         steps = {name: robust.Sample(getattr(record.measurement, name)) for name in STEPS}
@@ -102,7 +103,7 @@ def _steady_mean(system: SystemSeries, name: str, measured: Measurement | None) 
 
 BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in Phase), "breakdown_disturbance"]
 _MEASURED = """
-samples_per_s samples_per_s_low samples_per_s_high num_params threads batch_size_per_device
+samples_per_s samples_per_s_low samples_per_s_high tokens_per_s num_params threads batch_size_per_device
 latency_p50_ms latency_p50_ms_low latency_p50_ms_high latency_p90_ms latency_p90_ms_low latency_p90_ms_high
 latency_p99_ms latency_p99_ms_low latency_p99_ms_high
 launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
@@ -115,46 +116,6 @@ mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance d
 warnings
 """
 MEASURED = [*_MEASURED.split(), *BREAKDOWN]
-
-
-def _settings(record: Record) -> Row:
-    cell, data = record.cell, record.data
-    return {
-        "suite": cell.suite,
-        "mode": cell.mode.value,
-        "engine": cell.engine.value,
-        "backend": cell.keras.backend.value if cell.keras else None,
-        "jit_compile": cell.keras.jit_compile if cell.keras else None,
-        "steps_per_execution": cell.keras.steps_per_execution if cell.keras else None,
-        "xla_processes": cell.xla_processes if cell.device in XLA and cell.engine == Engine.lightning else None,
-        "model": cell.model.name,
-        "library": cell.model.library.value,
-        "weights": cell.model.weights,
-        "data": cell.data.name,
-        "pipeline": cell.data.pipeline.value,
-        "num_workers": cell.data.num_workers if cell.data.pipeline == Pipeline.jpeg else None,
-        "augment": cell.data.augment.value,
-        "input_shape": "x".join(map(str, cell.model.input_shape)) if cell.data.name == RANDOM else None,
-        "device": cell.device.value,
-        "precision": cell.precision.value,
-        **vars(cell.options),
-        "devices": cell.devices,
-        "scaling": cell.scaling.value if cell.devices > 1 else None,
-        "batch_size": cell.batch_size,
-        "protocol": cell.protocol.value,
-        "epochs": cell.epochs,
-        "steps": cell.steps if cell.protocol == Protocol.steps else None,
-        "seed": cell.seed,
-        "repeat": cell.repeat,
-        "status": record.status.value,
-        "reason": record.reason,
-        "cell_id": record.cell_id or cell.id,
-        "identity": record.identity[:8],
-        "started_at": record.started_at,
-        "wall_s": record.wall_s,
-        "data_source": data.source if data else None,
-        "stand_in": data.stand_in if data else None,
-    }
 
 
 def steady_rates(measured: Measurement) -> list[float]:
@@ -186,6 +147,7 @@ def _rates(record: Record, measured: Measurement) -> Row:
         "samples_per_s": rate,
         "samples_per_s_low": low,
         "samples_per_s_high": high,
+        "tokens_per_s": None if measured.tokens_per_sample is None else rate * measured.tokens_per_sample,
         "time_s": time_s,
         "time_provenance": None if time_s is None else provenance.value,
         "batch_size_per_device": record.cell.batch_size // measured.num_devices,

@@ -200,6 +200,11 @@ class Cell:
         return self.model.own_code | ({"data.target": self.data.target} if self.data.target else {})
 
     @property
+    def arguments(self) -> list[tuple[str, Any]]:
+        """Names and values of the arguments of the network, of its batches and of its data, for people."""
+        return [*self.model.args.items(), *self.model.batch_args.items(), *self.data.args.items()]
+
+    @property
     def batch_size_per_device(self) -> int:
         """Samples per step on each device. `grid.support` skips cells whose batch can't be divided evenly."""
         return self.batch_size // self.devices
@@ -236,8 +241,7 @@ class Cell:
         parts += [] if self.model.weights == Weights.none else [PurePath(self.model.weights).name]
         parts += [] if self.model.task is None else [self.model.task]
         if self.model.library != Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
-            arguments = [*self.model.args.items(), *self.model.batch_args.items(), *self.data.args.items()]
-            parts += [argument_text(name, value) for name, value in arguments]
+            parts += [argument_text(name, value) for name, value in self.arguments]
         parts += [f"s{self.seed}"] if self.seed else []
         return one_line("-".join(parts + ([f"r{self.repeat}"] if self.repeat else [])))
 

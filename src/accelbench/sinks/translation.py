@@ -23,6 +23,7 @@ MEASURED = {
     "speed/samples_per_s": "samples_per_s",
     "speed/samples_per_s_low": "samples_per_s_low",
     "speed/samples_per_s_high": "samples_per_s_high",
+    "speed/tokens_per_s": "tokens_per_s",
     "speed/mfu": "mfu",
     "speed/flops_per_s": "flops_per_s",
     "speed/ceiling_flops_per_s": "ceiling_flops_per_s",
@@ -63,6 +64,7 @@ MEASURED = {
 }
 PARAMS = (
     *("model", "mode", "device", "precision", "batch_size", "engine", "protocol", "epochs", "seed", "repeat"),
+    *("arguments", "accumulate_grad_batches", "gradient_clip_val"),
     *("channels_last", "compile", "freeze", "cuda_graphs"),
     *("backend", "jit_compile", "steps_per_execution", "devices", "scaling", "xla_processes"),
 )

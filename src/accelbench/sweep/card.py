@@ -47,6 +47,8 @@ def show(record: Record, path: str, console: Console) -> None:
     if record.status == Status.ok:
         for name, content in _figures(record, row):
             table.add_row(name, content)
+    for note in record.measurement.notes if record.measurement else []:
+        table.add_row("note", Text(note))
     for warning in warnings_of(row):
         table.add_row("warning", Text(warning, "yellow"))
     console.print()
@@ -75,6 +77,8 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
     cell = record.cell
     if (speed := _number(row, "samples_per_s")) is not None:
         yield "speed", Text(f"{significant(speed, 4)} samples/s{_interval(row, 'samples_per_s', 4)}")
+    if (tokens := _number(row, "tokens_per_s")) is not None:
+        yield "", Text(f"{significant(tokens, 4)} tokens/s")
     tails = [(percent, _number(row, f"latency_p{percent}_ms")) for percent in (50, 90, 99)]
     if known := [f"p{percent} {significant(value)} ms" for percent, value in tails if value is not None]:
         yield "latency", Text(", ".join(known) + _interval(row, "latency_p50_ms", 3, "p50 "))

@@ -242,7 +242,7 @@ def test_the_optimisers_step_is_bytes_and_operators_without_flops():
 
 def whole_step(network, optimizer):
     """The counter after a later step of `optimizer` over all parameters that have a gradient."""
-    module = BenchModule(network, ModelSpec(name="x", optimizer=optimizer), Task(torch.float32), Backend())
+    module = BenchModule(network, ModelSpec(name="x", optimizer=optimizer), ImageTask(torch.float32), Backend())
     optimizer, counter = module.configure_optimizers(), work.Counter()
     optimizer.step()
     with counter:

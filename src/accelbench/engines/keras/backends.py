@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from accelbench.engines.cell_run import BaseBackend
+from accelbench.engines.backend import BaseBackend
 from accelbench.engines.keras.feed import Feed
 from accelbench.measuring.clock import Compiles
 from accelbench.schema.cell import Cell

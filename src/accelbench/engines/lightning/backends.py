@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from accelbench.devices import cpu
-from accelbench.engines.cell_run import BaseBackend
+from accelbench.engines.backend import BaseBackend
 from accelbench.engines.lightning import spmd, xla, xla_ranks
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
 from accelbench.measuring.clock import Compiles, no_compiles

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from accelbench.engines.lightning import operators
-from accelbench.engines.lightning.module import BenchModule
+from accelbench.engines.lightning.module import OPTIMIZERS, BenchModule
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.structure import mapped
 from accelbench.schema.text import beginning, message_of, one_line
@@ -90,9 +90,14 @@ def _train(module: BenchModule, batch: Any, context: AbstractContextManager[Any]
 def _optimise(module: BenchModule, counter: "Counter") -> None:
     """A later step of the optimiser, after the backward pass.
 
-    The optimisers (`module.OPTIMIZERS`) update each parameter alone: of the parameters that are alike, one is updated.
+    `OPTIMIZERS` update each parameter alone: of the parameters that are alike, one is updated.
     """
     optimizer = module.configure_optimizers()
+    if module.model.optimizer not in OPTIMIZERS:  # of the user's own nothing is known
+        optimizer.step()
+        with counter:
+            optimizer.step()
+        return
     (group,) = optimizer.param_groups
     groups: dict[object, list[Tensor]] = {}
     for parameter in group["params"]:

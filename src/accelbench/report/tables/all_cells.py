@@ -43,11 +43,13 @@ COLUMNS = [
     *(CsvColumn(name, name, "word") for name in ("suite", "model", "mode", "device", "precision")),
     CsvColumn("batch", "batch_size", "count"),
     CsvColumn("options", "options", "word"),
+    CsvColumn("arguments", "arguments", "word"),
     CsvColumn("engine", "framework", "word"),
     CsvColumn("protocol", "protocol", "word"),
     CsvColumn("samples/s", "samples_per_s"),
     CsvColumn("low", "samples_per_s_low"),
     CsvColumn("high", "samples_per_s_high"),
+    CsvColumn("tokens/s", "tokens_per_s"),
     *(CsvColumn(f"latency p{percentile} (ms)", f"latency_p{percentile}_ms") for percentile in (50, 90, 99)),
     CsvColumn("launch p50 (ms)", "launch_p50_ms"),
     CsvColumn("first step (s)", "first_step_s"),
@@ -86,6 +88,7 @@ class Metric:
 
 METRICS = [
     Metric("throughput (samples/s)", "samples_per_s", "more"),
+    Metric("tokens/s", "tokens_per_s", "more"),
     Metric("latency p50 (ms)", "latency_p50_ms"),
     Metric("latency p99 (ms)", "latency_p99_ms"),
     Metric("energy (J/sample)", "energy_j_per_sample"),

@@ -9,7 +9,6 @@ from accelbench.judging.warnings import relative_half_width
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
-from accelbench.schema.cell import value_text
 from accelbench.schema.record import Row
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Augment, Library, Pipeline, Protocol
@@ -161,12 +160,13 @@ def typical(cells: Sequence[ReportedCell]) -> list[ReportedCell]:
 def workload_text(reported: ReportedCell) -> str:
     """The model, what is done with it, and on what, such as `resnet18 infer, random 3x224x224`."""
     row, cell = reported.row, reported.cell
-    words = [str(row["data"]) + " (stand-in)" * bool(row["stand_in"]), row["input_shape"]]
+    data = cell.model.batch.rpartition(".")[2] if cell.model.batch else str(row["data"])
+    words = [data + " (stand-in)" * bool(row["stand_in"]), row["input_shape"]]
     words += [cell.data.pipeline if cell.data.pipeline != Pipeline.array else None]
     words += [cell.data.augment if cell.data.augment != Augment.none else None]
     words += [cell.protocol if cell.protocol != Protocol.window else None]
-    is_custom = cell.model.library == Library.custom
-    arguments = ", ".join(f"{name}={value_text(value)}" for name, value in cell.model.args.items()) if is_custom else ""
+    # Of accelbench's own networks, conf/ has the arguments, which the published cells do not vary.
+    arguments = row["arguments"] if cell.model.library != Library.accelbench else None
     name = f"{cell.model.name}({arguments})" if arguments else cell.model.name
     return f"{name} {cell.mode}, {' '.join(str(part) for part in words if part)}"
 

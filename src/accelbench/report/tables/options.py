@@ -35,6 +35,8 @@ def options_text(row: Row) -> str | None:
     if row["scaling"] is not None:
         per_device = ", a process each" if row["xla_processes"] else ""
         enabled.append(f"{row['devices']} devices ({row['scaling']}{per_device})")
+    if row["asked_threads"] is not None:
+        enabled.append(f"{row['asked_threads']} thread{'s' * (row['asked_threads'] != 1)}")
     if row["engine"] != Engine.lightning:
         enabled.append(" ".join(_engine(row)))
     return " + ".join(enabled) or None

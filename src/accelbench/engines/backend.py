@@ -1,0 +1,29 @@
+"""What the template of a cell's run asks of a framework on one kind of device."""
+
+from accelbench.measuring import clock
+
+
+class BaseBackend:
+    """How an engine's framework runs on one kind of device. The defaults are a CPU that returns when it is done."""
+
+    on_host = True
+    """Whether a batch is computed in the memory where it was fetched."""
+
+    def wait(self) -> None:
+        """Returns when everything launched on the device is done."""
+
+    def compiles(self) -> clock.Compiles:
+        """The number of compilations so far, and their seconds."""
+        return clock.no_compiles()
+
+    def fallbacks(self) -> list[str] | None:
+        """Names of the operators that ran on the CPU instead; None if that can't happen unnoticed."""
+        return None
+
+    def peak_memory_bytes(self) -> int | None:
+        """The device allocator's peak since the process started; None if the device reports none."""
+        return None
+
+    def device_name(self) -> str | None:
+        """The hardware's name; None if only `devices.registry` knows it."""
+        return None
