@@ -29,8 +29,7 @@ class SleepRun(CellRun):
 
     def run_steps(self):
         train, test = (len(load_split(self.data_folder, split).labels) for split in ("train", "test"))
-        split, num = ("train", train) if self.trains else ("test", test)
-        self.feed = order_of(self.cell, split, num, last="keep")
+        self.feed = order_of(self.cell, *(("train", train) if self.trains else ("test", test)), last="keep")
         self.test_feed = order_of(self.cell, "test", test, last="keep")
         super().run_steps()
 

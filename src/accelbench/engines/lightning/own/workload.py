@@ -119,9 +119,10 @@ class OwnWorkload:
         return self.maker.tokens_per_sample
 
     def notes(self) -> Iterator[str]:
-        """Which keys the network does not get."""
-        if left_out := ", ".join(self.task.left_out):
-            yield f"only the loss gets these parts of a batch, which the network's forward does not take: {left_out}"
+        """Which keys of a batch the network does not get."""
+        if self.task.left_out:
+            taken, left_out = (", ".join(keys) for keys in (self.task.keys or (), self.task.left_out))
+            yield f"of a batch, the network gets {taken}, and the loss alone gets {left_out}"
 
 
 def _as_fp32(tensor: Tensor) -> Tensor:
