@@ -16,13 +16,16 @@ from accelbench.schema.record import Record
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
 
-COLUMNS: list[Column[ReportedCell]] = [
-    Column("cell", lambda reported: word(reported.label)),
-    Column("samples/s", lambda reported: number(reported.number("samples_per_s"))),
-    Column("± (%)", lambda reported: best.half_width_entry(reported.row)),
-    Column("p50 (ms)", lambda reported: number(reported.number("latency_p50_ms"))),
-    Column("warnings", lambda reported: count(best.num_warnings(reported.row).key)),
-]
+
+def _columns(found: Recommendation) -> list[Column[ReportedCell]]:
+    return [
+        Column("with", lambda reported: word(found.text(reported.row))),
+        Column("samples/s", lambda reported: number(reported.number("samples_per_s"))),
+        Column("± (%)", lambda reported: best.half_width_entry(reported.row)),
+        Column("tokens/s", lambda reported: number(reported.number("tokens_per_s"))),
+        Column("p50 (ms)", lambda reported: number(reported.number("latency_p50_ms"))),
+        Column("warnings", lambda reported: count(best.num_warnings(reported.row).key)),
+    ]
 
 
 def show(records: Sequence[Record], folder: str, console: Console) -> None:
@@ -48,7 +51,7 @@ def show(records: Sequence[Record], folder: str, console: Console) -> None:
 def _lines(found: Sequence[Recommendation]) -> Iterator[RenderableType]:
     for each in found[:MAX_WORKLOADS]:
         yield _sentence(each)
-        if len(each.by_speed) <= MAX_CELLS and (table := tabulate_known("", COLUMNS, each.by_speed)):
+        if len(each.by_speed) <= MAX_CELLS and (table := tabulate_known("", _columns(each), each.by_speed)):
             yield rendered(table)
     if len(found) > MAX_WORKLOADS:
         yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")
