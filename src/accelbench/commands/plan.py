@@ -1,8 +1,11 @@
 """`accelbench plan`: the cells of a sweep, which would be skipped, and how long the others take."""
 
 from argparse import Namespace
+from collections.abc import Mapping
 
 from accelbench.commands.command import Command, Context
+from accelbench.errors import UserError
+from accelbench.project import project_root
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Protocol
@@ -10,6 +13,9 @@ from accelbench.settings.parser import Parser
 
 
 def _add_flags(parser: Parser) -> None:
+    parser.add_argument(
+        "--check", action="store_true", help="also build each network, and run a batch through it, without measuring"
+    )
     parser.add_argument(
         "--json", action="store_true", help="print each cell as a line of JSON, for `python -m accelbench.worker`"
     )
@@ -21,7 +27,6 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.grid.fingerprint import fingerprint
     from accelbench.grid.plan import in_order, skip_reason
     from accelbench.grid.prepare import data_name
-    from accelbench.project import project_root
     from accelbench.schema.labels import labels
     from accelbench.schema.serialize import canonical_json
     from accelbench.settings.compose import cells_of, compose
@@ -46,7 +51,32 @@ def _run(chosen: Namespace, context: Context) -> int:
     num_cells = f"{len(ordered)} cell{'s' * (len(ordered) != 1)}"
     lines.append(f"\n{num_cells}: {len(known)} to run{length}; {len(ordered) - len(known)} to skip.")
     context.console.print("\n".join(lines), markup=False, soft_wrap=True)
+    if chosen.check:
+        _check({key: ordered[key] for key in runs}, names, context)
     return 0
+
+
+def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context) -> None:
+    """Checks the networks of the cells that run, each once; cells and labels are by id.
+
+    Raises:
+        UserError: a network does not run; the message has the reason of each.
+    """
+    from accelbench.grid.prepare import data_name, data_of
+    from accelbench.isolation.hosts import Hosts
+    from accelbench.sweep.missing_data import prepare_missing
+    from accelbench.sweep.preflight import Preflight
+
+    everything = list(cells.values())
+    prepare_missing(project_root(), data_name(everything), context.console)
+    with Hosts() as hosts:
+        preflight = Preflight(hosts, data_of(everything)[1])
+        num = preflight.check(everything)
+        failures = {key: failure for key, cell in cells.items() if (failure := preflight.failure(cell)) is not None}
+    if failures:
+        lines = [f"{names[key]}: {failure.reason}" for key, failure in failures.items()]
+        raise UserError("\n  ".join(["these cells can't run:", *lines]))
+    context.console.print(f"Checked {num} network{'s' * (num != 1)}: each runs a batch.", markup=False)
 
 
 def _steps(cell: Cell) -> str:

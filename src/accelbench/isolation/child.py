@@ -16,6 +16,7 @@ from pathlib import Path
 
 from accelbench.devices.memory import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
+from accelbench.isolation import users_code
 from accelbench.isolation.messages import Answer, CellRequest, ProbeRequest, Request, encode
 from accelbench.judging.asked import judge
 from accelbench.lifeline import end_with_starter
@@ -76,7 +77,7 @@ def respond(request: Request) -> Answer:
     except UnsupportedError as error:
         return Answer(status=Status.skipped, reason=message_of(error))
     except BaseException as error:  # SystemExit too: whatever ends the cell is its outcome
-        return _failure(error)
+        return _failure(error, has_own_code=isinstance(request, CellRequest) and bool(request.cell.own_code))
 
 
 def _probe(request: ProbeRequest) -> Answer:
@@ -85,6 +86,9 @@ def _probe(request: ProbeRequest) -> Answer:
 
 def _measure(request: CellRequest) -> Answer:
     engine = importlib.import_module(request.engine)
+    if request.only_check:
+        engine.check(request.cell, Path(request.data_folder))
+        return Answer(status=Status.ok)
     measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder))
     if measurement is None:  # this rank is not the first, which has the measurement
         return Answer(status=Status.ok)
@@ -102,7 +106,7 @@ def _measure(request: CellRequest) -> Answer:
     )
 
 
-def _failure(error: BaseException) -> Answer:
+def _failure(error: BaseException, *, has_own_code: bool) -> Answer:
     # Lightning's trainer leaves with status 1 after an interrupt, here one of the model's: Ctrl-C reaches no cell.
     if isinstance(error, SystemExit) and isinstance(error.__context__, KeyboardInterrupt):
         error = error.__context__
@@ -112,9 +116,12 @@ def _failure(error: BaseException) -> Answer:
     out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     out_of_memory = out_of_memory or any(words in text for words in OUT_OF_MEMORY)
     by_user, kind = isinstance(error, UserError), type(error).__name__
+    reason = text if by_user else f"{kind}: {text}" if text else kind
+    reason = "; ".join([reason.partition("\n")[0], *getattr(error, "__notes__", [])])
+    place = users_code.place(error) if has_own_code and not by_user else None
     return Answer(
         status=Status.oom if out_of_memory else Status.failed,
-        reason=text if by_user else f"{kind}: {text}" if text else kind,
-        error="".join(traceback.format_exception(error)),
+        reason=reason if place is None else f"{place}: {reason}",
+        error=users_code.described(error) if has_own_code else "".join(traceback.format_exception(error)),
         user_error=by_user,
     )

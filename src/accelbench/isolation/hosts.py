@@ -30,6 +30,7 @@ END_S = 10.0
 MARGIN_S = 60.0
 START_S = 600.0
 PROBE_TIMEOUT_S = 300.0
+CHECK_TIMEOUT_S = 60.0
 
 
 class ProbeFailedError(Exception):
@@ -90,6 +91,14 @@ class Hosts:
             timeout_s=cell.timeout_s,
             num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,
+        )
+        return self._ask(spec, request)
+
+    def check(self, cell: Cell, data_folder: Path) -> Outcome:
+        """Has the cell's engine check, in a fresh process of its host, that the network runs on a batch."""
+        spec = self._spec_of(cell)
+        request = CellRequest(
+            cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=CHECK_TIMEOUT_S, only_check=True
         )
         return self._ask(spec, request)
 

@@ -38,16 +38,18 @@ class _Request:
 
 @dataclass(frozen=True, kw_only=True)
 class CellRequest(_Request):
-    """Measure a cell.
+    """Measure a cell, or only check that its network runs.
 
     Attributes:
-        engine: the module whose `run(cell, data_folder)` measures.
+        engine: the module whose `run(cell, data_folder)` measures, and whose `check(cell, data_folder)` checks.
         data_folder: path of the prepared data set.
+        only_check: whether nothing is measured.
     """
 
     cell: Cell
     engine: str
     data_folder: str
+    only_check: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

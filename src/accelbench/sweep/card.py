@@ -15,6 +15,7 @@ from accelbench.schema.vocab import Mode, Phase, Provenance, Status
 BAR_WIDTH = 48
 NAME_WIDTH = 8
 GIGA = 1e9
+MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
 # Phases that follow each other also differ in their fill, for readers without colours.
 PHASES = {
     Phase.data_wait: ("░", "red"),
@@ -44,6 +45,8 @@ def show(record: Record, path: str, console: Console) -> None:
     table.add_row("cell", Text(f"{record.label}: {record.status}{_conditions(record, row)}"))
     if record.reason:
         table.add_row("reason", Text(record.reason))
+    if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
+        table.add_row("error", Text(record.error.rstrip(), "dim"))
     if record.status == Status.ok:
         for name, content in _figures(record, row):
             table.add_row(name, content)

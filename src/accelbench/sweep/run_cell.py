@@ -15,7 +15,13 @@ from accelbench.schema.vocab import Status
 
 
 def run_cell(
-    planned: Planned, hosts: Hosts, data: Data, data_folder: Path, environment: Mapping[str, Any], sweep_id: str
+    planned: Planned,
+    hosts: Hosts,
+    data: Data,
+    data_folder: Path,
+    environment: Mapping[str, Any],
+    sweep_id: str,
+    failure: Outcome | None = None,
 ) -> Record:
     """Runs the cell in a process of its own, or skips it with its reason; the record says what happened.
 
@@ -26,11 +32,14 @@ def run_cell(
         data_folder: where that data set is.
         environment: the fingerprint and git's state, kept in the record.
         sweep_id: kept in the record.
+        failure: how the check of its network failed, so that it is not run.
     """
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     start = time.perf_counter()
     if planned.skip_reason is not None:
         outcome = Outcome(status=Status.skipped, reason=planned.skip_reason)
+    elif failure is not None:
+        outcome = failure
     else:
         outcome = hosts.run(planned.cell, data_folder)
     return Record(

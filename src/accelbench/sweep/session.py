@@ -23,6 +23,7 @@ from accelbench.schema.record import Record
 from accelbench.schema.text import ending
 from accelbench.schema.vocab import Device, Status
 from accelbench.settings.config import SweepOptions
+from accelbench.sweep.preflight import Preflight
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 from accelbench.sweep.progress import SweepProgress
 from accelbench.sweep.run_cell import run_cell
@@ -91,6 +92,8 @@ class Session(AbstractContextManager["Session"]):
             self._hosts.start(runnable[0])
         machine = fingerprint(PROBING_ENGINE)["machine"]
         evidence = read_evidence(root, machine, {cell.id for cell in runnable})
+        self._preflight = Preflight(self._hosts, self.ready.data_folder)
+        self._preflight.check(runnable)
         self._progress = stack.enter_context(SweepProgress(self.console, self.todo, evidence))
 
     def measure(self, item: Planned) -> Record:
@@ -99,12 +102,13 @@ class Session(AbstractContextManager["Session"]):
         The sweep may be killed before the cell is judged, which can take minutes if its speed is not plausible.
         """
         self._progress.start(item)
-        if item.skip_reason is None:
+        if item.skip_reason is None and self._preflight.failure(item.cell) is None:
             self._prober.ceilings(item.cell)
         ready = self.ready
         measured = {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment = {**ready.environments[item.cell.engine], **measured}
-        record = run_cell(item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id)
+        failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
+        record = run_cell(item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id, failure)
         is_ok = record.status == Status.ok
         unjudged = dataclasses.replace(record, status=Status.invalid, reason=NOT_JUDGED) if is_ok else record
         records.write(unjudged, self.folder)

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 
 from accelbench.engines.cell_run import CellRun, Observed
-from accelbench.engines.lightning import options, zoo
+from accelbench.engines.lightning import options, preflight, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.busiest import busiest
 from accelbench.engines.lightning.feed import Feed, SingleItemLoader
@@ -64,6 +64,12 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
     with options.empty_cache(cell.options):
         return _Run(cell, data_folder, backend, ranks).measure()
+
+
+def check(cell: Cell, data_folder: Path) -> None:
+    """Raises what the user's code raises on a batch; see `preflight.check`."""
+    hush_lightning()
+    preflight.check(cell, data_folder)
 
 
 def _workload(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:

@@ -1,0 +1,80 @@
+"""Checks, before anything is measured, that a network runs on a batch: on tensors without contents, else on the CPU."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.module import new_optimizer
+from accelbench.engines.lightning.own.workload import OwnWorkload
+from accelbench.engines.lightning.ranks import Ranks
+from accelbench.engines.lightning.structure import mapped
+from accelbench.engines.lightning.workload import Images, Workload
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.cell import Cell, Options
+from accelbench.schema.vocab import Device, Library, Mode, Precision
+
+FEW = 2  # samples; batch normalisation needs more than one
+MAX_WEIGHTS = 200_000_000  # of a network that is built on the CPU to check it; building a larger one takes long
+
+
+def check(cell: Cell, data_folder: Path) -> None:
+    """Builds the cell's network and runs a batch through it; in training, also through the loss and back.
+
+    First on the meta device, which computes nothing, and knows no contents and not all rules about types; then on the
+    CPU in fp32, with few samples. A failure of either is no verdict yet: a network may need contents, or whole batches.
+    What fails with a whole batch on the CPU fails.
+
+    Args:
+        cell: whose batch is used; its device need not be present.
+        data_folder: where the data set's arrays are.
+
+    Raises:
+        Exception: whatever the user's code raises, with a note on the input if that was chosen for it.
+    """
+    if cell.model.library == Library.lightning:  # its steps need a Trainer
+        return
+    whole = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
+    try:
+        if _run(whole, data_folder, torch.device("meta")) > MAX_WEIGHTS:
+            return
+        if cell.model.library == Library.custom:
+            _run(replace(whole, batch_size=min(FEW, whole.batch_size)), data_folder, torch.device("cpu"))
+    except (UserError, UnsupportedError):
+        raise
+    except Exception:
+        _run(whole, data_folder, torch.device("cpu"))
+
+
+def _run(cell: Cell, data_folder: Path, device: torch.device) -> int:
+    """Runs one step, and returns the number of the network's weights."""
+    backend, ranks = Backend(), Ranks(1)
+    own = cell.model.batch is not None
+    workload = OwnWorkload(cell, backend, ranks) if own else Images(cell, data_folder, backend, ranks)
+    pl.seed_everything(cell.seed, verbose=False)
+    with device:
+        network = workload.build()
+    batch = mapped(next(iter(workload.feed)), lambda tensor: tensor.to(device))
+    try:
+        _step(cell, workload, network, batch)
+    except Exception as error:
+        if not own and cell.model.library == Library.custom:
+            shape = tuple(batch[0].shape)
+            error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
+        raise
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def _step(cell: Cell, workload: Workload, network: nn.Module, batch: Any) -> None:
+    if cell.mode == Mode.infer:
+        with torch.no_grad():
+            workload.check_first(workload.task.infer(network.eval(), batch))
+        return
+    output, loss = workload.task.train(network.train(), batch)
+    workload.check_first(output)
+    loss.backward()
+    new_optimizer(cell.model, [parameter for parameter in network.parameters() if parameter.requires_grad])

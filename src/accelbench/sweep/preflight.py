@@ -1,0 +1,56 @@
+"""Checks each network of a sweep once before anything is measured, in a process of its own."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from accelbench.isolation.hosts import Hosts
+from accelbench.isolation.messages import Outcome
+from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import canonical_json
+from accelbench.schema.vocab import Library, Status
+
+# Of accelbench's own networks, the tests know that they run.
+CHECKED = frozenset(Library) - {Library.accelbench}
+
+
+class Preflight:
+    """What the checks of some cells found.
+
+    Args:
+        hosts: starts the processes.
+        data_folder: where the data set's arrays are.
+    """
+
+    def __init__(self, hosts: Hosts, data_folder: Path) -> None:
+        self._hosts, self._data_folder = hosts, data_folder
+        self._failures: dict[str, Outcome] = {}
+
+    def check(self, cells: Iterable[Cell]) -> int:
+        """Checks one of all cells with the same network, batches and mode: the one with the smallest batch.
+
+        Args:
+            cells: that are not skipped.
+
+        Returns:
+            How many were checked.
+        """
+        smallest: dict[str, Cell] = {}
+        for cell in cells:
+            if cell.model.library in CHECKED:
+                known = smallest.get(_key(cell), cell)
+                smallest[_key(cell)] = min(known, cell, key=lambda each: each.batch_size)
+        for key, cell in smallest.items():
+            outcome = self._hosts.check(cell, self._data_folder)
+            # Only an exception is a verdict: a check that takes long, or much memory, is none.
+            if outcome.status == Status.failed:
+                self._failures[key] = replace(outcome, user_error=True)
+        return len(smallest)
+
+    def failure(self, cell: Cell) -> Outcome | None:
+        """How the check of the cell's network failed; None if it did not, or if there was none."""
+        return self._failures.get(_key(cell))
+
+
+def _key(cell: Cell) -> str:
+    return canonical_json([cell.engine, cell.to_json()["model"], cell.to_json()["data"], cell.mode])

@@ -1,0 +1,48 @@
+"""Each network is checked once, before anything is measured."""
+
+from dataclasses import replace
+
+from accelbench.isolation.messages import Outcome
+from accelbench.schema.vocab import Library, Mode, Precision, Status
+from accelbench.schema.workload import ModelSpec
+from accelbench.sweep.preflight import Preflight
+from fakes import make_cell
+
+
+class Checks:
+    """Hosts that note what is checked; a network named `bad` fails."""
+
+    def __init__(self, status=Status.failed):
+        self.checked, self.status = [], status
+
+    def check(self, cell, data_folder):
+        self.checked.append(cell)
+        is_bad = cell.model.name == "bad"
+        return Outcome(status=self.status if is_bad else Status.ok, reason="nets.py:3: no" if is_bad else None)
+
+
+def own(name, **changes):
+    return make_cell(model=ModelSpec(name=name, library=Library.custom, network=f"nets.{name}"), **changes)
+
+
+def test_cells_that_differ_in_precision_and_batch_are_checked_once_with_the_smallest_batch(tmp_path):
+    hosts = Checks()
+    cells = [own("good", batch_size=num, precision=precision) for num in (64, 8) for precision in Precision]
+    assert Preflight(hosts, tmp_path).check([*cells, own("good", mode=Mode.train), make_cell()]) == 2
+    assert [(cell.batch_size, cell.mode) for cell in hosts.checked] == [(8, Mode.infer), (32, Mode.train)]
+
+
+def test_a_failure_is_that_of_every_cell_of_the_network(tmp_path):
+    preflight = Preflight(Checks(), tmp_path)
+    bad = own("bad")
+    preflight.check([bad, own("good")])
+    for cell in (bad, replace(bad, batch_size=8)):
+        assert preflight.failure(cell) == Outcome(status=Status.failed, reason="nets.py:3: no", user_error=True)
+    assert preflight.failure(own("good")) is None
+
+
+def test_a_check_that_takes_too_much_time_or_memory_is_no_verdict(tmp_path):
+    for status in (Status.timeout, Status.oom, Status.killed, Status.skipped):
+        preflight = Preflight(Checks(status), tmp_path)
+        preflight.check([own("bad")])
+        assert preflight.failure(own("bad")) is None
