@@ -17,14 +17,14 @@ def main() -> None:
     """Runs the parts named on the command line."""
     # Imported here: processes that a part starts import this module too.
     from accelbench.lock import hold_measuring
-    from accelbench.project import project_root
+    from accelbench.project import workplace
 
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", choices=[*PARTS, []], help=", ".join(PARTS))
     parts = parser.parse_args().parts or DEFAULT
     for name in ("mnist", "random"):
-        if not (project_root() / "data" / name).exists():
-            subprocess.run([sys.executable, "pipelines/prepare_data.py", name], cwd=project_root(), check=True)
+        if not (workplace().root / "data" / name).exists():
+            subprocess.run([sys.executable, "pipelines/prepare_data.py", name], cwd=workplace().root, check=True)
     for part in parts:
         run = importlib.import_module(f"bench.{part}").main
         print(f"\n== {part}: bench/{part}.py", flush=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from accelbench.data.manifest import read_manifest
-from accelbench.project import RECORDS, project_root
+from accelbench.project import RECORDS, workplace
 from accelbench.schema.record import Record, read
 from accelbench.schema.vocab import Engine
 from accelbench.stats.welch import mean_difference
@@ -19,7 +19,7 @@ TARGETS = {"mlp": 0.973, "cnn": 0.985}  # for MNIST itself
 
 def main() -> None:
     """Trains each network from five seeds and prints mean and spread."""
-    root = project_root()
+    root = workplace().root
     print(f"data: {read_manifest(root / 'data' / 'mnist').source}")
     with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
         seeds = ",".join(map(str, range(NUM_SEEDS)))

@@ -26,7 +26,7 @@ from accelbench.data.pictures import Folder, convert
 from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.task import ImageTask
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import project_root
+from accelbench.project import workplace
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -42,7 +42,7 @@ WINDOW = Window(measure_s=5.0)
 
 def main() -> None:
     """Prints each ratio beside its target."""
-    data = project_root() / "data"
+    data = workplace().root / "data"
     with tempfile.TemporaryDirectory() as temporary:
         feed_digits(data / "mnist", Path(temporary, "digits"))
         photos = Path(temporary, "photos")

@@ -24,7 +24,7 @@ from accelbench.devices.cpu import usable_cores  # noqa: E402
 from accelbench.engines.keras import engine, networks, task  # noqa: E402
 from accelbench.lock import hold, measuring_lock  # noqa: E402
 from accelbench.measuring import clock  # noqa: E402
-from accelbench.project import project_root  # noqa: E402
+from accelbench.project import workplace  # noqa: E402
 from accelbench.schema.cell import Cell, KerasSettings, Window  # noqa: E402
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol  # noqa: E402
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -40,7 +40,7 @@ CASES = [("mlp", 32), ("mlp", 128), ("cnn", 64)]
 
 def main() -> None:
     """Prints the median ratio and its 95 % interval for each case, then the overhead of a cell."""
-    folder = project_root() / "data" / "mnist"
+    folder = workplace().root / "data" / "mnist"
     # As the engine does; the threads can't be changed after the reference has run.
     tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
     tf.config.threading.set_inter_op_parallelism_threads(usable_cores())

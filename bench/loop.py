@@ -21,7 +21,7 @@ from torch.nn import functional
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.engines.lightning import engine, zoo
 from accelbench.measuring import clock
-from accelbench.project import project_root
+from accelbench.project import workplace
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -53,7 +53,7 @@ CASES = [
 
 def main() -> None:
     """Prints the median ratio and its 95 % interval for each case, training and inference."""
-    folder = project_root() / "data" / "mnist"
+    folder = workplace().root / "data" / "mnist"
     print_heading(16)
     for case in CASES:
         for mode in Mode:

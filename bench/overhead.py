@@ -11,7 +11,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from accelbench.project import RECORDS, project_root
+from accelbench.project import RECORDS, workplace
 from accelbench.schema.record import Record, read
 from accelbench.stats.robust import median
 
@@ -54,7 +54,7 @@ def measure(engine: str, target_s: float) -> None:
 
 def runs_folder() -> Path:
     """Where the command line may write."""
-    folder = project_root() / "runs"
+    folder = workplace().root / "runs"
     folder.mkdir(exist_ok=True)
     return folder
 

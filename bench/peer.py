@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import project_root
+from accelbench.project import workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -48,7 +48,7 @@ with torch.no_grad():
 
 def main() -> None:
     """Prints a row for each tool: medians over the rounds."""
-    root = project_root()
+    root = workplace().root
     python = _environment(root)
     with tempfile.TemporaryDirectory() as folder, Hosts() as hosts:
         side = [str(python), str(root / "bench" / "peer_side.py")]

@@ -16,7 +16,7 @@ from torch.utils.benchmark import Timer
 
 from accelbench.engines.lightning import engine, zoo
 from accelbench.measuring import clock
-from accelbench.project import project_root
+from accelbench.project import workplace
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -74,7 +74,7 @@ def compare(
         for _ in range(WARMUP):
             step()
         with patch.object(clock.Runner, "block", partialmethod(run_both, partial(reference, step), rounds)):
-            engine.run(cell, project_root() / "data" / "random")
+            engine.run(cell, workplace().root / "data" / "random")
     return rounds
 
 

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 
 from accelbench.data.arrays import load_split
-from accelbench.project import project_root
+from accelbench.project import workplace
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -69,7 +69,7 @@ def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]
         reference = plain(cell)
         reference(5)  # compiles
         with patch.object(clock.Runner, "block", partialmethod(run_both, reference, mine)):
-            engine.run(cell, project_root() / "data" / "mnist")
+            engine.run(cell, workplace().root / "data" / "mnist")
         rounds += mine[1:]
     return rounds
 
@@ -88,7 +88,7 @@ def plain(cell: Cell) -> Callable[[int], float]:
     torch.manual_seed(cell.seed)
     network = zoo.build(cell.model, (28, 28), 10).train(trains).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
-    arrays = load_split(project_root() / "data" / "mnist", "train" if trains else "test")
+    arrays = load_split(workplace().root / "data" / "mnist", "train" if trains else "test")
     # NumPy gathers batches: torch's threads would take cores from XLA, 2 ms per step.
     images, labels = np.asarray(arrays.images), arrays.labels.astype(np.int64)
     starts = cycle(range(0, len(labels) - cell.batch_size + 1, cell.batch_size))

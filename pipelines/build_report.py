@@ -16,7 +16,7 @@ from accelbench.settings import params
 def main() -> int:
     """Builds the report and prints its path; returns the exit status."""
     try:
-        root = project.project_root()
+        root = project.pipelines_place().root
         page = build(root / "results", root / "report", params.costs(root), say=print)
         dvc_plots.write(root / "report")
     except (UserError, OSError) as error:

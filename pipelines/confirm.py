@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def measure(console: "Console") -> None:
     """Asks and answers the questions."""
     from accelbench.isolation.hosts import Hosts
-    from accelbench.project import project_root
+    from accelbench.project import pipelines_place
     from accelbench.sweep import job
 
     with Hosts() as hosts:
-        job.confirm(project_root(), console, hosts)
+        job.confirm(pipelines_place().root, console, hosts)
 
 
 if __name__ == "__main__":

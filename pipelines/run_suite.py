@@ -22,10 +22,10 @@ def main() -> int:
 
     def measure(console: "Console") -> None:
         from accelbench.isolation.hosts import Hosts
-        from accelbench.project import project_root
+        from accelbench.project import pipelines_place
         from accelbench.sweep import job
 
-        (found,) = job.suites(project_root(), [suite])
+        (found,) = job.suites(pipelines_place().root, [suite])
         with Hosts() as hosts:
             found.measure(console, hosts)
 

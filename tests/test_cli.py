@@ -192,9 +192,12 @@ def test_both_commands_find_the_same_mistakes(command, capsys, project):
     assert complaint([command, "model=resnet"], capsys, project).startswith("model=resnet: unknown model")
 
 
-def test_outside_a_project_it_says_so(capsys, project, tmp_path, monkeypatch):
+def test_outside_a_project_there_are_no_suites(capsys, project, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "run accelbench inside its project" in complaint(["model=mlp"], capsys, tmp_path)
+    (tmp_path / "params.yaml").write_text("train: {suites: 3}\n")
+    told = complaint(["-m", "suite=mnist_networks"], capsys, tmp_path)
+    assert "suites are defined in a project's params.yaml" in told
+    assert "`accelbench init`" in told
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
-"""Where a project's files are: its root, its store, and the names of its files."""
+"""Where accelbench works: in a project of its own or in any other folder; and the names of the files there."""
 
 import os
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelbench.errors import UserError
@@ -11,30 +13,116 @@ ENVIRONMENT = "environment.json"  # the fingerprint of machine, versions and cod
 CEILINGS = "ceilings.json"  # what each device was seen to do at most
 PLAN = "plan.json"  # the cells that a sweep wants
 CONFIRMED = "confirmed"  # the folder beside results/ for the repeats that say which of two cells is faster
-RECORD_FOLDERS = ("results", CONFIRMED, "runs")  # where the records of a project are
+RESULTS, RUNS = "results", "runs"  # the folders of the pipeline's records, and of the command line's
+RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # where the records of a project are
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
 MANIFEST = "manifest.json"  # of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`
+PACKAGE = Path(__file__).resolve().parent
+OUR_LAUNCHER = "override hydra/launcher: accelbench"  # in conf/config.yaml: another conf/ belongs to another program
 
 
-def project_root() -> Path:
-    """The project's folder: the nearest one, from the current folder up, that holds params.yaml and conf/.
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """Where a command finds and leaves its files.
+
+    Attributes:
+        root: the project's folder; outside of a project the current one. Records and reports are below it.
+        project: the project's folder; None outside of a project, where no params.yaml counts.
+        store: the folder of MLflow's database and of its files.
+        conf: the folder of the configuration.
+        data: the folder of the prepared data sets.
+        cache: the folder of ceilings.json; original files of data sets are looked for, and downloaded, below it.
+    """
+
+    root: Path
+    project: Path | None
+    store: Path
+    conf: Path
+    data: Path
+    cache: Path
+
+    @classmethod
+    def of_project(cls, root: Path) -> "Workplace":
+        """The project in `root`. In a queued experiment, files that must outlive it are in DVC's main checkout."""
+        kept = Path(os.environ.get("DVC_ROOT") or root)
+        return cls(root=root, project=root, store=kept, conf=_conf(root), data=root / "data", cache=kept)
+
+    @classmethod
+    def outside(cls, folder: Path) -> "Workplace":
+        """A folder that is no project: records and MLflow's store are left there; all such folders share their data."""
+        import platformdirs  # here, since a cell's process does not need it
+
+        cache = platformdirs.user_cache_path("accelbench")
+        return cls(root=folder, project=None, store=folder, conf=_conf(None), data=cache / "data", cache=cache)
+
+    def with_data(self, folder: str | None) -> "Workplace":
+        """The same with data sets in `folder`, as the user wrote it (`data.root`); None: where they are by default."""
+        return self if folder is None else replace(self, data=Path(os.path.abspath(os.path.expanduser(folder))))
+
+    @property
+    def records(self) -> str:
+        """The folder of the records that a command reads if the user names none."""
+        return RUNS if self.project is None else RESULTS
+
+    @property
+    def record_folders(self) -> list[Path]:
+        """All folders of records. Outside of a project, a folder named results/ is the user's own."""
+        return [self.root / name for name in (RECORD_FOLDERS if self.project else (RUNS,))]
+
+
+def workplace() -> Workplace:
+    """The nearest project from the current folder up, or else the current folder."""
+    here = Path.cwd()
+    root = next((folder for folder in (here, *here.parents) if _is_project(folder)), None)
+    return Workplace.outside(here) if root is None else Workplace.of_project(root)
+
+
+def pipelines_place() -> Workplace:
+    """The project that a stage of the pipeline runs in.
 
     Raises:
-        UserError: no such folder was found.
+        UserError: there is none.
     """
-    here = Path.cwd()
-    for folder in [here, *here.parents]:
-        if (folder / PARAMS).exists() and (folder / "conf" / "config.yaml").exists():
-            return folder
-    raise UserError(f"no {PARAMS} beside a conf/ folder here or above {here}: run accelbench inside its project")
+    place = workplace()
+    if place.project is None:
+        raise UserError(f"no {PARAMS} with suites here or above {place.root}: `accelbench init` makes a project")
+    return place
+
+
+def _is_project(folder: Path) -> bool:
+    """Whether the folder's params.yaml has a mapping `suites`; DVC's users have files of this name with other keys.
+
+    The text decides, so that a project whose file is not readable as YAML is still one, and says what is wrong there.
+    """
+    try:
+        text = (folder / PARAMS).read_text(errors="replace")
+    except OSError:
+        return False
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if found := re.match(r"""(["']?)suites\1\s*:(?:\s+|$)(.*)""", line):
+            value = found[2].partition("#")[0]
+            is_block = following.startswith(" ") and not following.lstrip().startswith("- ")
+            return value.startswith(("{", "$")) if value else is_block
+    return False
+
+
+def _conf(project: Path | None) -> Path:
+    """The project's own conf/, as our checkout has one; else the one that comes with the package."""
+    if project is not None and _is_ours(project / "conf" / "config.yaml"):
+        return project / "conf"
+    installed = PACKAGE / "conf"
+    return installed if installed.is_dir() else PACKAGE.parents[1] / "conf"
+
+
+def _is_ours(config: Path) -> bool:
+    try:
+        return OUR_LAUNCHER in config.read_text(errors="replace")
+    except OSError:
+        return False
 
 
 def shown(path: Path) -> str:
     """`path` as messages name it: relative to the current folder if it is below it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
-def store_root(root: Path) -> Path:
-    """The folder for files that must outlive an experiment: DVC's main checkout in a queued experiment, else `root`."""
-    return Path(os.environ.get("DVC_ROOT") or root)

@@ -88,4 +88,4 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask_for: Callable[[
 @pytest.fixture
 def ask_for() -> Callable[[str], None]:
     """Has the current folder's params.yaml ask for a source."""
-    return lambda source: Path("params.yaml").write_text(f"data:\n  mnist:\n    source: {source}\n")
+    return lambda source: Path("params.yaml").write_text(f"suites: {{}}\ndata:\n  mnist:\n    source: {source}\n")

@@ -47,7 +47,7 @@ def test_without_a_network_the_stand_in_is_written_with_one_warning(pytestconfig
 
 
 def test_the_script_exits_2_without_a_traceback(pytestconfig, project):
-    (project / "params.yaml").write_text("data: {mnist: {sorce: auto}}")
+    (project / "params.yaml").write_text("suites: {}\ndata: {mnist: {sorce: auto}}")
     done = run(pytestconfig, project, "mnist")
     assert done.returncode == 2
     assert done.stderr == "error: data.mnist: unknown key sorce. Choose from: source.\n"
@@ -120,13 +120,13 @@ def test_an_unknown_set_says_the_choices(project, capsys):
 
 
 def test_a_set_that_nothing_prepares_says_the_choices(project, capsys):
-    (project / "params.yaml").write_text("data: {minst: {source: auto}}")
+    (project / "params.yaml").write_text("suites: {}\ndata: {minst: {source: auto}}")
     assert "data=minst: unknown data. Choose from: " in refused(capsys, "minst")
 
 
 def test_outside_a_project_is_a_clear_error(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert "no params.yaml" in refused(capsys)
+    assert "no params.yaml with suites" in refused(capsys)
 
 
 def test_in_an_experiment_s_checkout_folders_are_the_project_s_own(

@@ -1,7 +1,6 @@
 import pytest
 from omegaconf import OmegaConf
 
-from accelbench import project
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.schema.vocab import Device
 from accelbench.settings import params, suites
@@ -226,22 +225,3 @@ def test_a_data_sets_settings(tmp_path):
     write(tmp_path, "data: {mnist: auto}")
     with pytest.raises(UserError, match="data should map names to settings"):
         params.data_settings(tmp_path, "mnist")
-
-
-def test_the_project_is_the_nearest_folder_upwards(tmp_path, monkeypatch):
-    below = tmp_path / "project" / "a" / "b"
-    below.mkdir(parents=True)
-    monkeypatch.chdir(below)
-    with pytest.raises(UserError, match="run accelbench inside its project"):
-        project.project_root()
-    (tmp_path / "project" / "conf").mkdir()
-    (tmp_path / "project" / "conf" / "config.yaml").touch()
-    write(tmp_path / "project", "")
-    assert project.project_root() == tmp_path / "project"
-
-
-def test_what_outlives_an_experiment_belongs_to_the_main_checkout(tmp_path, monkeypatch):
-    monkeypatch.delenv("DVC_ROOT", raising=False)
-    assert project.store_root(tmp_path) == tmp_path
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "main"))
-    assert project.store_root(tmp_path) == tmp_path / "main"

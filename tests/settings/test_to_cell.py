@@ -59,6 +59,7 @@ def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
         "tracking": "none",
         "out": "there",
         "retry": Retry.failed,
+        "data_root": None,
         "repeats": 1,
         "verbose": False,
     }

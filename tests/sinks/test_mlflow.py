@@ -21,6 +21,7 @@ import pytest
 
 from accelbench import scratch
 from accelbench.errors import UserError
+from accelbench.project import Workplace
 from accelbench.schema import conditions, serialize
 from accelbench.schema import record as records
 from accelbench.schema.measurement import Block
@@ -307,7 +308,7 @@ def test_a_deleted_experiment_comes_back(root):
 
 def test_queued_experiments_share_the_main_checkouts_store(root, tmp_path, monkeypatch):
     monkeypatch.setenv("DVC_ROOT", str(root))
-    assert deliver(tmp_path, record()).undelivered == 0
+    assert deliver(Workplace.of_project(tmp_path).store, record()).undelivered == 0
     assert len(runs_of(root)) == 1
     assert not (tmp_path / "mlflow.db").exists()
 

@@ -10,6 +10,7 @@ from accelbench.data.prepare import describe
 from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
 from accelbench.errors import UserError
+from accelbench.project import OUR_LAUNCHER, Workplace
 from accelbench.schema.vocab import Device, Mode, Precision
 from accelbench.schema.workload import ModelSpec
 from accelbench.sweep import machine
@@ -21,14 +22,14 @@ def project(tmp_path):
     (tmp_path / "conf/model").mkdir(parents=True)
     for name, optimizer in models.items():
         (tmp_path / f"conf/model/{name}.yaml").write_text(f"name: {name}\noptimizer: {optimizer}\n")
-    (tmp_path / "conf/config.yaml").touch()
+    (tmp_path / "conf/config.yaml").write_text(f"defaults:\n  - {OUR_LAUNCHER}\n")
     (tmp_path / "params.yaml").write_text("profile: quick\ndata: {mnist: {source: auto}}\nsuites: {one: {}, two: {}}\n")
     return tmp_path
 
 
 def shown(root, width=200):
     out = io.StringIO()
-    machine.show(root, Console(file=out, width=width))
+    machine.show(Workplace.of_project(root), Console(file=out, width=width))
     return out.getvalue()
 
 
@@ -106,7 +107,8 @@ def test_judges_every_kind_of_cell_once():
 
 def test_it_imports_no_framework(project):
     code = (
-        "import sys, pathlib; from accelbench.sweep import machine; machine.show(pathlib.Path(sys.argv[1])); "
+        "import sys; from accelbench.project import workplace; from accelbench.sweep import machine; "
+        "machine.show(workplace()); "
         "sys.exit(bool({'torch', 'torch_xla', 'tensorflow', 'pytorch_lightning', 'mlflow'} & set(sys.modules)))"
     )
-    subprocess.run([sys.executable, "-c", code, str(project)], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=project)

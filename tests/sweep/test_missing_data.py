@@ -5,6 +5,7 @@ from rich.console import Console
 
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import UserError
+from accelbench.project import Workplace
 from accelbench.sweep.missing_data import prepare_missing
 
 PARAMS = "data: {random: {}, mnist: {source: /nowhere}}\n"
@@ -12,13 +13,13 @@ PARAMS = "data: {random: {}, mnist: {source: /nowhere}}\n"
 
 def said(root, name):
     out = io.StringIO()
-    prepare_missing(root, name, Console(file=out))
+    prepare_missing(Workplace.of_project(root), name, Console(file=out))
     return out.getvalue()
 
 
 def test_a_missing_set_is_prepared_once_and_a_line_says_so(tmp_path):
     (tmp_path / "params.yaml").write_text(PARAMS)
-    assert said(tmp_path, "random") == "Preparing data/random, once.\n"
+    assert said(tmp_path, "random") == f"Preparing {tmp_path}/data/random, once.\n"
     assert read_manifest(tmp_path / "data" / "random").name == "random"
     assert said(tmp_path, "random") == ""
 

@@ -3,14 +3,20 @@
 import shlex
 from argparse import Namespace
 
-from accelbench import project
 from accelbench.commands.command import VERBOSE, Command, Context
+from accelbench.commands.default_folder import default_folder
 from accelbench.errors import UserError
+from accelbench.project import workplace
 from accelbench.settings.parser import Parser
 
 
 def _add_flags(parser: Parser) -> None:
-    parser.add_argument("words", nargs="*", metavar="folder", help="records: results, or a folder under runs/")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="folder",
+        help="records: results, or a folder under runs/; outside of a project its newest",
+    )
     parser.add_argument("--latency-ms", metavar="MS", help="leave out cells with a longer median latency (p50)")
     parser.add_argument(
         "--largest-batch", action="store_true", help="find the largest batch that fits: measures the cell of name=value"
@@ -35,7 +41,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         raise UserError("-v: goes with --largest-batch; existing records are not measured again")
     if len(chosen.words) > 1 or any("=" in word for word in chosen.words):
         raise UserError("best: takes one folder of records; name=value goes with --largest-batch")
-    return _show_best((*chosen.words, "results")[0], _limit(chosen.latency_ms), context)
+    return _show_best(next(iter(chosen.words), None), _limit(chosen.latency_ms), context)
 
 
 def _limit(latency_ms: str | None) -> float | None:
@@ -45,14 +51,18 @@ def _limit(latency_ms: str | None) -> float | None:
         raise UserError(f"--latency-ms={latency_ms}: should be a number of milliseconds") from error
 
 
-def _show_best(folder: str, limit_ms: float | None, context: Context) -> int:
+def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> int:
     from accelbench.report import read as sweeps
     from accelbench.report.tables import best
     from accelbench.report.tables.on_terminal import rendered
+    from accelbench.schema.text import clean
     from accelbench.settings import params
 
-    root = project.project_root()
-    read = sweeps.read_all(root / folder, params.costs(root))
+    place = workplace()
+    name, which = (folder, "") if folder else default_folder(place)
+    if which:
+        context.console.print(clean(which), markup=False, soft_wrap=True)
+    read = sweeps.read_all(place.root / name, params.costs(place.project))
     found = best.table(read, limit_ms)
     if found is None:
         raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))

@@ -45,12 +45,12 @@ def _run(chosen: Namespace, context: Context) -> int:
     names = [chosen.first, *chosen.others]
     terms = answer.terms(chosen.margin, chosen.fail_if, anyway=chosen.anyway or chosen.run or len(names) == 1)
     _check(chosen, len(names))
-    root = project.project_root()
+    place = project.workplace()
     if not chosen.run:
         first, second = (
             interleaved.load_comparison(Path(names[0]))
             if len(names) == 1
-            else (record_sets.find(name, root) for name in names)
+            else (record_sets.find(name, place.root, place.records) for name in names)
         )
         return answer.answer(first, second, terms, context.console)
     shown = f" {VERBOSE}" if chosen.verbose else ""
@@ -62,7 +62,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         from accelbench.settings.compose import one_cell
         from accelbench.sweep import run as sweep
 
-        runs, options = interleaved.plan_runs(one_cell(words[0]), one_cell(words[1]), chosen.repeats, root)
+        runs, options = interleaved.plan_runs(one_cell(words[0]), one_cell(words[1]), chosen.repeats, place.root)
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request()

@@ -86,15 +86,15 @@ TEMPLATES = {"bash": BASH, "zsh": ZSH}
 NOT_COMPLETED = ("name", "title", "study", "args")
 
 
-def script(shell: str, commands: Sequence[Command], root: Path) -> str:
+def script(shell: str, commands: Sequence[Command], conf: Path) -> str:
     """The script that completes accelbench's words in `shell`.
 
     Args:
         shell: one of `SHELLS`.
         commands: all commands; the first is the default, for a command line that names none.
-        root: the project's folder, whose conf/ has the choices.
+        conf: the folder of the configuration, which has the choices.
     """
-    choices = dict(settings(root))
+    choices = dict(settings(conf))
     values = [f"        {name}) choices='{' '.join(words)}' ;;" for name, words in choices.items() if words]
     names = [f"{name}=" for name in choices]
     words_of = {command.name: command.flags() + names * command.takes_settings for command in commands}
@@ -103,14 +103,14 @@ def script(shell: str, commands: Sequence[Command], root: Path) -> str:
     return TEMPLATES[shell].format(values="\n".join(values), commands=" ".join(words_of), flags="\n".join(flags))
 
 
-def settings(root: Path) -> Iterator[tuple[str, list[str]]]:
+def settings(conf: Path) -> Iterator[tuple[str, list[str]]]:
     """Yields every setting by its dotted name with its choices; no choices if it takes any number or text."""
     from accelbench.settings.config import GROUPS, RunConfig
     from accelbench.settings.params import PROFILES
 
     for name, kind in get_type_hints(RunConfig).items():
         if name in GROUPS:
-            yield name, sorted(path.stem for path in (root / "conf" / name).glob("*.yaml"))
+            yield name, sorted(path.stem for path in (conf / name).glob("*.yaml"))
         if name == "profile":
             yield name, list(PROFILES)
         elif is_dataclass(kind):
@@ -137,7 +137,7 @@ def _add_flags(parser: Parser) -> None:
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.commands.registry import load_all
 
-    print(script(chosen.shell, load_all(), project.project_root()), end="")
+    print(script(chosen.shell, load_all(), project.workplace().conf), end="")
     return 0
 
 

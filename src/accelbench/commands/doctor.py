@@ -14,7 +14,7 @@ def _add_flags(parser: Parser) -> None:
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.sweep.machine import show
 
-    show(project.project_root(), context.console, probe=chosen.probe)
+    show(project.workplace(), context.console, probe=chosen.probe)
     return 0
 
 

@@ -41,7 +41,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     ordered = in_order(cells)
     reasons = {key: skip_reason(cell) for key, cell in ordered.items()}
     runs = [key for key, reason in reasons.items() if reason is None]
-    evidence = read_evidence(project_root(), fingerprint()["machine"], ordered.keys())
+    evidence = read_evidence(workplace().root, fingerprint()["machine"], ordered.keys())
     known = dict(zip(runs, lengths([ordered[key] for key in runs], evidence), strict=True))
     names = labels(ordered.values())
     texts = {key: f"skip: {reason}" for key, reason in reasons.items()}

@@ -4,24 +4,31 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from accelbench import project
 from accelbench.commands.command import Command, Context
+from accelbench.commands.default_folder import default_folder
+from accelbench.project import RESULTS, workplace
 from accelbench.schema.text import clean
 from accelbench.settings.parser import Parser
 
 
 def _add_flags(parser: Parser) -> None:
-    parser.add_argument("folder", nargs="?", default="results", help="records: results, or a folder under runs/")
+    parser.add_argument(
+        "folder", nargs="?", help="records: results, or a folder under runs/; the newest of these outside of a project"
+    )
 
 
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.report.build import build
     from accelbench.settings import params
 
-    root, folder = project.project_root(), Path(chosen.folder)
-    out = root / "report" if folder == Path("results") else folder / "report"
+    place = workplace()
     say = partial(context.console.print, markup=False, soft_wrap=True)
-    page = build(root / folder, out, params.costs(root), say)
+    name, which = (chosen.folder, "") if chosen.folder else default_folder(place)
+    if which:
+        say(clean(which))
+    is_results = place.project is not None and Path(name) == Path(RESULTS)
+    out = place.root / "report" if is_results else Path(name) / "report"
+    page = build(place.root / name, out, params.costs(place.project), say)
     say(clean(f"Report: {page}"))
     return 0
 

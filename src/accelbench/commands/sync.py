@@ -15,8 +15,8 @@ def _add_flags(parser: Parser) -> None:
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.sinks.sync import sync
 
-    root = project.project_root()
-    done = sync(root, [root / name for name in project.RECORD_FOLDERS])
+    place = project.workplace()
+    done = sync(place.store, place.record_folders)
     context.console.print(clean(str(done)), markup=False, soft_wrap=True)
     return 0
 

@@ -16,7 +16,7 @@ def _add_flags(parser: Parser) -> None:
 def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.sinks.ui import serve
 
-    return serve(project.project_root(), chosen.port, open_browser=not chosen.no_browser)
+    return serve(project.workplace().store, chosen.port, open_browser=not chosen.no_browser)
 
 
 COMMAND = Command(name="ui", summary="open MLflow on the saved view", add_flags=_add_flags, run=_run)

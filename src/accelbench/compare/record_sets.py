@@ -9,7 +9,7 @@ from typing import Any
 
 from accelbench.errors import UserError
 from accelbench.judging.row import is_disturbed, steady_rates
-from accelbench.project import PLAN, RECORD_FOLDERS, RECORDS
+from accelbench.project import PLAN, RECORD_FOLDERS, RECORDS, RESULTS
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
@@ -88,14 +88,15 @@ class RecordSet:
         return list({canonical_json(environment): environment for environment in by_engine}.values())
 
 
-def find(name: str, root: Path) -> RecordSet:
+def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
     """The records that `name` stands for.
 
     Args:
         name: a folder of records, a suite under results/, one record's file, or `[FOLDER]@WORD`: the records in FOLDER
-            (default: results/), those of earlier sweeps included, whose git revision begins with WORD, whose branch is
+            (default: `default`), those of earlier sweeps included, whose git revision begins with WORD, whose branch is
             WORD, or whose CPU, GPU or TPU has WORD in its name.
         root: the project's folder.
+        default: the folder that `@WORD` selects from.
 
     Raises:
         UserError: nothing has this name, and the message lists the folders that exist; or the file that is named, or
@@ -104,7 +105,7 @@ def find(name: str, root: Path) -> RecordSet:
     path, word = name, ""
     if "@" in name and _located(name, root) is None:
         path, _, word = name.rpartition("@")
-        path = path or "results"
+        path = path or default
     found = _located(path, root)
     if found is None:
         existing = _folders(root)

@@ -16,7 +16,7 @@ from accelbench.data.arrays import SPLITS, load_split
 from accelbench.data.folder import replacing
 from accelbench.data.obtain import DataSet, Obtained, Target
 from accelbench.errors import DataError, UserError
-from accelbench.project import MANIFEST, project_root, store_root
+from accelbench.project import MANIFEST, Workplace, pipelines_place
 from accelbench.schema.serialize import write_json
 
 SOURCES = "auto, download, or the path of the original files"
@@ -24,7 +24,7 @@ MAX_SETTING, MAX_SIDE = 1_000_000, 4096
 HISTOGRAM_IMAGES = 256
 
 
-def main(settings_of: Callable[[Path, str], Mapping[str, Any]], argv: Sequence[str] | None = None) -> int:
+def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]], argv: Sequence[str] | None = None) -> int:
     """The command line of pipelines/prepare_data.py; returns its exit status.
 
     Args:
@@ -35,9 +35,9 @@ def main(settings_of: Callable[[Path, str], Mapping[str, Any]], argv: Sequence[s
     parser.add_argument("name", help="the data set, such as mnist")
     name = parser.parse_args(argv).name
     try:
-        root = project_root()
+        place = pipelines_place()
         registry.find(name)  # before params.yaml is asked: its choices are fewer
-        obtained = prepare(root, name, settings_of(root, name))
+        obtained = prepare(place, name, settings_of(place.project, name))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -46,18 +46,18 @@ def main(settings_of: Callable[[Path, str], Mapping[str, Any]], argv: Sequence[s
         return 130
     if obtained.stand_in_reason:
         print(_warning(name, obtained), file=sys.stderr)
-    counts = manifest.read_counts(root / "data" / name)
+    counts = manifest.read_counts(place.data / name)
     sizes = ", ".join(f"{num:,} {split}" for split, num in counts.items()) or "no"
     refused = f", files refused: {len(obtained.refused):,} (see {MANIFEST})" if obtained.refused else ""
     print(f"data/{name}: {sizes} images{refused} ({obtained.source})")
     return 0
 
 
-def prepare(root: Path, name: str, given: Mapping[str, Any]) -> Obtained:
-    """Writes `root`/data/`name`/: {train,test}_{images,labels}.npy and manifest.json; returns what it wrote.
+def prepare(place: Workplace, name: str, given: Mapping[str, Any]) -> Obtained:
+    """Writes `name`/ below `place.data`: {train,test}_{images,labels}.npy and manifest.json; returns what it wrote.
 
     Args:
-        root: the project's folder.
+        place: where data sets and their original files are.
         name: the data set.
         given: its settings in params.yaml, such as its `source`.
 
@@ -67,9 +67,9 @@ def prepare(root: Path, name: str, given: Mapping[str, Any]) -> Obtained:
     """
     data_set = registry.find(name)
     source, settings = _settings(name, data_set, given)
-    with replacing(root / "data" / name) as folder:
+    with replacing(place.data / name) as folder:
         try:
-            obtained = data_set.obtain(name, source, store_root(root), Target(folder, settings))
+            obtained = data_set.obtain(name, source, place.cache, Target(folder, settings))
         except DataError as error:
             raise DataError(f"data.{name}.source={source}: {error}\nChoose from: {SOURCES}.") from error
         describe(obtained, name, folder)

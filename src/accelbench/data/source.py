@@ -9,30 +9,30 @@ from typing import Any
 
 from accelbench.data.registry import find
 from accelbench.errors import UserError
-from accelbench.project import project_root, store_root
+from accelbench.project import pipelines_place
 from accelbench.schema.serialize import digest, write_json
 
 # A longer list is replaced by its digest.
 MAX_LISTED = 100
 
 
-def main(settings_of: Callable[[Path, str], Mapping[str, Any]]) -> int:
+def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]]) -> int:
     """The command line of pipelines/list_source.py; returns its exit status.
 
     Args:
         settings_of: the settings of a data set, from the project's folder and the set's name.
     """
     try:
-        root = project_root()
+        place = pipelines_place()
         (name,) = sys.argv[1:]
-        listed = describe(store_root(root), name, str(settings_of(root, name).get("source")))
+        listed = describe(place.cache, name, str(settings_of(place.project, name).get("source")))
     except OSError as error:
         print(f"error: data.{sys.argv[1]}.source: not readable ({error})", file=sys.stderr)
         return 2
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    path = root / "data" / ".sources" / f"{name}.json"
+    path = place.data / ".sources" / f"{name}.json"
     if not path.exists() or json.loads(path.read_text()) != listed:
         write_json(path, listed)
     return 0

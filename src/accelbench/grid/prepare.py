@@ -10,7 +10,7 @@ from accelbench.data.manifest import check_arrays, read_manifest
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint, git_state
 from accelbench.grid.plan import Planned, plan
-from accelbench.project import project_root
+from accelbench.project import Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import WantedCell
@@ -22,14 +22,14 @@ class Prepared:
     """A sweep that is ready to run.
 
     Attributes:
-        root: the project's folder.
+        place: where the sweep works.
         data: the data set of all cells.
         data_folder: where its arrays are.
         environments: what the records of each engine's cells keep of machine, versions, code and git.
         planned: the cells in the order in which they run.
     """
 
-    root: Path
+    place: Workplace
     data: Data
     data_folder: Path
     environments: Mapping[Engine, Mapping[str, Any]]
@@ -48,38 +48,38 @@ def data_name(cells: Sequence[Cell]) -> str:
     return names[0]
 
 
-def data_of(cells: Sequence[Cell]) -> tuple[Data, Path]:
+def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
     """The one data set that `cells` use, and its folder.
 
     Raises:
         UserError: they use several data sets, or theirs is not prepared.
     """
     name = data_name(cells)
-    folder = project_root() / "data" / name
+    folder = place.data / name
     data = read_manifest(folder)
     if data.name != name:
         raise UserError(f"data={name}: {folder} holds {data.name}; {how_to_prepare(folder)}")
     return data, folder
 
 
-def prepare(cells: Sequence[Cell], earlier: Sequence[WantedCell] = ()) -> Prepared:
+def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:
     """Plans `cells` on this machine's data and environment.
 
     Args:
         cells: the grid.
+        place: where the data set is.
         earlier: cells that the folder's plan names already; they keep their labels.
 
     Raises:
         UserError: the cells use several data sets, or theirs is not prepared.
     """
-    root = project_root()
-    data, folder = data_of(cells)
+    data, folder = data_of(cells, place)
     check_arrays(folder)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
     planned = plan(cells, data, fingerprints, earlier)
-    git = git_state(root)
+    git = git_state(place.root)
     return Prepared(
-        root=root,
+        place=place,
         data=data,
         data_folder=folder,
         environments={engine: {**found, "git": git} for engine, found in fingerprints.items()},

@@ -46,13 +46,16 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     Raises:
         UserError: a word is no setting, a value is not one of its choices, or there are too many combinations.
     """
-    root = project.project_root()
+    place = project.workplace()
     config.register()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises errors instead of printing them and exiting
     flags, overrides = _read(words)
     is_sweep = MULTIRUN in flags
-    settings = params.load(root)
-    sys.argv[1:] = suites.add_suite_axes([*flags, *overrides], settings)
+    settings = params.load(place.project)
+    if place.project is None:
+        suites.check_no_suite(overrides)
+    words = suites.add_suite_axes([*flags, *overrides], settings)
+    sys.argv[1:] = suites.without_missing_file(words, place.conf)
     if is_sweep:
         num = sizes.check_combinations(map(suites.parse, sys.argv[1 + len(flags) :]))
         if num > ANNOUNCED:
@@ -65,7 +68,7 @@ def compose(words: list[str]) -> list[config.RunConfig]:
 
     with scratch.folder() as folder:
         os.environ["ACCELBENCH_SCRATCH"] = str(folder)  # for the multirun.yaml that Hydra's sweeper writes
-        hydra.main(version_base="1.3", config_path=str(root / "conf"), config_name="config")(keep)()
+        hydra.main(version_base="1.3", config_path=str(place.conf), config_name="config")(keep)()
     kept = [one for one in composed if not suites.is_excluded(one, rules)]
     if composed and not kept:
         raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")

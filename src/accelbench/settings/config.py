@@ -93,7 +93,7 @@ class ModelConfig:
 
 @dataclass
 class DataConfig:
-    """conf/data; see `cell.DataSpec`."""
+    """conf/data; see `cell.DataSpec`. `root` is the folder of the prepared data sets; no part of a cell."""
 
     name: str = MISSING
     pipeline: Pipeline = Pipeline.array
@@ -102,6 +102,7 @@ class DataConfig:
     target: str | None = None
     args: dict[str, Any] = field(default_factory=dict)
     path: str | None = None
+    root: str | None = None
 
 
 @dataclass
@@ -202,6 +203,7 @@ class SweepOptions:
     tracking: str
     out: str | None
     retry: Retry
+    data_root: str | None = None
     repeats: int = 1
     verbose: bool = False
 
@@ -212,7 +214,9 @@ def differing_options(first: SweepOptions, second: SweepOptions) -> str:
     `title` and `study` come with the suite: they are not compared.
     """
     pairs = zip(asdict(first).items(), asdict(second).values(), strict=True)
-    return ", ".join(name for (name, a), b in pairs if a != b and name not in ("title", "study"))
+    return ", ".join(
+        name.replace("data_root", "data.root") for (name, a), b in pairs if a != b and name not in ("title", "study")
+    )
 
 
 def typed(composed: DictConfig) -> RunConfig:

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from accelbench.data.registry import find
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.project import PARAMS
@@ -22,14 +23,16 @@ KEYS = ("profile", "retry", "confirm_s", *SECTIONS)
 MAX_FIGURE = 1e12  # of a device's costs: far beyond any, and a cost per sample is still finite
 
 
-def load(root: Path) -> DictConfig:
-    """Reads `root`/params.yaml.
+def load(project: Path | None) -> DictConfig:
+    """Reads `project`/params.yaml; it is empty outside of a project (None).
 
     Raises:
         UserError: the file is missing, is no YAML mapping, is too large, or has an unknown key or a section
             that is none.
     """
-    path = root / PARAMS
+    if project is None:
+        return DictConfig({})
+    path = project / PARAMS
     try:
         text = read_bytes(path).decode()
         check_yaml(text)
@@ -47,16 +50,20 @@ def load(root: Path) -> DictConfig:
     return params
 
 
-def data_settings(root: Path, name: str) -> dict[str, Any]:
+def data_settings(project: Path | None, name: str) -> dict[str, Any]:
     """The settings of data set `name`, such as its `source`, with the values of the profile in force.
+
+    Outside of a project (None) they are the set's defaults.
 
     Raises:
         UserError: params.yaml has no such data set.
     """
-    sets = _section(root, "data")
+    if project is None:
+        return {"source": "auto"} if find(name).home else {}
+    sets = _section(project, "data")
     if name not in sets:
         raise UnknownChoiceError("data", name, sets)
-    profile = load(root).get("profile")
+    profile = load(project).get("profile")
     return {key: _of_profile(value, profile) for key, value in sets[name].items()}
 
 
@@ -65,13 +72,13 @@ def _of_profile(value: Any, profile: str | None) -> Any:
     return value[profile or PROFILES[0]] if isinstance(value, dict) and set(value) == set(PROFILES) else value
 
 
-def confirm_s(root: Path) -> float:
+def confirm_s(project: Path | None) -> float:
     """Seconds for measuring the best cells again, interleaved; 0 for none.
 
     Raises:
         UserError: it is not a number, or below 0.
     """
-    settings = OmegaConf.to_container(load(root))
+    settings = OmegaConf.to_container(load(project))
     assert isinstance(settings, dict), "load checks it"
     value = _of_profile(settings.get("confirm_s", 0), settings.get("profile"))
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < MAX_FIGURE:
@@ -79,14 +86,14 @@ def confirm_s(root: Path) -> float:
     return value
 
 
-def costs(root: Path) -> dict[Device, Cost]:
+def costs(project: Path | None) -> dict[Device, Cost]:
     """The section `costs`: device -> price_per_hour and power_w, either of which may be missing.
 
     Raises:
         UserError: a device or a key is unknown, or a value is not a number above 0 and below `MAX_FIGURE`.
     """
     found = {}
-    for name, figures in _section(root, "costs").items():
+    for name, figures in _section(project, "costs").items():
         if name not in list(Device):
             raise UnknownChoiceError(f"{PARAMS}: costs", name, Device)
         for figure, value in figures.items():
@@ -100,8 +107,8 @@ def costs(root: Path) -> dict[Device, Cost]:
     return found
 
 
-def _section(root: Path, key: str) -> dict[str, dict[str, Any]]:
-    given = load(root).get(key)
+def _section(project: Path | None, key: str) -> dict[str, dict[str, Any]]:
+    given = load(project).get(key)
     section = {} if given is None else OmegaConf.to_container(given)
     if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
         raise UserError(f"{PARAMS}: {key} should map names to settings")

@@ -1,9 +1,11 @@
 """The suites of params.yaml: their axes as Hydra overrides, and the combinations that they exclude."""
 
 import functools
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
@@ -47,6 +49,26 @@ def add_suite_axes(words: list[str], settings: DictConfig) -> list[str]:
     sweep = "-m" in words or "--multirun" in words
     added = axis_overrides(suite, suite_axes(settings, suite), profile, given, sweep)
     return [*words, *added, *([] if "profile" in given else [f"profile={profile}"])]
+
+
+def without_missing_file(words: list[str], conf: Path) -> list[str]:
+    """`words` with a suite that has no file in conf/suite, which only gives a title, as `suite=adhoc` with its name."""
+    suite = _settings_in(words).get("suite")
+    if suite is None or (conf / "suite" / f"{suite}.yaml").exists():
+        return words
+    others = [word for word in words if word.startswith("-") or _name_and_value(word)[0] != "suite"]
+    name = json.dumps(suite, ensure_ascii=False)
+    return [*others, f"suite={NO_SUITE}", f"suite.name={name}", f"suite.title={name}"]
+
+
+def check_no_suite(words: list[str]) -> None:
+    """Raises a UserError if `words`, given outside of a project, name a suite."""
+    suite = _settings_in(words).get("suite")
+    if suite not in (None, NO_SUITE):
+        raise UserError(
+            f"suite={suite}: suites are defined in a project's {PARAMS}, and there is none here or above: "
+            "`accelbench init` makes one"
+        )
 
 
 def exclude_rules_in_force(words: list[str], settings: DictConfig) -> list[Rule]:
@@ -121,13 +143,13 @@ def _settings_in(words: list[str]) -> dict[str, str]:
 def readable(word: str) -> str:
     """`word` as Hydra reads it.
 
-    Names of arguments get the plus signs that add them. A path in `out=` gets quotes if it has other characters than
-    Hydra's plain words.
+    Names of arguments get the plus signs that add them. A path in `out=` or `data.root=` gets quotes if it has other
+    characters than Hydra's plain words.
     """
     name, _, path = word.partition("=")
     if name.startswith(ARGUMENTS):  # Hydra knows the names of no arguments of the user's own code
         return f"++{word}"
-    if name != "out" or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
+    if name not in ("out", "data.root") or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
         return word
     escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), path)
     return f"{name}='{escaped}'"

@@ -43,7 +43,7 @@ def _cell(run: RunConfig) -> Cell:
         engine=run.engine.name,
         device=run.device.name,
         model=_model(run.model),
-        data=DataSpec(**asdict(run.data)),
+        data=DataSpec(**{name: value for name, value in asdict(run.data).items() if name != "root"}),
         mode=run.mode,
         precision=run.precision,
         batch_size=run.batch_size * (run.devices if run.scaling == Scaling.weak else 1),
@@ -101,6 +101,7 @@ def _options(run: RunConfig) -> SweepOptions:
         tracking=run.tracking.name,
         out=run.out,
         retry=run.retry,
+        data_root=run.data.root,
         repeats=run.repeats,
         verbose=run.verbose,
     )

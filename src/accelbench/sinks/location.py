@@ -10,14 +10,13 @@ from urllib.parse import unquote, urlsplit
 
 from accelbench.errors import UserError
 from accelbench.lock import hold
-from accelbench.project import store_root
 from accelbench.sinks.base import masked, one_line
 
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
 LOCAL_SERVER = f"http://{HOST}:{PORT}"
 PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
 PATIENCE_S = 10.0  # for another writer; delivering a run takes a tenth of a second
-OPENING_PATIENCE_S = 60.0  # for another process that creates or migrates the store: 20 s on a busy machine
+OPENING_PATIENCE_S = 60.0  # for another process that creates the store: 20 s on a busy machine
 
 
 def tracking_uri(root: Path) -> str:
@@ -41,12 +40,12 @@ def is_own(root: Path) -> bool:
 
 def database(root: Path) -> Path:
     """The absolute path of the project's database."""
-    return store_root(root).resolve() / "mlflow.db"
+    return root.resolve() / "mlflow.db"
 
 
 def artifacts(root: Path) -> Path:
     """The folder of the runs' files, beside the project's database."""
-    return store_root(root).resolve() / "mlartifacts"
+    return root.resolve() / "mlartifacts"
 
 
 def proxied(suite: str) -> str:
@@ -77,17 +76,17 @@ def folder_of(uri: str, root: Path) -> Path | None:
 def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
     """Holds the store's lock, after waiting silently until no other process of the project holds it.
 
-    It is needed to create or migrate the store and to deliver a run: two creators corrupt a database, and two
+    It is needed to create the store and to deliver a run: two creators corrupt a database, and two
     processes that deliver the same record would make two runs.
 
     Args:
-        root: the project's folder.
+        root: the folder of the store.
         patience_s: how long to wait; None: `PATIENCE_S`.
 
     Raises:
         UserError: another process did not end in time, or the lock or the project's database can't be written.
     """
-    path = store_root(root) / "mlflow.lock"
+    path = root / "mlflow.lock"
     patience_s = PATIENCE_S if patience_s is None else patience_s
     lock = hold(path, "another writer of the MLflow store", patience_s=patience_s, for_all_users=False)
     with ExitStack() as stack:
@@ -111,6 +110,30 @@ def _check_writable(path: Path) -> None:
             connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         raise UserError(f"{path.name}: not usable ({error})") from error
+
+
+def check_schema(path: Path, wanted: str) -> None:
+    """Refuses a database that MLflow would migrate: it may be another program's, or shared with another MLflow.
+
+    Args:
+        path: of the database.
+        wanted: the schema's revision in the MLflow that is installed.
+
+    Raises:
+        UserError: it has another schema, or is no MLflow store.
+    """
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
+        try:
+            found = [revision for (revision,) in connection.execute("SELECT version_num FROM alembic_version")]
+        except sqlite3.OperationalError:  # no such table
+            found = []
+    if found == [wanted]:
+        return
+    problem = "is of another release of MLflow" if found else "is no store of MLflow's"
+    raise UserError(
+        f"{path.name} {problem}, and is left as it is: name another store with MLFLOW_TRACKING_URI, "
+        "such as sqlite:///accelbench.db, or use tracking=none"
+    )
 
 
 def unreachable(root: Path, error: Exception) -> UserError:

@@ -19,6 +19,7 @@ from accelbench.sinks.location import (
     LOCAL_SERVER,
     OPENING_PATIENCE_S,
     PROXIED,
+    check_schema,
     database,
     folder_of,
     is_own,
@@ -53,6 +54,7 @@ from mlflow.entities import (  # noqa: E402
     ViewType,
 )
 from mlflow.entities import Run as MLflowRun  # noqa: E402
+from mlflow.store.db.utils import _get_latest_schema_revision  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
 PREFIX = "accelbench/"
@@ -74,7 +76,7 @@ class Store:
     failed cell has a run, with its reason.
 
     Args:
-        root: the project's folder.
+        root: the folder of the store.
 
     Raises:
         Exception: any that MLflow raises if the store can't be reached or created.
@@ -87,7 +89,9 @@ class Store:
             if is_own(root) and not database(root).stat().st_size:  # `locked` has made an empty one
                 # The client would give the default experiment a folder below the current one, in SQL without escapes.
                 SqlAlchemyStore(tracking_uri(root), PROXIED)
-            self._client = MlflowClient(tracking_uri(root))  # creates or migrates the database
+            elif is_own(root):
+                check_schema(database(root), _get_latest_schema_revision())  # else the client may migrate it
+            self._client = MlflowClient(tracking_uri(root))
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
                 with closing(sqlite3.connect(database(root))) as connection:

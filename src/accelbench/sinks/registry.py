@@ -13,7 +13,7 @@ def make_sinks(tracking: str, root: Path) -> list[Sink]:
 
     Args:
         tracking: one of `TRACKING`.
-        root: the project's folder.
+        root: the folder of the store.
 
     Raises:
         UnknownChoiceError: `tracking` is not one of `TRACKING`.

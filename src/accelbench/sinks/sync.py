@@ -43,7 +43,7 @@ def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
     delivered.
 
     Args:
-        root: the project's folder.
+        root: the folder of the store.
         folders: such as results/ and runs/; they need not exist.
 
     Raises:

@@ -31,7 +31,7 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
     If MLFLOW_TRACKING_URI names a server, opens that server's page and starts none.
 
     Args:
-        root: the project's folder.
+        root: the folder of the store.
         port: where the server listens, on this machine only.
         open_browser: whether to open the page, or only to print its address.
 

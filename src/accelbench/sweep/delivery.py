@@ -14,7 +14,7 @@ class Delivery(AbstractContextManager["Delivery"]):
 
     Args:
         tracking: one of `sinks.registry.TRACKING`.
-        root: the project's folder.
+        root: the folder of MLflow's store.
     """
 
     def __init__(self, tracking: str, root: Path) -> None:

@@ -10,7 +10,7 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.plan import in_order, skip_reason
 from accelbench.grid.prepare import prepare
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import CONFIRMED, shown
+from accelbench.project import CONFIRMED, RESULTS, Workplace, shown
 from accelbench.report import read as report
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import read_all
@@ -41,13 +41,14 @@ class Suite:
     @property
     def folder(self) -> Path:
         """Where its records are."""
-        return self.root / "results" / self.name
+        return self.root / RESULTS / self.name
 
     def left(self) -> list[Cell]:
         """The cells to measure: not skipped, without a record that stands; all if the data set is not prepared yet."""
         wanted = [cell for cell in self.cells.values() if skip_reason(cell) is None]
         try:
-            names = {item.cell.id: item.record_name for item in prepare(list(self.cells.values())).planned}
+            place = Workplace.of_project(self.root).with_data(self.options.data_root)
+            names = {item.cell.id: item.record_name for item in prepare(list(self.cells.values()), place).planned}
         except UserError:
             return wanted
         done = read_all([self.folder / f"{names[cell.id]}.json" for cell in wanted])
@@ -102,5 +103,5 @@ def confirm(root: Path, console: Console, hosts: Hosts) -> None:
         UserError: there are no results, or the processes could not be started.
     """
     wanted = {str(name) for name in params.load(root).suites}
-    sweeps = [each for each in report.read_all(root / "results") if each.folder in wanted]
+    sweeps = [each for each in report.read_all(root / RESULTS) if each.folder in wanted]
     confirming.confirm(confirming.questions(sweeps, params.confirm_s(root)), root / CONFIRMED, console, hosts)

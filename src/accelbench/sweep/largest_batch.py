@@ -10,7 +10,7 @@ from accelbench.devices.registry import look
 from accelbench.errors import UserError
 from accelbench.grid.prepare import data_of
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import project_root, shown
+from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Device, Mode, Pipeline, Protocol, Status
@@ -69,8 +69,9 @@ def find(cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, most
     Raises:
         UserError: the cell's batch size is larger than `most`.
     """
-    prepare_missing(project_root(), cell.data.name, console)
-    most = min(most, _num_samples(cell) or most)
+    place = workplace().with_data(options.data_root)
+    prepare_missing(place, cell.data.name, console)
+    most = min(most, _num_samples(cell, place) or most)
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
     cell = dataclasses.replace(cell, protocol=Protocol.steps, warmup=1, steps=1, breakdown_s=0.0)
@@ -97,7 +98,7 @@ def find(cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, most
         return _tell_other_end(end.record, tried, console)
     finally:
         if options.out is not None:
-            console.print(f"Records of the tries: {shown(project_root() / options.out)}", markup=False, soft_wrap=True)
+            console.print(f"Records of the tries: {shown(place.root / options.out)}", markup=False, soft_wrap=True)
     return _tell(largest, smallest, most, tried, console)
 
 
@@ -111,11 +112,11 @@ def _tell(largest: int | None, smallest: int | None, most: int, tried: Mapping[i
     return 0
 
 
-def _num_samples(cell: Cell) -> int | None:
+def _num_samples(cell: Cell, place: Workplace) -> int | None:
     """Samples of the data set that the cell reads; None if it computes on random images, of which there is no end."""
     if cell.data.pipeline not in (Pipeline.array, Pipeline.jpeg):
         return None
-    _, folder = data_of([cell])
+    _, folder = data_of([cell], place)
     return read_counts(folder)["train" if cell.mode == Mode.train else "test"]
 
 

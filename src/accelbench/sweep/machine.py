@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from yaml import YAMLError
 
-from accelbench import lock, project
+from accelbench import lock
 from accelbench.data.manifest import read_manifest
 from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
@@ -22,6 +22,7 @@ from accelbench.errors import UserError
 from accelbench.grid import fingerprint, support
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import significant
+from accelbench.project import PARAMS, Workplace
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean, one_line
@@ -44,11 +45,11 @@ class Support:
     reason: str | None
 
 
-def show(root: Path, console: Console | None = None, *, probe: bool = False) -> None:
+def show(place: Workplace, console: Console | None = None, *, probe: bool = False) -> None:
     """Prints what `examine` finds; as plain text if the output is not a terminal.
 
     Args:
-        root: the project's folder.
+        place: whose configuration, data sets and ceilings are shown.
         console: where to print.
         probe: whether to measure the ceilings of each device first.
 
@@ -57,41 +58,41 @@ def show(root: Path, console: Console | None = None, *, probe: bool = False) -> 
     """
     console = console or Console()
     if probe:
-        measure_ceilings(root, console)
-    console.print(examine(root))
+        measure_ceilings(place, console)
+    console.print(examine(place))
 
 
-def measure_ceilings(root: Path, console: Console) -> None:
-    """Probes every present device, and keeps the results in the project's store."""
+def measure_ceilings(place: Workplace, console: Console) -> None:
+    """Probes every present device, and keeps the results."""
     say = functools.partial(console.print, markup=False)
     with lock.hold_measuring(say), Hosts() as hosts:
-        prober = Prober(hosts, project.store_root(root), fingerprint.fingerprint(PROBING_ENGINE), say)
+        prober = Prober(hosts, place.cache, fingerprint.fingerprint(PROBING_ENGINE), say)
         for device in Device:
             if look(device).present:
                 prober.probe(_cell(device, Precision.fp32, Mode.infer, ModelSpec(name="mlp")))
 
 
-def examine(root: Path) -> RenderableType:
+def examine(place: Workplace) -> RenderableType:
     """Devices, versions, precisions, ceilings, data sets and settings, for rich to print.
 
     Data sets that aren't prepared and a params.yaml that isn't readable are shown as such, not raised.
 
     Args:
-        root: the project's folder.
+        place: whose configuration, data sets and ceilings are shown.
 
     Raises:
         UserError: a file in conf/model is not readable.
     """
     reports = [look(device) for device in Device]
-    verdicts = list(judge([report for report in reports if report.present], _models(root)))
+    verdicts = list(judge([report for report in reports if report.present], _models(place.conf)))
     return Group(
         *_section("Devices", _devices(reports)),
         *_section("Versions", _versions()),
         *_section("Precisions that run here", _matrix(verdicts)),
-        *_section("At most, as probed (accelbench doctor --probe)", _ceilings(root)),
+        *_section("At most, as probed (accelbench doctor --probe)", _ceilings(place)),
         *_section("Skipped here", _skipped(verdicts)),
-        *_section("Data sets", _data_sets(root)),
-        *_section("Settings", _settings(root)),
+        *_section("Data sets", _data_sets(place)),
+        *_section("Settings", _settings(place)),
     )
 
 
@@ -121,14 +122,14 @@ def _cell(device: Device, precision: Precision, mode: Mode, model: ModelSpec) ->
     )
 
 
-def _models(root: Path) -> list[ModelSpec]:
+def _models(conf: Path) -> list[ModelSpec]:
     """Accelbench's own networks in conf/model, with their optimisers.
 
     Raises:
         UserError: a file there is not readable.
     """
     models = []
-    for path in sorted(root.glob("conf/model/*.yaml")):
+    for path in sorted(conf.glob("model/*.yaml")):
         try:
             config: Any = OmegaConf.load(path)
             if "library" not in config.get("model", ()):  # files with a library stand for any network of it
@@ -140,7 +141,7 @@ def _models(root: Path) -> list[ModelSpec]:
                     )
                 )
         except (OSError, YAMLError, OmegaConfBaseException, AttributeError, TypeError) as error:
-            raise UserError(f"{path.relative_to(root)}: no readable model, with a name ({error})") from error
+            raise UserError(f"{path.relative_to(conf.parent)}: no readable model, with a name ({error})") from error
     return models
 
 
@@ -198,9 +199,9 @@ def _share(num_running: int, num_all: int) -> Text:
     return Text(f"{num_running} of {num_all} models", style="yellow") if num_running else Text("no", style="yellow")
 
 
-def _ceilings(root: Path) -> RenderableType:
+def _ceilings(place: Workplace) -> RenderableType:
     """A row for each device that was probed, with its peak rates."""
-    known = read_ceilings(project.store_root(root), fingerprint.fingerprint(PROBING_ENGINE))
+    known = read_ceilings(place.cache, fingerprint.fingerprint(PROBING_ENGINE))
     if not known:
         return Text("not probed yet: the first cell on each device does it")
     table = Table(box=None, pad_edge=False)
@@ -243,30 +244,30 @@ def _scope(hit: Sequence[Support], verdicts: Sequence[Support]) -> str:
     return which_mode + which_model
 
 
-def _data_sets(root: Path) -> RenderableType:
+def _data_sets(place: Workplace) -> RenderableType:
     try:
-        names = [str(name) for name in params.load(root).get("data") or {}]
+        names = [str(name) for name in params.load(place.project).get("data") or {}]
     except UserError:
-        return Text(f"unknown: {project.PARAMS} is not readable")
+        return Text(f"unknown: {PARAMS} is not readable")
     table = _grid("", "", "")
     for name in names:
         try:
-            data = read_manifest(root / "data" / name)
+            data = read_manifest(place.data / name)
         except UserError as error:
-            table.add_row(Text(clean(name)), Text("no", style="yellow"), Text(_relative(error, root)))
+            table.add_row(Text(clean(name)), Text("no", style="yellow"), Text(_relative(error, place.root)))
         else:
             state = Text("stand-in", style="yellow") if data.stand_in else Text("yes", style="green")
             table.add_row(Text(clean(name)), state, Text(data.source))
-    return table if names else Text(f"{project.PARAMS} names none")
+    return table if names else Text(f"{PARAMS} names none")
 
 
-def _settings(root: Path) -> RenderableType:
+def _settings(place: Workplace) -> RenderableType:
     try:
-        settings = params.load(root)
+        settings = params.load(place.project)
     except UserError as error:
-        return Text(_relative(error, root), style="red")
+        return Text(_relative(error, place.root), style="red")
     suites = ", ".join(map(str, settings.get("suites") or {})) or "none"
-    return Text(f"{project.PARAMS}: profile {settings.get('profile')}, suites: {suites}")
+    return Text(f"{PARAMS}: profile {settings.get('profile')}, suites: {suites}")
 
 
 def _relative(error: UserError, root: Path) -> str:

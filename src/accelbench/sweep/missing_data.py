@@ -1,20 +1,18 @@
 """Prepares the data set of a sweep if it is missing, so that a first cell needs no other command."""
 
-from pathlib import Path
-
 from rich.console import Console
 
 from accelbench.data.arrays import how_to_prepare
 from accelbench.errors import UserError
-from accelbench.project import MANIFEST
+from accelbench.project import MANIFEST, Workplace, shown
 from accelbench.settings.params import data_settings
 
 
-def prepare_missing(root: Path, name: str, console: Console) -> None:
-    """Prepares data/`name` as `dvc repro data@NAME` does, unless it is there.
+def prepare_missing(place: Workplace, name: str, console: Console) -> None:
+    """Prepares the data set `name` as `dvc repro data@NAME` does, unless it is there.
 
     Args:
-        root: the project's folder.
+        place: where its folder is.
         name: the data set.
         console: where a line says so, since it may take a download.
 
@@ -22,14 +20,14 @@ def prepare_missing(root: Path, name: str, console: Console) -> None:
         UserError: params.yaml does not name the data set, or asks for what is not there.
         DataError: the data can't be obtained.
     """
-    if (root / "data" / name / MANIFEST).exists():
+    if ((folder := place.data / name) / MANIFEST).exists():
         return
     from accelbench.data.prepare import prepare
 
-    settings = data_settings(root, name)
-    console.print(f"Preparing data/{name}, once.", highlight=False)
+    settings = data_settings(place.project, name)
+    console.print(f"Preparing {shown(folder)}, once.", highlight=False, soft_wrap=True)
     try:
-        prepare(root, name, settings)
+        prepare(place, name, settings)
     except ModuleNotFoundError as error:  # the environments of Keras on a GPU and a TPU have no torchvision
         problem = f"data={name}: not prepared, and {error.name} is not installed in this environment"
-        raise UserError(f"{problem}; in the main one, {how_to_prepare(root / 'data' / name)}") from error
+        raise UserError(f"{problem}; in the main one, {how_to_prepare(folder)}") from error

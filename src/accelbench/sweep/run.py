@@ -18,7 +18,7 @@ from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, data_name, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration
-from accelbench.project import PLAN, project_root, shown
+from accelbench.project import PLAN, RUNS, Workplace, shown, workplace
 from accelbench.schema import plan_file
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
@@ -86,14 +86,15 @@ def run(
         UserError: the sweep could not start, or not go on, for a reason that the user can mend.
     """
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
-    folder = out or _folder_under_runs(project_root(), options.out or f"runs/{sweep_id}")
+    place = workplace().with_data(options.data_root)
+    folder = out or _folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
     name = data_name(cells)  # reports a mistake now, not after waiting for the lock
-    with Delivery(options.tracking, project_root()) as delivery:
+    with Delivery(options.tracking, place.store) as delivery:
         with lock.hold_measuring(partial(_wait, console, hosts)):
-            prepare_missing(project_root(), name, console)
+            prepare_missing(place, name, console)
             # After the wait, in which the data and the plan may have changed.
             earlier = plan_file.cells_in(folder) if out is None else []
-            ready = prepare(cells, earlier)
+            ready = prepare(cells, place, earlier)
             _announce_stand_in(ready, console)
             with _telling_where_it_stopped(ready, folder):
                 kept = KeptFiles()
@@ -246,9 +247,11 @@ def _write_plan(ready: Prepared, earlier: Sequence[WantedCell], options: SweepOp
         raise WriteError(f"out={shown(folder)}", error) from error
 
 
-def _folder_under_runs(root: Path, out: str) -> Path:
-    folder = (root / out).resolve()
-    if (root / "runs").resolve() not in folder.parents:
+def _folder_under_runs(place: Workplace, out: str) -> Path:
+    runs, folder = place.root / RUNS, (place.root / out).resolve()
+    if os.path.lexists(runs) and not runs.is_dir():
+        raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")
+    if runs.resolve() not in folder.parents:
         raise UserError(f"out={out}: should be a folder under runs/, such as runs/mine")
     return folder
 

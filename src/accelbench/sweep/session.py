@@ -17,7 +17,6 @@ from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import store_root
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
 from accelbench.schema.text import ending
@@ -84,14 +83,14 @@ class Session(AbstractContextManager["Session"]):
         self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
         if self.options.verbose:
             self._hosts.listener = self._library_output.append
-        root = self.ready.root
-        self._prober = Prober(self._hosts, store_root(root), fingerprint(PROBING_ENGINE), self._say)
+        place = self.ready.place
+        self._prober = Prober(self._hosts, place.cache, fingerprint(PROBING_ENGINE), self._say)
         if runnable and self._prober.runs_first(runnable[0]):
             # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
             # power. Not where another host probes the device first: that would disturb the probe.
             self._hosts.start(runnable[0])
         machine = fingerprint(PROBING_ENGINE)["machine"]
-        evidence = read_evidence(root, machine, {cell.id for cell in runnable})
+        evidence = read_evidence(place.root, machine, {cell.id for cell in runnable})
         self._preflight = Preflight(self._hosts, self.ready.data_folder)
         self._preflight.check(runnable)
         self._progress = stack.enter_context(SweepProgress(self.console, self.todo, evidence))

@@ -86,6 +86,6 @@ def test_a_wrong_image_size_is_named(project, capsys):
     from accelbench.data.prepare import main
     from accelbench.settings.params import data_settings
 
-    (project / "params.yaml").write_text(json.dumps({"data": {"cats_vs_dogs": {"source": "auto", "image_size": 0}}}))
+    (project / "params.yaml").write_text("suites: {}\ndata: {cats_vs_dogs: {source: auto, image_size: 0}}\n")
     assert main(data_settings, ["cats_vs_dogs"]) == 2
     assert "data.cats_vs_dogs.image_size=0: should be a whole number from 1 to 4096" in capsys.readouterr().err

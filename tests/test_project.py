@@ -1,0 +1,102 @@
+import os
+
+import pytest
+
+from accelbench import project
+from accelbench.errors import UserError
+from accelbench.project import Workplace, pipelines_place, workplace
+
+OURS = "profile: quick\nsuites:\n  nets: {data: mnist}\n"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OURS,
+        "suites: {nets: {}}",
+        "'suites':\n\n# a comment\n  nets: {}\n",
+        "suites: # a comment\n  nets: [",
+        "suites: ${nowhere}",
+    ],
+)
+def test_a_params_file_with_suites_makes_a_project(here, text, monkeypatch):
+    (here / "params.yaml").write_text(text)
+    (here / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(here / "a" / "b")
+    assert workplace() == pipelines_place() == Workplace.of_project(here)
+    assert workplace().data == here / "data"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "train: {lr: 0.1}\n",
+        "suites: 3\n",
+        "suites:\n  - unit\n",
+        "suites:\n- unit\n",
+        "suites:\n",
+        "a:\n  suites: {}\n",
+    ],
+)
+def test_another_programs_params_file_is_passed_over(here, text, monkeypatch):
+    (here / "params.yaml").write_text(text)
+    assert workplace() == Workplace.outside(here)
+    with pytest.raises(UserError, match="no params.yaml with suites"):
+        pipelines_place()
+    above, below = here / "ours", here / "ours" / "theirs"
+    below.mkdir(parents=True)
+    (above / "params.yaml").write_text(OURS)
+    (below / "params.yaml").write_text(text)
+    monkeypatch.chdir(below)
+    assert workplace().project == above
+
+
+def test_a_folder_named_params_is_no_project(here):
+    (here / "params.yaml").mkdir()
+    assert workplace().project is None
+
+
+def test_outside_of_a_project_data_is_shared_and_the_rest_is_here(here):
+    place = workplace()
+    assert (place.root, place.store, place.project) == (here, here, None)
+    assert place.cache == here / "cache" / "accelbench"
+    assert place.data == place.cache / "data"
+    assert place.records == "runs"
+    assert place.record_folders == [here / "runs"]
+    assert (place.conf / "model" / "mlp.yaml").exists()
+
+
+def test_the_user_names_the_folder_of_the_data(here):
+    for place in (workplace(), Workplace.of_project(here)):
+        assert place.with_data(None) == place
+        assert place.with_data("sets").data == here / "sets"
+        assert place.with_data("~/sets").data == project.Path(os.path.expanduser("~/sets"))
+
+
+def test_a_configuration_of_another_program_is_not_used(here):
+    (here / "params.yaml").write_text(OURS)
+    (here / "conf").mkdir()
+    (here / "conf" / "config.yaml").write_text("defaults: [model: resnet]\n")
+    assert workplace().conf == Workplace.outside(here).conf
+    (here / "conf" / "config.yaml").write_text(f"defaults:\n  - {project.OUR_LAUNCHER}\n")
+    assert workplace().conf == here / "conf"
+
+
+def test_what_outlives_an_experiment_belongs_to_the_main_checkout(here, monkeypatch):
+    (here / "params.yaml").write_text(OURS)
+    assert workplace().store == workplace().cache == here
+    monkeypatch.setenv("DVC_ROOT", str(here / "main"))
+    place = workplace()
+    assert place.store == place.cache == here / "main"
+    assert place.data == here / "data"
+    (here / "params.yaml").unlink()
+    assert workplace().store == here
