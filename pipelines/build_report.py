@@ -3,28 +3,10 @@
 import sys
 from pathlib import Path
 
+# Run this checkout's code, not the installed package: a DVC experiment runs in another checkout.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from accelbench import project
-from accelbench.errors import UserError
-from accelbench.report import dvc_plots
-from accelbench.report.build import build
-from accelbench.schema.text import clean
-from accelbench.settings import params
-
-
-def main() -> int:
-    """Builds the report and prints its path; returns the exit status."""
-    try:
-        root = project.pipelines_place().root
-        page = build(root / "results", root / "report", params.costs(root), say=print)
-        dvc_plots.write(root / "report")
-    except (UserError, OSError) as error:
-        print(f"error: {clean(str(error))}", file=sys.stderr)
-        return 2
-    print(f"report: {page}")
-    return 0
-
+from accelbench.stages.build_report import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,29 +1,12 @@
-"""The DVC stage `confirm`: measures the two best cells of the cheapest questions again, in turns, into confirmed/.
-
-Exits 0 once every process has a record, even if some failed. Exits 2 if nothing could be started.
-"""
+"""The DVC stage `confirm`: measures the two best cells of the cheapest questions again, in turns, into confirmed/."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+# Run this checkout's code, not the installed package: a DVC experiment runs in another checkout.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-import stage
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-
-def measure(console: "Console") -> None:
-    """Asks and answers the questions."""
-    from accelbench.isolation.hosts import Hosts
-    from accelbench.project import pipelines_place
-    from accelbench.sweep import job
-
-    with Hosts() as hosts:
-        job.confirm(pipelines_place().root, console, hosts)
-
+from accelbench.stages.confirm import main
 
 if __name__ == "__main__":
-    sys.exit(stage.run(["confirm"], measure))
+    sys.exit(main())

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
+# Run this checkout's code, not the installed package: a DVC experiment runs in another checkout.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from accelbench.data.source import main
-from accelbench.settings.params import data_settings
+from accelbench.stages.list_source import main
 
 if __name__ == "__main__":
-    sys.exit(main(data_settings))
+    sys.exit(main())

@@ -25,7 +25,6 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from rich.console import Console
 
-import stage
 from accelbench import scratch
 from accelbench.grid import fingerprint
 from accelbench.grid.estimate import Length, total
@@ -38,6 +37,7 @@ from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import RETRIED, UNEXPECTED
 from accelbench.settings import config, params
+from accelbench.stages import stage
 from accelbench.sweep import job
 
 PREVIEW = "runs/preview"

@@ -1,36 +1,12 @@
-"""The DVC stage `sweep@<suite>`: measures every cell of the suite that has no record in results/<suite>/.
-
-Exits 0 once every cell has a record, even if cells failed: if the stage failed, DVC would not build the report. Exits 2
-if nothing could be started.
-"""
+"""The DVC stage `sweep@<suite>`: measures every cell of the suite that has no record in results/<suite>/."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+# Run this checkout's code, not the installed package: a DVC experiment runs in another checkout.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-import stage
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-
-def main() -> int:
-    """Runs the suite named on the command line; returns the exit status."""
-    (suite,) = sys.argv[1:]
-
-    def measure(console: "Console") -> None:
-        from accelbench.isolation.hosts import Hosts
-        from accelbench.project import pipelines_place
-        from accelbench.sweep import job
-
-        (found,) = job.suites(pipelines_place().root, [suite])
-        with Hosts() as hosts:
-            found.measure(console, hosts)
-
-    return stage.run(["sweep", suite], measure)
-
+from accelbench.stages.run_suite import main
 
 if __name__ == "__main__":
     sys.exit(main())

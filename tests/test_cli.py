@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import importlib
 import io
 import json
 import os
@@ -28,6 +27,7 @@ from accelbench.presentation import duration
 from accelbench.schema import plan_file, record, serialize
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Status
+from accelbench.stages import run_suite
 from accelbench.sweep import early
 from fakes import faulty_host, make_project
 from grid.finished import finished
@@ -490,9 +490,7 @@ def test_a_comparison_whose_cells_all_have_a_mistake_is_exit_status_2(faulty, ca
 
 
 def test_a_suites_stage_exits_0_once_every_cell_has_a_record(own, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(ROOT / "pipelines")
-    run_suite = importlib.import_module("run_suite")
-    monkeypatch.setattr("stage.end_with_parent", lambda: None)
+    monkeypatch.setattr("accelbench.stages.stage.end_with_parent", lambda: None)
     monkeypatch.setattr("accelbench.sweep.delivery.make_sinks", lambda *_: [])  # a suite's records go to MLflow
     monkeypatch.setattr("accelbench.isolation.hosts.Hosts", lambda: Hosts(lambda cell: HostSpec("no_such_engine", ())))
     monkeypatch.delenv("ACCELBENCH_JOB", raising=False)

@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from accelbench.errors import UserError
@@ -100,7 +101,7 @@ def _is_project(folder: Path) -> bool:
     except OSError:
         return False
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in pairwise([*lines, ""]):
         if found := re.match(r"""(["']?)suites\1\s*:(?:\s+|$)(.*)""", line):
             value = found[2].partition("#")[0]
             is_block = following.startswith(" ") and not following.lstrip().startswith("- ")
@@ -108,12 +109,16 @@ def _is_project(folder: Path) -> bool:
     return False
 
 
+def is_checkout() -> bool:
+    """Whether this package is accelbench's own checkout, not an installed copy."""
+    return not (PACKAGE / "conf").is_dir()
+
+
 def _conf(project: Path | None) -> Path:
     """The project's own conf/, as our checkout has one; else the one that comes with the package."""
     if project is not None and _is_ours(project / "conf" / "config.yaml"):
         return project / "conf"
-    installed = PACKAGE / "conf"
-    return installed if installed.is_dir() else PACKAGE.parents[1] / "conf"
+    return (PACKAGE.parents[1] if is_checkout() else PACKAGE) / "conf"
 
 
 def _is_ours(config: Path) -> bool:

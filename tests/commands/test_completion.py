@@ -71,7 +71,7 @@ def test_zsh_completes_words_and_lists(line, answers, root, tmp_path):
 
 
 def test_every_group_has_the_choices_of_its_files(root):
-    choices = dict(completion.settings(root))
+    choices = dict(completion.settings(root / "conf"))
     assert {"mlp", "cnn", "custom", "timm"} < set(choices["model"])
     assert choices["device"] == ["cpu", "gpu", "tpu", "xla_cpu"]
     assert choices["tracking"] == ["mlflow", "none"]

@@ -78,7 +78,21 @@ def test_an_engine_that_is_not_installed_is_told(monkeypatch):
         "engine=lightning: torch is not installed in this environment: use engine=keras, or make setup"
     )
     assert keras is None
-    assert without("tensorflow")[1] == "engine.backend=tensorflow: TensorFlow is not installed: use engine.backend=jax"
+    assert without("tensorflow")[1] == (
+        "engine=keras: tensorflow is not installed: make setup, or use engine.backend=jax"
+    )
+    assert without("tensorflow", "jax")[1] == "engine=keras: tensorflow is not installed: make setup"
+    monkeypatch.setattr(packages, "is_checkout", lambda: False)
+    assert without("keras")[1] == "engine=keras: keras is not installed: pip install 'accelbench[keras]'"
+
+
+@pytest.mark.parametrize("name", ["timm", "transformers"])
+def test_a_library_of_networks_that_is_not_installed_is_told(monkeypatch, name):
+    monkeypatch.setattr(packages, "folder", lambda asked: None if asked == name else Path(asked))
+    monkeypatch.setattr(packages, "is_checkout", lambda: False)
+    theirs = dataclasses.replace(cell("cpu", "fp32"), model=ModelSpec(name="x", library=Library(name), network="x"))
+    told = f"model={name}: {name} is not installed: pip install 'accelbench[{name}]'"
+    assert why_not(theirs, report(Device.cpu)) == told
 
 
 def refused(device, **kwargs):

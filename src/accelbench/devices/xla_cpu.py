@@ -18,7 +18,9 @@ def look(root: Path = Path("/"), find_version: Callable[[str], str | None] = pac
     """
     version = find_version("torch_xla")
     if version is None:
-        return absent(Device.xla_cpu, "torch_xla is not installed (there are builds for Linux on x86-64 only)")
+        return absent(
+            Device.xla_cpu, f"torch_xla is not installed: {packages.how_to_install('xla')} (for Linux on x86-64 only)"
+        )
     report = cpu.look(root)
     details = {"torch_xla": version, "usable_cores": report.details["usable_cores"]}
     return dataclasses.replace(report, device=Device.xla_cpu, name=f"XLA on {report.name}", details=details)

@@ -23,11 +23,8 @@ def why_not(cell: Cell) -> str | None:
 def _backend(cell: Cell) -> str | None:
     if cell.device == Device.xla_cpu:
         return "xla_cpu is torch_xla's: use device=cpu engine.jit_compile=true to have XLA compile for the CPU"
-    if not _on_jax(cell):
-        there = packages.folder("tensorflow") is not None
-        return None if there else "engine.backend=tensorflow: TensorFlow is not installed: use engine.backend=jax"
-    if packages.folder("jax") is None:
-        return "engine.backend=jax: JAX is not installed: pip install 'accelbench[jax]'"
+    if (reason := _missing(cell)) is not None or not _on_jax(cell):
+        return reason
     if cell.keras is not None and not cell.keras.jit_compile:
         return "engine.jit_compile=false: Keras on JAX would run operator by operator: use engine.jit_compile=true"
     if cell.devices > 1:
@@ -35,6 +32,17 @@ def _backend(cell: Cell) -> str | None:
     if cell.threads is not None:
         return f"threads={cell.threads}: JAX takes no limit on its threads"
     return None
+
+
+def _missing(cell: Cell) -> str | None:
+    """Why Keras and its backend can't be imported; the environment of JAX has no TensorFlow."""
+    backend, other = ("jax", "tensorflow") if _on_jax(cell) else ("tensorflow", "jax")
+    missing = next((name for name in (backend, "keras") if packages.folder(name) is None), None)
+    if missing is None:
+        return None
+    extra = "jax" if _on_jax(cell) else "keras"
+    instead = f", or use engine.backend={other}" if missing == backend and packages.folder(other) is not None else ""
+    return f"engine=keras: {missing} is not installed: {packages.how_to_install(extra)}{instead}"
 
 
 def _network(cell: Cell) -> str | None:

@@ -10,7 +10,7 @@ from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
 from accelbench.grid import keras_support
 from accelbench.schema.cell import Cell, KerasSettings
-from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Mode, ModelOutput, Precision
+from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Library, Mode, ModelOutput, Precision
 
 FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
 BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
@@ -38,7 +38,7 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     is_remote = _is_remote_tpu(cell)
     if not report.present and not is_remote:
         return report.reason
-    rules = [_lightning, _output, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler]
+    rules = [_lightning, _library, _output, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler]
     if not is_remote:
         rules.insert(0, _devices)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
@@ -50,7 +50,19 @@ def _lightning(cell: Cell, report: DeviceReport) -> str | None:
     if cell.engine != Engine.lightning or all(map(packages.folder, needed)):
         return None
     missing = next(name for name in needed if packages.folder(name) is None)
+    if missing == "torch_xla":
+        return (
+            f"device={cell.device}: torch_xla is not installed: {packages.how_to_install('xla')}, or use engine=keras"
+        )
     return f"engine=lightning: {missing} is not installed in this environment: use engine=keras, or make setup"
+
+
+def _library(cell: Cell, report: DeviceReport) -> str | None:
+    """The libraries of networks that are extras, each with the name of its package."""
+    name = cell.model.library.value
+    if cell.model.library not in (Library.timm, Library.transformers) or packages.folder(name) is not None:
+        return None
+    return f"model={name}: {name} is not installed: {packages.how_to_install(name)}"
 
 
 def _output(cell: Cell, report: DeviceReport) -> str | None:

@@ -42,7 +42,7 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
         UserError: there is no run yet, the store can't be reached, the port is taken, or the server fails.
     """
     if is_own(root) and not database(root).exists():
-        raise UserError(f"no MLflow store at {database(root)} yet: run a sweep first, such as `make repro`")
+        raise UserError(f"no MLflow store at {database(root)} yet: run a sweep first")
     if (served := server_uri(root)) is not None:
         _show(view_url(served, _newest_experiment(root)), open_browser)
         return 0
@@ -65,7 +65,7 @@ def _newest_experiment(root: Path) -> str:
     except Exception as error:
         raise unreachable(root, error) from error
     if experiment_id is None:
-        raise UserError(f"no run in {masked(tracking_uri(root))} yet: run a sweep first, such as `make repro`")
+        raise UserError(f"no run in {masked(tracking_uri(root))} yet: run a sweep first")
     return experiment_id
 
 

@@ -39,7 +39,7 @@ def status_of(measure: "Callable[[Console], int | None]") -> int:
     from accelbench.schema.text import clean
     from accelbench.settings.hydra_errors import user_error_behind
 
-    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
         return measure(Console(highlight=False)) or 0
     except Exception as error:
@@ -65,4 +65,4 @@ def _ask(words: list[str]) -> int | None:
             answer = job.makefile().readline()
         except (OSError, KeyboardInterrupt):
             answer = ""
-    return json.loads(answer) if answer else 130  # it has ended, and said why
+    return int(json.loads(answer)) if answer else 130  # it has ended, and said why

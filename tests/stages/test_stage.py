@@ -1,21 +1,13 @@
-import importlib
 import socket
 import threading
-from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "pipelines"
+from accelbench.stages import stage
 
 
 @pytest.fixture
-def stage(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPTS)
-    return importlib.import_module("stage")
-
-
-@pytest.fixture
-def job(stage, tmp_path, monkeypatch):
+def job(tmp_path, monkeypatch):
     """A job that answers one stage; `questions` holds what it was asked."""
     questions = []
 
@@ -37,7 +29,7 @@ def job(stage, tmp_path, monkeypatch):
     return listening
 
 
-def test_without_a_job_a_stage_measures_itself(stage, monkeypatch, tmp_path):
+def test_without_a_job_a_stage_measures_itself(monkeypatch, tmp_path):
     measured = []
     assert stage.run(["sweep", "mine"], measured.append) == 0
     monkeypatch.setenv(stage.VARIABLE, str(tmp_path / "gone"))
@@ -46,13 +38,13 @@ def test_without_a_job_a_stage_measures_itself(stage, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(("answer", "status"), [(b"0\n", 0), (b"2\n", 2), (b"", 130)])
-def test_a_job_measures_for_its_stages(stage, job, answer, status):
+def test_a_job_measures_for_its_stages(job, answer, status):
     questions, measured = job(answer), []
     assert stage.run(["sweep", "mine"], measured.append) == status
     assert questions == ['["sweep", "mine"]\n']
     assert measured == []
 
 
-def test_a_stage_measures_what_the_job_can_not(stage, job):
+def test_a_stage_measures_what_the_job_can_not(job):
     job(b"null\n")
     assert stage.run(["confirm"], lambda console: 2) == 2
