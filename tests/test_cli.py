@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import importlib
 import io
 import json
 import os
