@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-all test-faults lint bench screens ui lock clean
+.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-all test-faults test-wheel lint bench screens ui lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -62,6 +62,9 @@ test-all: setup  ## run the tests, and those that take long and guard rare cases
 
 test-faults: setup  ## look for faults by breaking calls, killing processes and mutating files (ten minutes)
 	$(BIN)/python -m pytest -m faults --ignore=tests/engines/keras
+
+test-wheel: setup  ## build the wheel, and test it as a user installs it, with the newest packages (five minutes)
+	@$(BIN)/python environments/test_wheel.py
 
 lint: setup  ## check style, types, the import rules between the parts, and the locks for known advisories
 	$(BIN)/ruff check .

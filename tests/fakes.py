@@ -21,6 +21,15 @@ TESTS = Path(__file__).parent
 SHORT = Window(warmup_steps=2, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.05, latency_steps=20)
 
 
+def needs(package: str):
+    """Marks tests of an extra of accelbench, which `make test-wheel` does not install; `make setup` does."""
+    import importlib.util
+
+    import pytest  # here, since a cell's process loads this module too
+
+    return pytest.mark.skipif(importlib.util.find_spec(package) is None, reason=f"needs {package}")
+
+
 def make_cell(fault: str = "none", **changes) -> Cell:
     """A small CPU cell; `fault` is what the faulty engine does with it."""
     settings = {

@@ -10,7 +10,17 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = sorted((ROOT / "environments").glob("*.in"))
 # The packages that compute. Each environment exists to have another set of them.
-COMPUTING = {"jax", "keras", "pytorch-lightning", "safetensors", "tensorflow", "timm", "torch", "torch_xla", "torchvision"}
+COMPUTING = {
+    "jax",
+    "keras",
+    "pytorch-lightning",
+    "safetensors",
+    "tensorflow",
+    "timm",
+    "torch",
+    "torch_xla",
+    "torchvision",
+}
 
 
 def ranges(requirements):

@@ -13,6 +13,7 @@ from accelbench.engines.lightning import checkpoints, zoo
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Library, Weights
 from accelbench.schema.workload import ModelSpec
+from fakes import needs
 
 MY_NET = """
 import torch
@@ -26,6 +27,7 @@ class MyNet(nn.Linear):
         load = load_file if weights.endswith(".safetensors") else torch.load
         self.load_state_dict(load(weights))
 """
+UNSAFE = "2.9.0"  # a torch whose torch.load a hostile file may corrupt
 TINY = ModelSpec(name="shufflenet_v2_x0_5", library=Library.torchvision, weights=Weights.pretrained)
 TINY_TIMM = ModelSpec(name="test_resnet", library=Library.timm, weights=Weights.pretrained)
 TIMM_FOLDER = "models--timm--test_resnet.r160_in1k"
@@ -78,7 +80,8 @@ def my_net(tmp_path, monkeypatch):
     sys.modules.pop("my_checkpoint_nets", None)
 
 
-def test_a_users_pth_is_refused_before_it_is_read_and_safetensors_are_loaded(my_net, hostile, tmp_path):
+def test_a_users_pth_is_refused_before_it_is_read_and_safetensors_are_loaded(my_net, hostile, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", UNSAFE)
     (tmp_path / "mine.pth").write_bytes(hostile)
     with pytest.raises(UserError, match=r"model=MyNet: mine.pth is not loaded, .* \(CVE-2026-24747\): .* safetensors"):
         built(my_net(tmp_path / "mine.pth"))
@@ -149,7 +152,8 @@ def test_all_weights_of_torchvisions_networks_have_a_checksum():
         assert torch.hub.HASH_REGEX.search(models.get_model_weights(name).DEFAULT.url), name
 
 
-def test_torchvisions_file_is_refused_to_the_same_builder_under_another_name(published):
+def test_torchvisions_file_is_refused_to_the_same_builder_under_another_name(published, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", UNSAFE)
     args = {"weights": "DEFAULT"}
     own = ModelSpec(name="mine", library=Library.custom, network=f"torchvision.models.{TINY.name}", args=args)
     with pytest.raises(UserError, match=r"model=mine: tiny-\w+.pth is not loaded"):
@@ -168,6 +172,7 @@ def hub(tmp_path, monkeypatch):
     return snapshot, ModelSpec(**{**vars(TINY_TIMM), "args": {"cache_dir": str(tmp_path / "hf")}})
 
 
+@needs("timm")
 def test_timms_weights_are_safetensors(hub):
     snapshot, model = hub
     torch.manual_seed(5)
@@ -177,6 +182,7 @@ def test_timms_weights_are_safetensors(hub):
     assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
 
 
+@needs("timm")
 def test_timms_pickles_are_refused_before_they_are_read(hub, hostile, tmp_path):
     snapshot, model = hub
     (snapshot / "pytorch_model.bin").write_bytes(hostile)

@@ -9,7 +9,9 @@ from accelbench.data.prepare import describe
 from accelbench.engines.lightning import engine
 from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Protocol, Scaling, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
-from fakes import SHORT, make_cell
+from fakes import SHORT, make_cell, needs
+
+pytestmark = needs("torch_xla")
 
 SGD = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
 

@@ -6,7 +6,9 @@ import xla_world
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Device, Mode, Protocol, Status
 from accelbench.schema.workload import ModelSpec
-from fakes import SHORT, make_cell
+from fakes import SHORT, make_cell, needs
+
+pytestmark = needs("torch_xla")
 
 MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
 

@@ -12,6 +12,7 @@ from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Library, Precision, Weights
 from accelbench.schema.workload import ModelSpec
+from fakes import needs
 
 # Study 000's networks by timm's names: parameters, and multiply-adds for an image of 224 x 224 in 1e9.
 STUDY_000 = {
@@ -53,6 +54,7 @@ def spec(library, name, **changes):
     return ModelSpec(name=name, library=library, **changes)
 
 
+@needs("timm")
 @pytest.mark.parametrize("name", STUDY_000)
 def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
     num_params, giga_macs = STUDY_000[name]
@@ -65,12 +67,16 @@ def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
     assert work.flops / 2e9 == pytest.approx(giga_macs, abs=6e-4)
 
 
-@pytest.mark.parametrize(("library", "name"), [(Library.timm, "resnet18"), (Library.torchvision, "resnet18")])
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [pytest.param(Library.timm, "resnet18", marks=needs("timm")), (Library.torchvision, "resnet18")],
+)
 def test_the_libraries_networks_take_the_classes_asked_for(library, name):
     network = zoo.build(spec(library, name), (3, 64, 64), 7).eval()
     assert network(torch.rand(2, 3, 64, 64)).shape == (2, 7)
 
 
+@needs("timm")
 def test_timms_networks_take_grey_images():
     network = zoo.build(spec(Library.timm, "resnet18"), (32, 40), 7).eval()
     assert network(torch.rand(2, 32, 40)).shape == (2, 7)
@@ -82,6 +88,7 @@ def test_a_torchvision_network_that_does_not_classify_is_refused(name):
         zoo.build(spec(Library.torchvision, name), (3, 32, 32), 10)
 
 
+@needs("timm")
 def test_equal_seeds_give_equal_weights():
     one, two = (
         (torch.manual_seed(3), zoo.build(spec(Library.timm, "mobilenetv2_100"), (3, 32, 32), 10))[1] for _ in range(2)
@@ -89,19 +96,20 @@ def test_equal_seeds_give_equal_weights():
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("library", [Library.timm, Library.torchvision])
+@pytest.mark.parametrize("library", [pytest.param(Library.timm, marks=needs("timm")), Library.torchvision])
 def test_an_unknown_name_is_answered_with_those_near_it(library):
     with pytest.raises(UserError, match=rf"model.name=resnet51: {library} has no such network. Near it: .*resnet50"):
         zoo.build(spec(library, "resnet51"), (3, 32, 32), 10)
 
 
-@pytest.mark.parametrize("library", [Library.timm, Library.torchvision])
+@pytest.mark.parametrize("library", [pytest.param(Library.timm, marks=needs("timm")), Library.torchvision])
 def test_weights_that_cannot_be_had_are_a_clear_error(library, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
     monkeypatch.setattr("torch.hub.urlopen", lambda *_, **__: (_ for _ in ()).throw(OSError("no network")))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    if library == Library.timm:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=r"model.weights=pretrained: the weights of resnet18 can't be had \(.+\); use"):
         zoo.build(spec(library, "resnet18", weights=Weights.pretrained), (3, 32, 32), 1000)
 

@@ -1,0 +1,71 @@
+"""`make test-wheel`: the wheel, installed as a user installs it, without the checkout's code and with the newest packages.
+
+Builds the wheel, compares its files with the package's, installs it with its core dependencies into a new environment in
+a temporary folder, and there runs the tests of the Lightning engine and one cell in an empty folder.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+UV = Path(sys.executable).with_name("uv")
+FOR_TESTS = ("pytest", "pytest-timeout", "selenium")  # what tests/conftest.py imports, too
+FAST = "not slow and not faults and not gpu and not tpu"
+CELL = ("model=torchvision", "model.name=resnet18", "mode=infer", "batch_size=1", "window.measure_s=0.5")
+
+
+def main() -> int:
+    """Runs all of it; returns 1 if something is wrong."""
+    with tempfile.TemporaryDirectory(prefix="accelbench-wheel-") as name:
+        folder = Path(name)
+        run(UV, "build", "--quiet", "--wheel", "--out-dir", folder, ROOT)
+        (wheel,) = folder.glob("*.whl")
+        if missing := differing_files(wheel):
+            print(f"the wheel and the package differ in: {', '.join(sorted(missing))}", file=sys.stderr)
+            return 1
+        started = time.monotonic()
+        python = folder / "venv" / "bin" / "python"
+        run(UV, "--no-config", "venv", "--quiet", "--python", sys.executable, folder / "venv")
+        run(UV, "--no-config", "pip", "install", "--quiet", "--python", python, wheel)
+        print(f"installed in {time.monotonic() - started:.0f} s")
+        run(UV, "--no-config", "pip", "install", "--quiet", "--python", python, *FOR_TESTS)
+        empty, environment = folder / "empty", {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+        environment.pop("PYTHONPATH", None)
+        empty.mkdir()
+        started = time.monotonic()
+        run(python.with_name("accelbench"), *CELL, cwd=empty, env=environment)
+        print(f"first answer in {time.monotonic() - started:.0f} s")
+        for command in ("doctor", "best", "report", "sync"):
+            run(python.with_name("accelbench"), command, cwd=empty, env=environment)
+        if left := {path.name for path in empty.iterdir()} - {"runs", "mlflow.db", "mlflow.lock", "mlartifacts"}:
+            print(f"left in the folder: {', '.join(sorted(left))}", file=sys.stderr)
+            return 1
+        words = ["-c", ROOT / "pyproject.toml", "--rootdir", ROOT, "-p", "no:cacheprovider", "-q", "-m", FAST]
+        run(python, "-m", "pytest", *words, ROOT / "tests/engines/lightning", cwd=empty, env=environment)
+    return 0
+
+
+def differing_files(wheel: Path) -> set[str]:
+    """The files that only one of the wheel and the package, with conf/ as a part of it, has."""
+    listed = subprocess.run(["git", "ls-files", "src", "conf"], cwd=ROOT, check=True, capture_output=True, text=True)
+    sources = {"src": "", "conf": "accelbench/conf/"}
+    wanted = {sources[name.partition("/")[0]] + name.partition("/")[2] for name in listed.stdout.splitlines()}
+    with zipfile.ZipFile(wheel) as packed:
+        return wanted ^ {name for name in packed.namelist() if ".dist-info/" not in name}
+
+
+def run(*words: object, **settings: object) -> None:
+    """Runs a command; ends this program with its exit status if it fails."""
+    status = subprocess.run([str(word) for word in words], **settings).returncode
+    if status:
+        print(f"failed: {' '.join(map(str, words))}", file=sys.stderr)
+        raise SystemExit(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
