@@ -1,6 +1,6 @@
-"""`make test-wheel`: the wheel, installed as a user installs it, without the checkout's code and with the newest packages.
+"""`make test-wheel`: the wheel, installed as a user installs it: not the checkout's code, and the newest packages.
 
-Builds the wheel, compares its files with the package's, installs it with its core dependencies into a new environment in
+Builds the wheel, compares its files with the package's, installs it with its core dependencies into an environment in
 a temporary folder, and there runs the tests of the Lightning engine and one cell in an empty folder.
 """
 

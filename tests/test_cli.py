@@ -201,6 +201,23 @@ def test_outside_a_project_there_are_no_suites(capsys, project, tmp_path, monkey
     assert "`accelbench init`" in told
 
 
+def test_a_file_in_the_place_of_runs_is_named(capsys, project, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "runs").write_text("theirs")
+    assert main(["model=mlp", "tracking=none"]) == 2
+    assert "runs: a file is where the folder of the records should be" in capsys.readouterr().err
+
+
+def test_the_users_folder_of_data_is_no_part_of_a_cell(capsys, project):
+    printed = []
+    for words in ([], ["data.root=/tmp/my sets"]):
+        assert main(["plan", "--json", "model=mlp", *words]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert "my sets" not in printed[1]
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

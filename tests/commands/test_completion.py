@@ -44,7 +44,7 @@ def root(tmp_path_factory):
 @pytest.mark.parametrize(("line", "answers"), CASES)
 def test_bash_completes_words_and_lists(line, answers, root, tmp_path):
     script = tmp_path / "script"
-    script.write_text(completion.script("bash", load_all(), root))
+    script.write_text(completion.script("bash", load_all(), root / "conf"))
     asked = ASK_BASH.format(script=script, line=line)
     done = subprocess.run(["bash", "--norc", "-c", asked], capture_output=True, text=True, timeout=20)
     assert done.stderr == ""
@@ -60,7 +60,7 @@ def test_zsh_completes_words_and_lists(line, answers, root, tmp_path):
     catch += "compadd() { while [[ $1 == -* ]]; do [[ $1 == -S ]] && shift; "
     catch += "[[ $1 == -- ]] && { shift; break }; shift; done\n"
     catch += 'for each in "$@"; do [[ $each == ${PREFIX}* ]] && print -r -- $each; done }\n'
-    script.write_text(catch + completion.script("zsh", load_all(), root))
+    script.write_text(catch + completion.script("zsh", load_all(), root / "conf"))
     words = line.split(" ")
     asked = f"source {script}; words=({' '.join(map(repr, words))}); CURRENT={len(words)}; "
     asked += f"PREFIX={words[-1]!r}; _accelbench; true"

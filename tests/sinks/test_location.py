@@ -1,3 +1,4 @@
+import contextlib
 import os
 import sqlite3
 import threading
@@ -117,3 +118,27 @@ def test_addresses_of_an_earlier_store_of_this_project_stay_valid(tmp_path, monk
     earlier = location.artifacts(project) / "mnist_networks"
     assert location.folder_of(earlier.as_uri(), project) == earlier
     assert location.folder_of("s3://bucket/mnist_networks", project) is None
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        (["CREATE TABLE notes (text)"], "is no store of MLflow's"),
+        (["CREATE TABLE alembic_version (version_num)"], "is no store of MLflow's"),
+        (
+            ["CREATE TABLE alembic_version (version_num)", "INSERT INTO alembic_version VALUES ('0123')"],
+            "is of another release of MLflow",
+        ),
+    ],
+)
+def test_a_database_of_another_schema_is_refused(tmp_path, statements, told):
+    path = tmp_path / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=f"mlflow.db {told}.* MLFLOW_TRACKING_URI.* tracking=none"):
+        location.check_schema(path, "4567")
+    assert path.read_bytes() == before
+    if len(statements) == 2:
+        location.check_schema(path, "0123")

@@ -298,6 +298,17 @@ def test_the_view_is_saved_once(root):
     assert experiment.tags[view.TAG] == again.tags[view.TAG]
 
 
+def test_a_store_of_another_release_is_neither_used_nor_migrated(root, tmp_path):
+    with closing(sqlite3.connect(root / "mlflow.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'cc1f77228345'")
+        connection.execute("DROP TABLE webhooks")  # MLflow migrates a store that lacks one of its tables
+    sink = deliver(root, record())
+    assert sink.undelivered == 1
+    assert sink.problem.startswith("mlflow.db is of another release of MLflow, and is left as it is: name another")
+    with closing(sqlite3.connect(root / "mlflow.db")) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("cc1f77228345",)]
+
+
 def test_a_deleted_experiment_comes_back(root):
     deliver(root, record())
     client = client_of(root)

@@ -24,6 +24,15 @@ def test_a_missing_set_is_prepared_once_and_a_line_says_so(tmp_path):
     assert said(tmp_path, "random") == ""
 
 
+def test_outside_of_a_project_a_set_has_its_own_settings_and_lies_where_the_user_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    place = Workplace.outside(tmp_path)
+    for found in (place, place.with_data(str(tmp_path / "sets"))):
+        prepare_missing(found, "random", Console(file=io.StringIO()))
+    for folder in ("cache/accelbench/data", "sets"):
+        assert read_manifest(tmp_path / folder / "random").name == "random"
+
+
 @pytest.mark.parametrize(("name", "told"), [("mnist", "/nowhere"), ("cifar10", "Choose from: random, mnist")])
 def test_a_set_that_cannot_be_prepared_is_named(name, told, tmp_path):
     (tmp_path / "params.yaml").write_text(PARAMS)

@@ -65,4 +65,5 @@ def _ask(words: list[str]) -> int | None:
             answer = job.makefile().readline()
         except (OSError, KeyboardInterrupt):
             answer = ""
-    return int(json.loads(answer)) if answer else 130  # it has ended, and said why
+    status: int | None = json.loads(answer) if answer else 130  # it has ended, and said why
+    return status

@@ -1,0 +1,59 @@
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from accelbench.cli import main
+from accelbench.commands.init import FILES
+from accelbench.project import Workplace, workplace
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(sys, "argv", ["accelbench"])
+    for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `main`: to be put back
+        monkeypatch.setenv(name, "")
+    return tmp_path
+
+
+def test_a_new_project_has_a_suite_of_a_network_that_composes(here, capsys, monkeypatch):
+    assert main(["init", "mine"]) == 0
+    assert "cd mine; git init && dvc init && dvc repro" in capsys.readouterr().out
+    assert {path.name for path in (here / "mine").iterdir()} == set(FILES)
+    monkeypatch.chdir(here / "mine")
+    assert workplace() == Workplace.of_project(here / "mine")
+    assert main(["plan", "suite=my_network"]) == 0
+    out = capsys.readouterr().out
+    assert "MyNetwork-cpu-bf16-b32-train-host" in out
+    assert "8 cells: 4 to run" in out
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_nothing_is_overwritten(here, name, capsys):
+    (here / "mine").mkdir()
+    (here / "mine" / name).write_text("theirs")
+    assert main(["init", "mine"]) == 2
+    assert capsys.readouterr().err.startswith(f"accelbench: init: {name} in mine would be overwritten")
+    assert [path.name for path in (here / "mine").iterdir()] == [name]
+    assert (here / "mine" / name).read_text() == "theirs"
+
+
+def test_a_folder_that_can_not_be_made_is_named(here, capsys):
+    (here / "file").touch()
+    assert main(["init", "file/mine"]) == 2
+    assert "file/mine: not writable" in capsys.readouterr().err
+
+
+def test_every_stage_is_a_module_of_the_package(here):
+    assert main(["init"]) == 0
+    stages = yaml.safe_load((here / "dvc.yaml").read_text())["stages"]
+    commands = [(stage.get("do") or stage)["cmd"].removeprefix("exec ") for stage in stages.values()]
+    modules = {command.split()[2] for command in commands}
+    assert all(command.startswith("python -m accelbench.stages.") for command in commands)
+    code = f"import importlib; [importlib.import_module(name) for name in {sorted(modules)}]"
+    subprocess.run([sys.executable, "-c", code], check=True)
