@@ -74,9 +74,14 @@ class Workplace:
 
 def workplace() -> Workplace:
     """The nearest project from the current folder up, or else the current folder."""
+    root = project_folder()
+    return Workplace.outside(Path.cwd()) if root is None else Workplace.of_project(root)
+
+
+def project_folder() -> Path | None:
+    """The nearest project's folder, from the current folder up; None if there is none."""
     here = Path.cwd()
-    root = next((folder for folder in (here, *here.parents) if _is_project(folder)), None)
-    return Workplace.outside(here) if root is None else Workplace.of_project(root)
+    return next((folder for folder in (here, *here.parents) if _is_project(folder)), None)
 
 
 def pipelines_place() -> Workplace:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from accelbench.data.arrays import RowFile, array_path, load_split
+from accelbench.data.arrays import RowFile, array_path, how_to_prepare, load_split
 from accelbench.errors import DataError
 
 
@@ -65,3 +65,8 @@ def test_reading_needs_no_framework():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_outside_of_a_project_a_set_is_prepared_again_once_it_is_removed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert how_to_prepare(tmp_path / "mnist") == f"remove {tmp_path}/mnist: the next run prepares it again"

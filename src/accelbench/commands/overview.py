@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from accelbench.commands.command import Command
 
 SETTINGS = """\
-settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
+settings (in a project, params.yaml has the sweeps that `dvc repro` runs):
   model=mlp|cnn|rnn|lstm|autoencoder|pets_cnn  model.args.NAME, model.optimizer, model.learning_rate
         mlp_cifar10|mlp_fashion_mnist_1|mlp_fashion_mnist_5|scaling_cnn_small|scaling_cnn_medium|scaling_cnn_large
   model=timm|torchvision model.name=resnet50   any of their networks; model.weights=none|pretrained
@@ -20,9 +20,10 @@ settings (conf/ has the words, params.yaml the sweeps that `dvc repro` runs):
   devices=N  scaling=strong|weak               N devices share one batch, or get one batch each; docs/devices.md
   protocol=window|steps|fit                    warmup=N steps=N (with steps), epochs=N (the study's by default)
   channels_last=true compile=true freeze=true cuda_graphs=true    each off by default; docs/options.md
-  suite=mnist_networks profile=quick|full      the axes of params.yaml; settings that you name win
+  suite=mnist_networks profile=quick|full      a project's axes; settings that you name win
   data=mnist|fashion_mnist|cifar10|cats_vs_dogs|random
   data.pipeline=array|jpeg|host|device         data.num_workers=N  data.augment=none|flip|flip_shift
+  data.root=FOLDER                             where prepared data sets are kept
   repeats=N                                    N fresh processes of each cell: all cells once, then all again, ...
   seed=N  repeat=N  timeout_s=S  out=FOLDER  retry=none|failed  tracking=mlflow|none
   window.width=0.02 window.measure_s=S ...     how exact, how long; --cfg job prints all of them

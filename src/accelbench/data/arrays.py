@@ -11,6 +11,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from accelbench.errors import DataError, UnsupportedError
+from accelbench.project import project_folder
 
 SPLITS = ("train", "test")
 KINDS = ("images", "labels", "encoded", "ends")  # of a split's arrays
@@ -103,7 +104,9 @@ def array_path(folder: Path, split: str, kind: str) -> Path:
 
 
 def how_to_prepare(folder: Path) -> str:
-    """The end of a message: the command that prepares the data set of `folder`."""
+    """The end of a message: how to prepare the data set of `folder`."""
+    if project_folder() is None:
+        return f"remove {folder}: the next run prepares it again"
     return f"prepare it with: dvc repro data@{folder.name}"
 
 
