@@ -100,7 +100,7 @@ def test_every_command_of_the_pages_runs(command, measured, monkeypatch, capsys)
         for tried in harmless(words):
             assert main(tried) in ((0, 1) if tried[0] == "compare" else (0,)), capsys.readouterr().err
     else:  # other tests run these, or they change the machine
-        assert program in ("source", "sed", ".venv/bin/uv", "PYTHONPATH=src", "mkdir", "git"), (
+        assert program in ("source", "sed", ".venv/bin/uv", "PYTHONPATH=src", "mkdir", "git", "pip"), (
             f"this test does not know how to try {program}"
         )
 

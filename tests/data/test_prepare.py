@@ -63,13 +63,11 @@ def test_a_misspelt_source_says_the_choices(project, capsys, ask_for):
 
 def test_the_script_runs_the_code_of_its_own_checkout(pytestconfig, project):
     """A copy of the script finds the package in the src/ beside it, not the installed one."""
-    package = project / "src" / "accelbench" / "data"
+    package = project / "src" / "accelbench" / "stages"
     package.mkdir(parents=True)
     for folder in (package, package.parent):
         (folder / "__init__.py").touch()
-    (package / "prepare.py").write_text("def main(settings_of):\n    print('own code')\n")
-    (package.parent / "settings").mkdir()
-    (package.parent / "settings" / "params.py").write_text("data_settings = None\n")
+    (package / "prepare_data.py").write_text("def main():\n    print('own code')\n")
     script = project / "pipelines" / "prepare_data.py"
     script.parent.mkdir()
     script.write_text((pytestconfig.rootpath / "pipelines" / "prepare_data.py").read_text())

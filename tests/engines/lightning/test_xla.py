@@ -1,11 +1,12 @@
 import pytest
 
-MULTIPLY = """
-import torch, torch_xla
-from accelbench.engines.lightning import xla
 from fakes import needs
 
 pytestmark = needs("torch_xla")
+
+MULTIPLY = """
+import torch, torch_xla
+from accelbench.engines.lightning import xla
 {prepare}
 product = torch.ones(4, 4, device=torch_xla.device()) @ torch.ones(4, 4, device=torch_xla.device())
 print(torch_xla._XLAC._get_xla_tensors_hlo([product]))
