@@ -1,4 +1,5 @@
 import io
+import re
 import subprocess
 import sys
 
@@ -76,6 +77,21 @@ def test_data_set_prepared(project, stand_in, state):
     prepare(project, "mnist", stand_in)
     line = next(line for line in shown(project).splitlines() if line.startswith("mnist"))
     assert line.split() == ["mnist", state, "somewhere"]
+
+
+def test_outside_of_a_project(project, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    place = Workplace.outside(project)
+    out = io.StringIO()
+    for prepared in (False, True):
+        if prepared:
+            (place.data / "mnist").mkdir(parents=True)
+            describe(Obtained(classes=(), source="somewhere"), "mnist", place.data / "mnist")
+        machine.show(place, Console(file=out, width=200))
+    text = out.getvalue()
+    assert f"none yet in {place.data}" in text
+    assert re.search(r"^mnist +yes +somewhere", text, re.MULTILINE)
+    assert "no params.yaml with suites here or above: `accelbench init` makes a project" in text
 
 
 def test_settings(project):

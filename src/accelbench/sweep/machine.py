@@ -22,7 +22,7 @@ from accelbench.errors import UserError
 from accelbench.grid import fingerprint, support
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import significant
-from accelbench.project import PARAMS, Workplace
+from accelbench.project import MANIFEST, PARAMS, Workplace
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean, one_line
@@ -246,7 +246,10 @@ def _scope(hit: Sequence[Support], verdicts: Sequence[Support]) -> str:
 
 def _data_sets(place: Workplace) -> RenderableType:
     try:
-        names = [str(name) for name in params.load(place.project).get("data") or {}]
+        if place.project is None:  # those that were prepared, since a run prepares any other
+            names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))
+        else:
+            names = [str(name) for name in params.load(place.project).get("data") or {}]
     except UserError:
         return Text(f"unknown: {PARAMS} is not readable")
     table = _grid("", "", "")
@@ -258,10 +261,12 @@ def _data_sets(place: Workplace) -> RenderableType:
         else:
             state = Text("stand-in", style="yellow") if data.stand_in else Text("yes", style="green")
             table.add_row(Text(clean(name)), state, Text(data.source))
-    return table if names else Text(f"{PARAMS} names none")
+    return table if names else Text(f"{PARAMS} names none" if place.project else f"none yet in {place.data}")
 
 
 def _settings(place: Workplace) -> RenderableType:
+    if place.project is None:
+        return Text(f"no {PARAMS} with suites here or above: `accelbench init` makes a project")
     try:
         settings = params.load(place.project)
     except UserError as error:
