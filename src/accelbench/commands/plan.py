@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from accelbench.commands.command import Command, Context
 from accelbench.errors import UserError
-from accelbench.project import project_root
+from accelbench.project import Workplace, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Protocol
@@ -32,7 +32,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.settings.compose import cells_of, compose
 
     words = chosen.words
-    cells, _ = cells_of(compose(words if {"-m", "--multirun"} & set(words) else ["-m", *words]))
+    cells, options = cells_of(compose(words if {"-m", "--multirun"} & set(words) else ["-m", *words]))
     if chosen.json:
         for cell in cells:
             print(canonical_json(cell.to_json()))
@@ -52,11 +52,11 @@ def _run(chosen: Namespace, context: Context) -> int:
     lines.append(f"\n{num_cells}: {len(known)} to run{length}; {len(ordered) - len(known)} to skip.")
     context.console.print("\n".join(lines), markup=False, soft_wrap=True)
     if chosen.check:
-        _check({key: ordered[key] for key in runs}, names, context)
+        _check({key: ordered[key] for key in runs}, names, context, workplace().with_data(options.data_root))
     return 0
 
 
-def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context) -> None:
+def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context, place: Workplace) -> None:
     """Checks the networks of the cells that run, each once; cells and labels are by id.
 
     Raises:
@@ -68,9 +68,9 @@ def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context
     from accelbench.sweep.preflight import Preflight
 
     everything = list(cells.values())
-    prepare_missing(project_root(), data_name(everything), context.console)
+    prepare_missing(place, data_name(everything), context.console)
     with Hosts() as hosts:
-        preflight = Preflight(hosts, data_of(everything)[1])
+        preflight = Preflight(hosts, data_of(everything, place)[1])
         num = preflight.check(everything)
         failures = {key: failure for key, cell in cells.items() if (failure := preflight.failure(cell)) is not None}
     if failures:
