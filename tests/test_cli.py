@@ -85,7 +85,7 @@ def complaint(words, capsys, project):
     [
         (
             "model=resnet",
-            "model=resnet: unknown model. Choose from: autoencoder, cnn, custom, lstm, mlp, mlp_cifar10, mlp_",
+            "model=resnet: unknown model. Choose from: autoencoder, cnn, custom, lightning, lstm, mlp, mlp_c",
         ),
         ("device=tpux", "device=tpux: unknown device. Choose from: cpu, gpu, tpu, xla_cpu."),
         ("precision=fp8", f"precision=fp8: unknown precision. Choose from: {PRECISIONS}."),
@@ -93,12 +93,12 @@ def complaint(words, capsys, project):
         ("mode=fit", "mode=fit: unknown mode. Choose from: train, infer."),
         ("protocol=epochs", "protocol=epochs: unknown protocol. Choose from: window, steps, fit."),
         ("engine=jax", "engine=jax: unknown engine. Choose from: keras, lightning."),
-        ("data=cifar", "data=cifar: unknown data. Choose from: cats_vs_dogs, cifar10, fashion_mnist, mnist, random."),
+        ("data=cifar", "data=cifar: unknown data. Choose from: cats_vs_dogs, cifar10, fashion_mnist, mnist, m"),
         ("tracking=wandb", "tracking=wandb: unknown tracking. Choose from: mlflow, none."),
         ("retry=all", "retry=all: unknown retry. Choose from: none, failed."),
         ("suite=nope", "suite=nope: unknown suite. Choose from: imagenet_inference, mnist_networks,"),
         ("profile=fast", "profile=fast: unknown profile. Choose from: quick, full."),
-        ("model.optimizer=adamw", "model.optimizer=adamw: unknown model.optimizer. Choose from: adam, sgd."),
+        ("model.optimizer=lion", "model.optimizer=lion: unknown model.optimizer. Choose from: adam, adamw, sgd."),
         ("batchsize=3", "batchsize: unknown setting. Did you mean batch_size?"),
         ("xyz=3", "xyz: unknown setting. Choose from: engine, device, model, data, suite, tracking, mode, precision,"),
         ("model.args.widht=3", "model.args.widht: unknown setting. `accelbench --cfg job` prints all settings."),
@@ -117,7 +117,7 @@ def complaint(words, capsys, project):
         ("model.input_shape=[3,0,8]", "model.input_shape=0: should be at least 1"),
         (
             "model=custom model.target=os.system +model.args.command=true",
-            "model.target=os.system: os is a module of Python's standard library, which has no networks",
+            "model.target=os.system: os is a module of Python's standard library",
         ),
         ("compile=inductor", "compile=inductor: should be true or false"),
         ("-m freeze=true,maybe", "freeze=maybe: should be true or false"),

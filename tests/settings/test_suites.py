@@ -10,6 +10,7 @@ from accelbench.settings.suites import (
     exclude_rules,
     exclude_rules_in_force,
     is_excluded,
+    with_arguments_added,
 )
 
 SETTINGS = OmegaConf.create(
@@ -52,7 +53,7 @@ def test_a_sweep_gets_all_values_of_the_profile_in_force():
         "batch_size=8,16",
         "protocol=window",
         "threads=null,1",
-        "++model.args.dropout=0.5",
+        "model.args.dropout=0.5",
         "profile=quick",
     ]
     assert put("--multirun suite=nets") == put("-m suite=nets")
@@ -88,7 +89,7 @@ def test_words_are_such_as_hydra_reads():
     with pytest.raises(UserError, match="a.b: unknown setting"):
         axis_overrides("nets", section, "quick", (), True)
     section = {"data": "mnist", "model.args.x": [True, False, None, 1.5]}
-    assert axis_overrides("nets", section, "quick", (), True) == ["data=mnist", "++model.args.x=true,false,null,1.5"]
+    assert axis_overrides("nets", section, "quick", (), True) == ["data=mnist", "model.args.x=true,false,null,1.5"]
 
 
 @pytest.mark.parametrize(
@@ -225,3 +226,12 @@ def test_a_data_sets_settings(tmp_path):
     write(tmp_path, "data: {mnist: auto}")
     with pytest.raises(UserError, match="data should map names to settings"):
         params.data_settings(tmp_path, "mnist")
+
+
+def test_arguments_of_networks_that_accelbench_does_not_know_are_added():
+    words = ["model.args.width=1,2", "data.args.num=3", "model.batch_args.seq_len=8", "batch_size=8"]
+    added = ["++model.args.width=1,2", "++data.args.num=3", "++model.batch_args.seq_len=8", "batch_size=8"]
+    for model in ("custom", "timm", "mlp,custom"):
+        assert with_arguments_added([f"model={model}", *words]) == [f"model={model}", *added]
+    for own in (["model=mlp"], []):
+        assert with_arguments_added([*own, *words]) == [*own, *words]

@@ -54,7 +54,7 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     settings = params.load(place.project)
     if place.project is None:
         suites.check_no_suite(overrides)
-    words = suites.add_suite_axes([*flags, *overrides], settings)
+    words = suites.with_arguments_added(suites.add_suite_axes([*flags, *overrides], settings))
     sys.argv[1:] = suites.without_missing_file(words, place.conf)
     if is_sweep:
         num = sizes.check_combinations(map(suites.parse, sys.argv[1 + len(flags) :]))

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import PARAMS
+from accelbench.schema.vocab import Library
 from accelbench.settings.config import GROUPS, RunConfig
 from accelbench.settings.params import PROFILES
 from accelbench.settings.sizes import check_brackets
@@ -24,6 +25,7 @@ from accelbench.settings.sizes import check_brackets
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "verbose"}
 NO_SUITE = "adhoc"
 ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # of the user's own code
+PATHS = ("out", "data.root")  # settings whose values are paths
 # The key of a suite that lists combinations to leave out; all others are settings.
 EXCLUDE = "exclude"
 
@@ -141,18 +143,23 @@ def _settings_in(words: list[str]) -> dict[str, str]:
 
 
 def readable(word: str) -> str:
-    """`word` as Hydra reads it.
-
-    Names of arguments get the plus signs that add them. A path in `out=` or `data.root=` gets quotes if it has other
-    characters than Hydra's plain words.
-    """
+    """`word` as Hydra reads it: a path in `out=` or `data.root=` gets quotes if Hydra would not take it as it is."""
     name, _, path = word.partition("=")
-    if name.startswith(ARGUMENTS):  # Hydra knows the names of no arguments of the user's own code
-        return f"++{word}"
-    if name not in ("out", "data.root") or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
+    if name not in PATHS or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
         return word
     escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), path)
     return f"{name}='{escaped}'"
+
+
+def with_arguments_added(words: list[str]) -> list[str]:
+    """`words` with the plus signs that Hydra needs to add arguments of networks that accelbench does not know.
+
+    Of accelbench's own networks conf/ has all arguments: an unknown name stays an error.
+    """
+    models = {name.strip() for word in words if word.startswith("model=") for name in word[6:].split(",")}
+    if not models & (set(Library) - {Library.accelbench}):
+        return words
+    return [f"++{word}" if word.startswith(ARGUMENTS) else word for word in words]
 
 
 def parse(word: str) -> Override:
@@ -218,7 +225,7 @@ def axis_overrides(suite: str, axes: Mapping[str, Any], profile: str, given: Ite
         if None in values and not _takes_null(name):
             raise UserError(f"{flag}.{name}: should have a value")
         if name not in given:
-            result.append(readable(f"{name}={','.join(map(_word, values if sweep else values[:1]))}"))
+            result.append(f"{name}={','.join(map(_word, values if sweep else values[:1]))}")
     if "data" not in axes:
         raise UserError(f"{flag}.data: missing; it names the data set")
     return result

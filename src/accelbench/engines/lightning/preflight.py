@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
+from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import new_optimizer
 from accelbench.engines.lightning.own.workload import OwnWorkload
@@ -74,6 +75,7 @@ def _step(cell: Cell, workload: Workload, network: nn.Module, batch: Any) -> Non
         with torch.no_grad():
             workload.check_first(workload.task.infer(network.eval(), batch))
         return
+    zoo.check_trainable(network, cell.model)
     output, loss = workload.task.train(network.train(), batch)
     workload.check_first(output)
     loss.backward()
