@@ -68,7 +68,8 @@ def measured(tmp_path_factory):
     for name in ("random", "cats_vs_dogs"):  # planning reads only the manifest, not the pictures
         prepare_random(root, name)
     (root / "my_package").mkdir()
-    (root / "my_package" / "nets.py").write_text(blocks("your-own-network.md", "python")[0])
+    for folder in (root, root / "my_package"):
+        (folder / "nets.py").write_text(blocks("your-own-network.md", "python")[0])
     give_ceilings(root)
     words = ["-m", "model=mlp", "model.args.widths=[8]", "precision=fp32,bf16", *SHORT, "out=runs/cluster/h100"]
     subprocess.run([sys.executable, "-m", "accelbench.cli", *words], cwd=root, check=True, timeout=200)
@@ -137,15 +138,16 @@ def understood_by_dvc(words):
 
 @pytest.mark.slow
 def test_a_users_network_is_measured_as_the_page_says(measured):
-    (commands,) = blocks("your-own-network.md", "sh")
-    lines = [line for line in commands.splitlines() if line.startswith("accelbench")]
+    lines = blocks("your-own-network.md", "sh")[0].splitlines()
     assert len(lines) == 2
-    for line in lines:
+    for line, num in zip(lines, (1, 4), strict=True):
         words = [word for word in shlex.split(line)[1:] if not word.startswith("batch_size")]
         command = [sys.executable, "-m", "accelbench.cli", *words, *SHORT]
         done = subprocess.run(command, cwd=measured, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert re.search(r"MyNet-cpu-fp32-b8-\w+-host-width=\d+ +ok ", done.stdout)
+        assert f"\n{num} ok\n" in done.stdout
+        assert ("tokens/s" in done.stdout) == (num == 1)
+    assert "infer-host-width=128-seq_len=32 " in done.stdout
 
 
 def test_a_cell_is_planned_for_a_bare_machine_as_the_page_says(measured, monkeypatch, capsys):
