@@ -1,5 +1,7 @@
 """What users bring for Lightning: LightningModules and DataModules."""
 
+from collections import UserDict
+
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping
@@ -139,6 +141,34 @@ class Waits(Lit):
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
         schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+
+
+class OneCycle(Lit):
+    """A schedule as long as the training."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        num = self.trainer.estimated_stepping_batches
+        return [optimizer], [torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=num)]
+
+
+class Encoding(UserDict):
+    """As tokenizers return it: the entries are attributes too."""
+
+    @property
+    def inputs(self):
+        return self["inputs"]
+
+
+class Encoded(Data):
+    def predict_dataloader(self):
+        batches = [Encoding(inputs=torch.stack([self.samples[i][0] for i in range(self.batch_size)]))]
+        return DataLoader(batches, None)
+
+
+class PredictsEncoded(Lit):
+    def predict_step(self, batch, batch_idx):
+        return self(batch.inputs)
 
 
 class Predicts(Lit):

@@ -233,6 +233,8 @@ class Runner:
         computed = now()
         step.copy_out(result)
         end = now()
+        if isinstance(step, CountingStep):
+            num_samples = step.samples_of_last(1)
         timing.latency_s.append(end - start)
         timing.num_steady_samples += num_samples
         timing.launch_s.append(launched - copied)

@@ -151,6 +151,15 @@ def test_callbacks_and_metrics_of_validation_are_named(tmp_path):
     assert "nobody verified the data of own_modules.Data" in notes
 
 
+def test_a_schedule_as_long_as_the_training(tmp_path):
+    assert measured(tmp_path, "OneCycle").loss is not None
+
+
+def test_a_batch_of_the_users_own_type_is_given_as_such(tmp_path):
+    found = measured(tmp_path, "PredictsEncoded", "Encoded", mode=Mode.infer)
+    assert (found.warnings, found.work.flops) == ([], 2 * 8 * (8 * 16 + 16 * 3))
+
+
 def test_a_module_with_its_own_loader(tmp_path):
     found = measured(tmp_path, "OwnLoader", None)
     assert all(block.num_samples == 8 * block.num_steps for block in found.blocks)

@@ -5,6 +5,7 @@ loader waits for the clock before each batch (`loader`), so that a step is one b
 the loop does, such as the end of an epoch.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -28,9 +29,10 @@ from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.lightning.work import Counter, not_counted
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.breakdown import MIN_STEPS, measure_breakdown
-from accelbench.measuring.output_check import Output
+from accelbench.measuring.output_check import MAX_WHY, Output
 from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
+from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import XLA, Phase
 from accelbench.schema.work import Work
 
@@ -88,6 +90,7 @@ class ModuleRun(CellRun):
         self.looked = Looks()
         self.work: Work
         self.finite = True
+        self.unchecked: str | None = None  # why outputs were not checked
         self.called: dict[int, Any] = {}  # compared batch -> the batch that predict_step got for it, on the CPU
 
     @property
@@ -119,10 +122,10 @@ class ModuleRun(CellRun):
             self.note_resources()
             self._break_down(step)
             self._look()
-            if not self.trains:
-                self._keep_outputs()
             self.subject.note_schedulers()
             self.work = self._count()
+            if not self.trains:
+                self._keep_outputs()
         finally:
             self.baton.stop()
 
@@ -175,22 +178,27 @@ class ModuleRun(CellRun):
         return counter.work(num_steps)
 
     def _keep_outputs(self) -> None:
-        size = next((len(tensor) for tensor in tensors_in(self.looked.batch) if tensor.dim()), 0)
-        if size:
-            self.num_rows = size
-            self.keep_outputs(size, None)
+        self.num_rows = next((len(tensor) for tensor in tensors_in(self.looked.batch) if tensor.dim()), 0)
+        try:
+            if not self.num_rows:
+                raise UnsupportedError("its batches hold no tensors that accelbench finds")
+            self.keep_outputs(self.num_rows, None)
+        except Exception as error:  # a user's module may raise anything: it was measured all the same
+            self.unchecked = beginning(one_line(message_of(error)), MAX_WHY)
 
     def compared_inputs(self) -> tuple[Any, Any]:
         """A batch of the loader, and its rows in another order."""
-        fed = mapped(self.looked.batch, lambda tensor: tensor.detach().cpu().clone())
-        size = self.num_rows
-        return fed, mapped(fed, lambda tensor: tensor.roll(1, 0) if tensor.dim() and len(tensor) == size else tensor)
+        fed, unseen = copy.deepcopy(self.looked.batch), copy.deepcopy(self.looked.batch)
+        for tensor in tensors_in(unseen):
+            if tensor.dim() and len(tensor) == self.num_rows:
+                tensor.copy_(tensor.roll(1, 0))
+        return fed, unseen
 
     def measured_outputs(self, batches: Sequence[Any]) -> list[Output]:
         """From further steps of the loop, whose loader gives these batches."""
         outputs = []
         for batch in batches:
-            self.loader.given.append(mapped(batch, Tensor.clone))
+            self.loader.given.append(copy.deepcopy(batch))
             look = Looks()
             with wrapped(self.trainer, look.wrap(self.subject.module, None)):
                 self.step.compute(None)
@@ -228,6 +236,11 @@ class ModuleRun(CellRun):
             yield "training_step returns no loss, so that only the weights were checked to be finite"
         if self.cell.breakdown_s and self.subject.num_accumulated > 1:
             yield "steps have no phases: with accumulated gradients they differ from batch to batch"
+
+    def warnings(self) -> Iterator[str]:
+        """That outputs could not be checked."""
+        if self.unchecked is not None:
+            yield f"the output was not checked: {self.unchecked}"
 
 
 def _on_cpu(tensor: Tensor) -> Tensor:

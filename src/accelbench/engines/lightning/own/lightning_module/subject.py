@@ -107,13 +107,14 @@ class Subject:
         setattr(self.owner, "train_dataloader" if self.trains else "predict_dataloader", loader)
 
     def check_set_up(self) -> None:
-        """Looks at the optimisers, once the Trainer has made them; those without their metric are not an error.
+        """Looks at the optimisers, once the Trainer has made them. A schedule without its metric is no error.
 
         Raises:
             UserError: there is no optimiser.
         """
         if not self.trains:
             return
+        self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
         if any(type(optimizer).__name__ == "_MockOptimizer" for optimizer in self.trainer.optimizers):
             raise UserError(f"{self.flag}: configure_optimizers returned None, so that nothing would be trained")
         for config in self.trainer.lr_scheduler_configs:

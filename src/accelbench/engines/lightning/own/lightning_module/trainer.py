@@ -10,6 +10,7 @@ from accelbench.engines.lightning.precision import MIXED
 from accelbench.schema.cell import Cell, TrainerSettings
 from accelbench.schema.vocab import Precision
 
+MAX_EPOCHS = 1000  # Lightning's default, from which schedules are made; the engine lets the loop go on after it
 # What Lightning warns about is intended here, or is what the user's own runs do too.
 INTENDED = (
     "predict returned None",
@@ -40,7 +41,7 @@ def trainer_for(package: str, cell: Cell, backend: Backend) -> Any:
         accelerator=backend.accelerator,
         devices=1,
         plugins=[plugin_for(package, cell.precision, backend.torch_type)],
-        max_epochs=-1,
+        max_epochs=MAX_EPOCHS,
         accumulate_grad_batches=settings.accumulate_grad_batches,
         gradient_clip_val=settings.gradient_clip_val,
         limit_val_batches=0,
