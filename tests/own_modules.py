@@ -15,6 +15,10 @@ def samples(num=40):
     return TensorDataset(torch.randn(num, 8, generator=generator), torch.randint(3, (num,), generator=generator))
 
 
+def num_labels(batch):
+    return len(batch[1])
+
+
 class Data(pl.LightningDataModule):
     def __init__(self, batch_size=1, num=40, drop_last=True):
         super().__init__()

@@ -94,8 +94,6 @@ def test_losses_and_weights_are_those_of_the_users_own_trainer(tmp_path):
     assert losses[:LAST] == own_modules.Lit.losses
     assert found.loss == pytest.approx(losses[LAST - 1])
     assert all(torch.equal(run.weights[name], each) for name, each in plain.state_dict().items())
-    assert run.trainer.optimizers == [] or isinstance(run.trainer.optimizers[0], torch.optim.AdamW)
-    assert run.baton.is_stopped
 
 
 def test_accumulation_and_clipping(tmp_path):
@@ -214,6 +212,17 @@ def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, told):
 
 def test_a_size_that_the_batches_have_anyway(tmp_path):
     assert measured(tmp_path, data="NoSize").num_steady_samples == 8 * 2 * STEPS
+
+
+def test_samples_are_what_a_function_counts(tmp_path):
+    assert measured(tmp_path, samples="own_modules.num_labels").num_steady_samples == 8 * 2 * STEPS
+    with pytest.raises(UserError, match="^data.target=own_modules.Data: a batch has 1 samples, not batch_size=8"):
+        measured(tmp_path, samples="own_code.one_sample")
+
+
+def test_single_steps_count_a_short_last_batch_too(tmp_path):
+    found = measured(tmp_path, data_args={"num": 20, "drop_last": False}, steps=6)
+    assert found.num_steady_samples == 2 * 2 * 20
 
 
 def test_what_would_be_counted_wrong_is_not_supported(tmp_path):
