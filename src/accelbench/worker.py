@@ -14,7 +14,7 @@ from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load
 from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import MODULE, Status
 
 
 def main(words: Sequence[str]) -> int:
@@ -59,7 +59,7 @@ def parse(words: Sequence[str]) -> tuple[Cell, Path]:
         parser.error(f"{chosen.cell}: of {error}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         parser.error(f"{chosen.cell}: no readable cell ({type(error).__name__}: {error})")
-    if not (chosen.data_folder / MANIFEST).exists():
+    if cell.data.name != MODULE and not (chosen.data_folder / MANIFEST).exists():
         parser.error(f"{chosen.data_folder}: no prepared data set (it has no {MANIFEST})")
     return cell, chosen.data_folder
 

@@ -181,7 +181,9 @@ def test_a_lightning_module_of_either_package_is_known_by_its_bases(tmp_path, mo
     other = importlib.import_module("lightning.pytorch.module").LightningModule
     for name in [name for name in sys.modules if name.partition(".")[0] == "lightning"]:
         monkeypatch.delitem(sys.modules, name)
-    assert targets.is_lightning_module(Mine)
-    assert targets.is_lightning_module(type("MyOther", (other,), {}))
-    assert not targets.is_lightning_module(Plain)
-    assert not targets.is_lightning_module(type("LightningModule", (nn.Module,), {}))  # only its name is the same
+    assert targets.lightning_package(Mine, "LightningModule") == "pytorch_lightning"
+    assert targets.lightning_package(Mine, "LightningDataModule") is None
+    assert targets.lightning_package(type("MyOther", (other,), {}), "LightningModule") == "lightning.pytorch"
+    assert targets.lightning_package(Plain, "LightningModule") is None
+    own = type("LightningModule", (nn.Module,), {})
+    assert targets.lightning_package(own, "LightningModule") is None  # only its name is the same

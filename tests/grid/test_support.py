@@ -1,5 +1,6 @@
 import dataclasses
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -240,3 +241,20 @@ def test_without_pythons_headers_nothing_is_compiled(toolchain):
     (toolchain / "Python.h").unlink()
     told = "compile=true needs Python's headers: install them (on Debian, python3-dev)"
     assert why_not(with_options("cpu", compile=True), report(Device.cpu)) == told
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"protocol": Protocol.fit}, "model=lightning: protocol=fit"),
+        ({"devices": 2, "batch_size": 32}, "model=lightning: its loop is measured on one device: use devices=1"),
+        ({"device": Device.xla_cpu}, "model=lightning: its loop is not measured on xla_cpu"),
+        ({"options": Options(channels_last=True)}, "model=lightning: .* use channels_last=false"),
+        ({"precision": Precision.fp16}, "None"),  # Adam of accelbench's own does not run
+    ],
+)
+def test_a_lightning_module_runs_as_it_is_on_one_device(changes, told):
+    spec = ModelSpec(name="Lit", library=Library.lightning, network="my.Lit")
+    lit = dataclasses.replace(cell("cpu", "fp32"), model=spec, data=DataSpec(name="module"), **changes)
+    found = DeviceReport(device=lit.device, present=True, name="X", count=2, details={"usable_cores": "2"})
+    assert re.match(told, str(why_not(lit, found)))

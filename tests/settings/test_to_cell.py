@@ -147,3 +147,31 @@ def test_an_unknown_optimiser_is_refused():
         UserError, match="^model.optimizer=lion: unknown model.optimizer. Choose from: adam, adamw, sgd"
     ):
         cell_and_options(merged("model.optimizer=lion"))
+
+
+LIT = ("model.name=lightning", "model.library=lightning", "model.target=my.nets.Lit", "data.name=module")
+
+
+def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of_the_trainer():
+    cell, _ = cell_and_options(merged(*LIT, "data.target=my.data.Data", "trainer.accumulate_grad_batches=4"))
+    assert (cell.model.definition, cell.data.target) == ("my.nets.Lit", "my.data.Data")
+    assert cell.trainer.accumulate_grad_batches == 4
+    alone, _ = cell_and_options(merged(*LIT, "mode=infer", "trainer.gradient_clip_val=1", "model.samples=my.data.num"))
+    assert alone.data.target is None
+    assert alone.trainer.non_defaults == []  # inference has no gradients
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ([*LIT, "model.optimizer=sgd"], "model.optimizer=sgd: goes not with model=lightning, whose module decides it"),
+        ([*LIT, "model.learning_rate=0.1"], "model.learning_rate=0.1: goes not with model=lightning"),
+        ([*LIT, "model.loss=my.loss"], "model.loss=my.loss: goes with model=custom"),
+        ([*LIT, "data.args={n: 1}"], "data.args.n: goes with data.target"),
+        ([*LIT, "data.pipeline=jpeg"], "data.pipeline=jpeg: goes with other data"),
+        (["trainer.accumulate_grad_batches=4"], "trainer.accumulate_grad_batches=4: goes with model=lightning"),
+    ],
+)
+def test_settings_that_a_lightning_module_decides_itself_are_refused(settings, told):
+    with pytest.raises(UserError, match=f"^{told}"):
+        cell_and_options(merged(*settings))

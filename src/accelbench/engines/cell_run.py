@@ -25,7 +25,7 @@ from accelbench.measuring.step import ONE_RANK, RankGroup, Step
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import Device, Mode, Pipeline, Precision
+from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision
 from accelbench.schema.vocab import Protocol as CellProtocol
 from accelbench.schema.work import Work
 
@@ -257,7 +257,7 @@ class CellRun:
     def _collect(self, observed: Observed) -> Measurement:
         assert self.resources is not None, "the resources are noted before anything is observed"
         num_compiles, compile_s = self.resources.compiles
-        counts = {} if is_random(self.cell) else read_counts(self.data_folder)
+        counts = {} if is_random(self.cell) or self.cell.data.name == MODULE else read_counts(self.data_folder)
         found = Findings()
         if self.outputs is not None:
             found = check(self.outputs, self.cell.precision, self._reference_in_time, is_reference=self.is_reference)

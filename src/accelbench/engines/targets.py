@@ -14,8 +14,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from accelbench.errors import UserError
 from accelbench.schema.workload import ModelSpec
 
-# The root packages of Lightning; each has a LightningModule of its own.
-LIGHTNING = ("lightning", "pytorch_lightning")
+# The root packages of Lightning -> the package in it that has a LightningModule and a Trainer of its own.
+LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
 
 
 def check_name(flag: str, path: str) -> None:
@@ -71,11 +71,14 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
     return found
 
 
-def is_lightning_module(kind: type) -> bool:
-    """Whether `kind` extends a LightningModule, as told by the names of its bases: no Lightning is imported."""
-    return any(
-        base.__name__ == "LightningModule" and base.__module__.partition(".")[0] in LIGHTNING for base in kind.__mro__
-    )
+def lightning_package(kind: type, base: str) -> str | None:
+    """The package whose class `base`, such as LightningModule, `kind` extends, as told by names: nothing is imported.
+
+    Returns:
+        `pytorch_lightning` or `lightning.pytorch`; None if `kind` extends neither's.
+    """
+    roots = (each.__module__.partition(".")[0] for each in kind.__mro__ if each.__name__ == base)
+    return next((LIGHTNING[root] for root in roots if root in LIGHTNING), None)
 
 
 def _root(found: Any) -> str:

@@ -8,13 +8,13 @@ from typing import Any
 from accelbench.data.arrays import how_to_prepare
 from accelbench.data.manifest import check_arrays, read_manifest
 from accelbench.errors import UserError
-from accelbench.grid.fingerprint import fingerprint, git_state
+from accelbench.grid.fingerprint import fingerprint, git_state, source_digest
 from accelbench.grid.plan import Planned, plan
 from accelbench.project import Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import WantedCell
-from accelbench.schema.vocab import Engine
+from accelbench.schema.vocab import MODULE, Engine
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,28 @@ def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:
     """
     name = data_name(cells)
     folder = place.data / name
+    if name == MODULE:
+        return _of_module(cells), folder
     data = read_manifest(folder)
     if data.name != name:
         raise UserError(f"data={name}: {folder} holds {data.name}; {how_to_prepare(folder)}")
     return data, folder
+
+
+def _of_module(cells: Sequence[Cell]) -> Data:
+    """The data that the user's DataModule, or a LightningModule itself, makes when a cell runs.
+
+    The digest leaves out the arguments, which are part of each cell's settings.
+    """
+    sources = {
+        ("data.target", cell.data.target) if cell.data.target else ("model.target", cell.model.definition)
+        for cell in cells
+    }
+    if len(sources) > 1:
+        shown = ",".join(sorted(path for _, path in sources))
+        raise UserError(f"data.target={shown}: a sweep has one data set; run one sweep for each")
+    ((flag, path),) = sources
+    return Data(name=MODULE, digest=source_digest(flag, path), source=f"{path}, which nobody verified", stand_in=False)
 
 
 def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:
@@ -74,7 +92,8 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
         UserError: the cells use several data sets, or theirs is not prepared.
     """
     data, folder = data_of(cells, place)
-    check_arrays(folder)
+    if data.name != MODULE:
+        check_arrays(folder)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
     planned = plan(cells, data, fingerprints, earlier)
     git = git_state(place.root)

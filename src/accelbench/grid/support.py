@@ -10,7 +10,7 @@ from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
 from accelbench.grid import keras_support
 from accelbench.schema.cell import Cell, KerasSettings
-from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Library, Mode, ModelOutput, Precision
+from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Library, Mode, ModelOutput, Precision, Protocol
 
 FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
 BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
@@ -38,7 +38,8 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     is_remote = _is_remote_tpu(cell)
     if not report.present and not is_remote:
         return report.reason
-    rules = [_lightning, _library, _output, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam, _options, _compiler]
+    rules = [_lightning, _lightning_module, _library, _output, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam]
+    rules += [_options, _compiler]
     if not is_remote:
         rules.insert(0, _devices)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
@@ -63,6 +64,21 @@ def _library(cell: Cell, report: DeviceReport) -> str | None:
     if cell.model.library not in (Library.timm, Library.transformers) or packages.folder(name) is not None:
         return None
     return f"model={name}: {name} is not installed: {packages.how_to_install(name)}"
+
+
+def _lightning_module(cell: Cell, report: DeviceReport) -> str | None:
+    """What Lightning's own loop can't do, or accelbench can't time in it."""
+    if cell.model.library != Library.lightning:
+        return None
+    if cell.device in XLA:
+        return f"model=lightning: its loop is not measured on {cell.device}: use device=cpu or device=gpu"
+    if cell.devices > 1:
+        return "model=lightning: its loop is measured on one device: use devices=1"
+    if cell.protocol == Protocol.fit:
+        return "model=lightning: protocol=fit evaluates on a test set of accelbench's: use protocol=window or steps"
+    if enabled := cell.options.enabled:
+        return f"model=lightning: its network is run as the module made it: use {enabled[0]}=false"
+    return None
 
 
 def _output(cell: Cell, report: DeviceReport) -> str | None:
@@ -137,6 +153,8 @@ def _on_cpu(cell: Cell, report: DeviceReport) -> str | None:
 def _fp16_adam(cell: Cell, report: DeviceReport) -> str | None:
     """PyTorch's default epsilon, 1e-8, is below the smallest fp16 number, 6e-8, and so are the squared gradients."""
     if (cell.precision, cell.mode, cell.model.optimizer) != (Precision.fp16, Mode.train, "adam"):
+        return None
+    if cell.model.library == Library.lightning:  # its own optimiser runs
         return None
     lstm_on_cpu = cell.device == Device.cpu and cell.model.is_own("lstm")
     instead = "bf16_mixed" if lstm_on_cpu else "fp16_mixed"

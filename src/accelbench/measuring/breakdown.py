@@ -61,7 +61,9 @@ def measure_breakdown(
         phased.append(_phased_step(step, stamps, now))
         ranks.end()
         elapsed += plain[-1] + sum(phased[-1].values())
-    return Breakdown(phases_s={phase: [phases[phase] for phases in phased] for phase in phased[0]}, undisturbed_s=plain)
+    seen = dict.fromkeys(phase for phases in phased for phase in phases)  # not every step need have every phase
+    phases_s = {phase: [phases.get(phase, 0.0) for phases in phased] for phase in seen}
+    return Breakdown(phases_s=phases_s, undisturbed_s=plain)
 
 
 def _plain_step(step: PhasedStep, stamps: Stamps, now: Now) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from accelbench.measuring.step import ONE_RANK, RankGroup, Step
+from accelbench.measuring.step import ONE_RANK, CountingStep, RankGroup, Step
 from accelbench.measuring.stopping import STRETCH, has_settled, why_stop
 from accelbench.schema.cell import Window
 from accelbench.schema.measurement import Block
@@ -123,7 +123,7 @@ def measure(
     """Measures `step` within the bounds of `window`.
 
     Args:
-        step: the workload; all its batches have the same size.
+        step: the workload; all its batches have the same size, unless it is a `CountingStep`.
         wait: returns when everything launched on the device is done.
         window: the bounds in seconds and steps.
         compiles: returns the engine's number of compilations so far, and their seconds.
@@ -207,8 +207,11 @@ class Runner:
         self.wait()
         self.ranks.end()
         seconds = now() - start
-        # All batches have the same size; asking each one would cost 2 % of a small model's step.
-        block = Block(num_steps=num_steps, num_samples=num_steps * self.step.num_samples(batch), seconds=seconds)
+        if isinstance(self.step, CountingStep):
+            num_samples = self.step.samples_of_last(num_steps)
+        else:  # all batches have the same size; asking each one would cost 2 % of a small model's step
+            num_samples = num_steps * self.step.num_samples(batch)
+        block = Block(num_steps=num_steps, num_samples=num_samples, seconds=seconds)
         self.timing.num_steady_samples += block.num_samples
         return block
 
@@ -230,6 +233,8 @@ class Runner:
         computed = now()
         step.copy_out(result)
         end = now()
+        if isinstance(step, CountingStep):
+            num_samples = step.samples_of_last(1)
         timing.latency_s.append(end - start)
         timing.num_steady_samples += num_samples
         timing.launch_s.append(launched - copied)

@@ -1,6 +1,6 @@
 """What an engine gives the clock: one step of the workload in its timed parts, and the processes that run it."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class Step(Protocol):
@@ -20,6 +20,14 @@ class Step(Protocol):
 
     def num_samples(self, batch: Any) -> int:
         """Number of samples in the batch, summed over all processes that compute a part of it."""
+
+
+@runtime_checkable
+class CountingStep(Protocol):
+    """A step whose batches may differ in size, such as the last one of an epoch."""
+
+    def samples_of_last(self, num_steps: int) -> int:
+        """Samples in the batches of the last steps together."""
 
 
 class RankGroup:

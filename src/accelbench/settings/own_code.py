@@ -6,7 +6,7 @@ from typing import Any
 from accelbench.engines.targets import check_name
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Weights
-from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig
+from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig, TrainerConfig
 
 CUSTOM = (Library.custom,)
 # Setting of a model -> the libraries that it goes with.
@@ -17,11 +17,13 @@ GOES_WITH = {
     "batch": CUSTOM,
     "inputs": CUSTOM,
     "loss": CUSTOM,
-    "samples": CUSTOM,
+    "samples": tuple(USERS_OWN),
     "tokens": CUSTOM,
     "task": (Library.transformers,),
     "batch_args": (Library.custom, Library.transformers),
 }
+# Settings of a model that a LightningModule decides itself.
+OF_THE_MODULE = ("optimizer", "learning_rate", "weights")
 NEED_BATCH = ("batch_args", "inputs", "samples", "tokens")
 SAFETENSORS = ".safetensors"
 
@@ -40,12 +42,15 @@ def check_model(run: RunConfig) -> None:
             raise UserError(f"{given}: goes with {with_these}, and not with model={model.name}")
     _check_weights(model)
     _check_optimizer(model)
+    _check_lightning_module(run)
     if library not in USERS_OWN:
         return
     for name in ("target", "batch", "loss", "samples", "tokens"):
         _check_path(f"model.{name}", getattr(model, name), is_needed=name == "target")
     if not model.batch:
         for name in NEED_BATCH:
+            if name == "samples" and library == Library.lightning:
+                continue
             if getattr(model, name) != _default(ModelConfig, name):
                 raise UserError(f"{_shown(f'model.{name}', getattr(model, name))}: goes with model.batch")
     elif run.data.name != RANDOM:
@@ -77,7 +82,24 @@ def check_data(run: RunConfig) -> None:
             f"data={MODULE} and model={Library.lightning} go together: a LightningModule and its DataModule"
         )
     if is_module:
-        _check_path("data.target", data.target, is_needed=True)
+        _check_path("data.target", data.target)
+        if data.args and not data.target:
+            raise UserError(f"{_shown('data.args', data.args)}: goes with data.target")
+        for name in ("pipeline", "augment"):
+            if (value := getattr(data, name)) != _default(DataConfig, name):
+                raise UserError(f"data.{name}={value}: goes with other data; a DataModule makes the batches itself")
+
+
+def _check_lightning_module(run: RunConfig) -> None:
+    """Raises a UserError if a setting was given that a LightningModule decides itself, or that only it has."""
+    if run.model.library == Library.lightning:
+        for name in OF_THE_MODULE:
+            if (value := getattr(run.model, name)) != _default(ModelConfig, name):
+                raise UserError(f"model.{name}={value}: goes not with model=lightning, whose module decides it itself")
+        return
+    for field in fields(TrainerConfig):
+        if (value := getattr(run.trainer, field.name)) != field.default:
+            raise UserError(f"trainer.{field.name}={value}: goes with model={Library.lightning}")
 
 
 def _check_weights(model: ModelConfig) -> None:

@@ -19,7 +19,7 @@ from accelbench.schema.vocab import (
     Scaling,
 )
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.settings.config import EngineConfig, ModelConfig, RunConfig, SweepOptions
+from accelbench.settings.config import EngineConfig, ModelConfig, RunConfig, SweepOptions, TrainerConfig
 from accelbench.settings.limits import check
 from accelbench.settings.own_code import check_data, check_model
 
@@ -135,6 +135,7 @@ def _reset_unused_settings(run: RunConfig) -> None:
     """Resets settings without effect in this cell to their defaults: equal cells must have equal ids."""
     if run.mode == Mode.infer:
         run.data.augment = Augment.none
+        run.trainer = TrainerConfig()
     if run.devices == 1:
         run.scaling = Cell.scaling
     if run.engine.name == Engine.lightning and (run.devices == 1 or run.device.name not in XLA):

@@ -13,7 +13,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Device, Mode, Pipeline, Protocol, Status
+from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Protocol, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
 from accelbench.sweep.missing_data import prepare_missing
@@ -113,8 +113,8 @@ def _tell(largest: int | None, smallest: int | None, most: int, tried: Mapping[i
 
 
 def _num_samples(cell: Cell, place: Workplace) -> int | None:
-    """Samples of the data set that the cell reads; None if it computes on random images, of which there is no end."""
-    if cell.data.pipeline not in (Pipeline.array, Pipeline.jpeg):
+    """Samples of the data set that the cell reads; None if nothing tells, or random images have no end."""
+    if cell.data.pipeline not in (Pipeline.array, Pipeline.jpeg) or cell.data.name == MODULE:
         return None
     _, folder = data_of([cell], place)
     return read_counts(folder)["train" if cell.mode == Mode.train else "test"]

@@ -5,11 +5,12 @@ from rich.console import Console
 from accelbench.data.arrays import how_to_prepare
 from accelbench.errors import UserError
 from accelbench.project import MANIFEST, Workplace, shown
+from accelbench.schema.vocab import MODULE
 from accelbench.settings.params import data_settings
 
 
 def prepare_missing(place: Workplace, name: str, console: Console) -> None:
-    """Prepares the data set `name` as `dvc repro data@NAME` does, unless it is there.
+    """Prepares the data set `name` as `dvc repro data@NAME` does, unless it is there or a DataModule makes it.
 
     Args:
         place: where its folder is.
@@ -20,7 +21,7 @@ def prepare_missing(place: Workplace, name: str, console: Console) -> None:
         UserError: params.yaml does not name the data set, or asks for what is not there.
         DataError: the data can't be obtained.
     """
-    if ((folder := place.data / name) / MANIFEST).exists():
+    if name == MODULE or ((folder := place.data / name) / MANIFEST).exists():
         return
     from accelbench.data.prepare import prepare
 

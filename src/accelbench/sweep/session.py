@@ -20,7 +20,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
 from accelbench.schema.text import ending
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.vocab import MODULE, Device, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.preflight import Preflight
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
@@ -128,6 +128,8 @@ class Session(AbstractContextManager["Session"]):
 
     def _data_defect(self) -> str | None:
         """Why the data is not what the sweep began with; None if it is."""
+        if self.ready.data.name == MODULE:  # there is no manifest
+            return None
         try:
             return None if read_manifest(self.ready.data_folder) == self.ready.data else DATA_CHANGED
         except DataError as error:

@@ -24,6 +24,7 @@ from accelbench.engines.lightning.module import (
     TrainStep,
 )
 from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
 from accelbench.engines.lightning.own.workload import OwnWorkload
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
@@ -36,7 +37,7 @@ from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import XLA, Precision
+from accelbench.schema.vocab import XLA, Library, Precision
 from accelbench.schema.work import Work
 
 # A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit: running into the
@@ -62,6 +63,8 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
     backend = backend_for(cell.device, cell.devices, ranks)
     set_threads(cell, backend, ranks.num_here)
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
+    if cell.model.library == Library.lightning:
+        return ModuleRun(cell, data_folder, backend).measure()
     with options.empty_cache(cell.options):
         return _Run(cell, data_folder, backend, ranks).measure()
 

@@ -59,15 +59,14 @@ def count(module: BenchModule, batch: Any, precision: Precision, *, train: bool)
                 with counter, torch.no_grad(), context:
                     module.task.infer(network, batch)
     except Exception as error:  # a user's network may raise anything
-        why = beginning(one_line(message_of(error)), MAX_REASON)
-        return Work(uncounted=[f"{type(error).__name__}: {why}" if why else type(error).__name__])
-    uncounted = sorted(counter.uncounted)
-    return Work(
-        flops=None if uncounted else counter.flops,
-        bytes=counter.bytes,
-        num_operators=counter.num_operators,
-        uncounted=uncounted,
-    )
+        return not_counted(error)
+    return counter.work()
+
+
+def not_counted(error: Exception) -> Work:
+    """No counts, with the reason."""
+    why = beginning(one_line(message_of(error)), MAX_REASON)
+    return Work(uncounted=[f"{type(error).__name__}: {why}" if why else type(error).__name__])
 
 
 class _FakeTensors(FakeTensorMode):
@@ -136,6 +135,16 @@ class Counter(TorchDispatchMode):
         self.num_operators = 0
         self.uncounted: set[str] = set()
         self._weight = 1
+
+    def work(self, num_steps: int = 1) -> Work:
+        """What was counted in `num_steps` steps, per step."""
+        uncounted = sorted(self.uncounted)
+        return Work(
+            flops=None if uncounted else self.flops // num_steps,
+            bytes=self.bytes // num_steps,
+            num_operators=self.num_operators // num_steps,
+            uncounted=uncounted,
+        )
 
     @contextmanager
     def times(self, num: int) -> Iterator[None]:

@@ -11,7 +11,7 @@ from accelbench.engines.lightning import checkpoints
 from accelbench.engines.lightning.networks import NETWORKS, initialise_as_keras
 from accelbench.engines.models import own_network
 from accelbench.engines.sources import Shape
-from accelbench.engines.targets import import_target, is_lightning_module
+from accelbench.engines.targets import import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Library, Weights
 from accelbench.schema.workload import ModelSpec
@@ -42,10 +42,10 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 
 def check_trainable(network: nn.Module, model: ModelSpec) -> None:
     """Raises an UnsupportedError if `network` has a training step and an optimiser of its own, which would not run."""
-    if is_lightning_module(type(network)):
+    if lightning_package(type(network), "LightningModule"):
         raise UnsupportedError(
             f"model={model.name} is a LightningModule, and accelbench would train it with its own loss and optimiser "
-            "instead of its training_step: use mode=infer, or a plain torch.nn.Module"
+            "instead of its training_step: use model=lightning, which runs its own, or mode=infer"
         )
 
 

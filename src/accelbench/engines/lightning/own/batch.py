@@ -78,7 +78,7 @@ class BatchMaker:
             raise UserError(f"{self._flag}: should return tensors on the CPU; accelbench moves them to the device")
         batch = mapped(made, self._cast)
         num_samples = self._samples(batch, tensors[0])
-        num_tokens = None if self.count_tokens is None else _counted("model.tokens", self.count_tokens, batch)
+        num_tokens = None if self.count_tokens is None else counted("model.tokens", self.count_tokens, batch)
         self._num_samples += num_samples
         self._num_tokens += num_tokens or 0
         return OwnBatch(batch, num_samples, num_tokens)
@@ -102,7 +102,7 @@ class BatchMaker:
 
     def _samples(self, batch: Any, first: Tensor) -> int:
         if self.count_samples is not None:
-            return _counted("model.samples", self.count_samples, batch)
+            return counted("model.samples", self.count_samples, batch)
         num = first.shape[0] if first.dim() else 0
         if num != self.batch_size:
             raise UserError(
@@ -112,7 +112,8 @@ class BatchMaker:
         return num
 
 
-def _counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
+def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
+    """What a function of the user counts in a batch; a UserError if it is no whole number above 0."""
     found = function(batch)
     num = found.item() if isinstance(found, Tensor) and found.numel() == 1 else found
     if not isinstance(num, int) or isinstance(num, bool) or not 0 < num <= MAX_COUNT:

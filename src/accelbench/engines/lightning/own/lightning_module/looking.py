@@ -1,0 +1,58 @@
+"""Looks at one step of Lightning's loop: its batch, and what the module returned for it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from accelbench.engines.lightning.own.lightning_module.sections import Section, Wrap
+from accelbench.engines.lightning.precision import Observer
+from accelbench.errors import UserError
+from accelbench.schema.vocab import Phase
+
+
+class Looks:
+    """What one step showed.
+
+    Attributes:
+        batch: as the loader gave it.
+        given: the batch that training_step or predict_step got.
+        result: what that returned, detached.
+    """
+
+    batch: Any
+    given: Any
+    result: Any
+
+    def wrap(self, network: nn.Module, observer: Observer | None) -> Wrap:
+        """Keeps what passes through the sections; `observer` also watches the operators of the forward pass."""
+
+        def wrap(phase: Phase, section: Section) -> Section:
+            def looked(*args: Any, **kwargs: Any) -> Any:
+                if phase == Phase.copy_in:
+                    self.batch = args[0]
+                    return section(*args, **kwargs)
+                self.given = args[0] if args else next(iter(kwargs.values()))
+                returned: list[Any] = []
+                if observer is None:
+                    returned.append(section(*args, **kwargs))
+                else:
+                    observer.look(network, lambda: returned.append(section(*args, **kwargs)))
+                self.result = returned[0]
+                return self.result
+
+            return looked if phase in (Phase.copy_in, Phase.forward) else section
+
+        return wrap
+
+    @property
+    def loss(self) -> float | None:
+        """What training_step returned: a tensor, or the entry `loss` of a mapping; None if it returned none."""
+        result = self.result
+        loss = result.get("loss") if isinstance(result, Mapping) else result
+        return loss.item() if isinstance(loss, Tensor) and loss.numel() == 1 else None
+
+    def check_loss(self, flag: str, *, is_automatic: bool) -> None:
+        """Raises a UserError if Lightning skipped the batch."""
+        if is_automatic and self.result is None:
+            raise UserError(f"{flag}: training_step returned None, so that Lightning skips the batch")

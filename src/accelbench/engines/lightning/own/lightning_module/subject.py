@@ -1,0 +1,219 @@
+"""The user's LightningModule with its data and its Trainer, set up to be measured."""
+
+import importlib
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from torch import nn
+
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.own.lightning_module.classes import (
+    INFERENCE_LOADERS,
+    MODULE,
+    check_training,
+    give_size,
+    loader_of,
+    make_data,
+    make_module,
+    overrides,
+    sized_args,
+)
+from accelbench.engines.lightning.own.lightning_module.loader import BatchSizes
+from accelbench.engines.lightning.own.lightning_module.trainer import trainer_for
+from accelbench.engines.targets import import_path, lightning_package
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Mode
+
+
+class Subject:
+    """What is measured.
+
+    Args:
+        cell: names the classes.
+        backend: the device.
+
+    Raises:
+        UserError: the classes are none of Lightning's, or miss what the cell needs.
+
+    Attributes:
+        data: the LightningDataModule; None if the module has its own loaders.
+        batch_sizes: checks the batches.
+        flag: names the module in messages.
+    """
+
+    def __init__(self, cell: Cell, backend: Backend) -> None:
+        self.cell, self.trains = cell, cell.mode == Mode.train
+        self.flag = f"model.target={cell.model.definition}"
+        kind = import_path("model.target", cell.model.definition)
+        known = lightning_package(kind, MODULE) if isinstance(kind, type) else None
+        self.package = known or "pytorch_lightning"
+        self.build_s = 0.0
+        self.module = self._timed(self._new_module)()
+        self.package = lightning_package(type(self.module), MODULE) or self.package
+        if self.trains:
+            check_training(self.module, self.package, cell.model.definition)
+        self.data, takes_size = self._data(kind)
+        owner, self.owner_flag = self.module, self.flag
+        if self.data is not None:
+            owner, self.owner_flag = self.data, f"data.target={cell.data.target}"
+        self.owner = owner
+        is_data = self.data is not None
+        self.loader = loader_of(owner, self.package, trains=self.trains, is_data=is_data, flag=self.owner_flag)
+        samples = cell.model.samples
+        count = import_path("model.samples", samples) if samples else None
+        self.batch_sizes = BatchSizes(self.owner_flag, cell.batch_size, count, takes_size=takes_size)
+        self.trainer = trainer_for(self.package, cell, backend)
+        strategy = self.trainer.strategy
+        strategy.setup = self._timed(strategy.setup)  # puts the module and its optimisers onto the device
+        self.left_out: list[str] = []
+        self.unmonitored: list[str] = []
+        self._leave_out_callbacks()
+        self._guard_batches()
+        self.predicts = overrides(self.module, self.package, MODULE, "predict_step")
+        self.takes_first = False
+        if not self.trains and not self.predicts:
+            self.module.predict_step = self._forward_of(self.module)
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether Lightning, and not training_step, calls backward and optimiser."""
+        return bool(self.module.automatic_optimization)
+
+    @property
+    def num_accumulated(self) -> int:
+        """Batches whose gradients make one step of the optimiser."""
+        return int(self.trainer.accumulate_grad_batches) if self.trains else 1
+
+    def wrap_loader(self, wrap: Callable[[Any], Any]) -> None:
+        """Has Lightning get what `wrap` makes of the user's loader."""
+        make, stage = getattr(self.owner, self.loader), INFERENCE_LOADERS[self.loader]
+
+        def loader() -> Any:
+            if not self.trains and stage != "predict":
+                self.owner.setup(stage)
+            made = make()
+            if isinstance(made, dict | list | tuple) or type(made).__name__ == "CombinedLoader":
+                raise UnsupportedError(f"{self.owner_flag}: {self.loader} returns several loaders: return one")
+            with suppress(TypeError, NotImplementedError):  # not every loader has a length
+                if len(made) == 0:
+                    size = self.cell.batch_size
+                    raise UserError(f"{self.owner_flag}: {self.loader} gives no batch of batch_size={size}")
+            return wrap(made)
+
+        setattr(self.owner, "train_dataloader" if self.trains else "predict_dataloader", loader)
+
+    def check_set_up(self) -> None:
+        """Looks at the optimisers, once the Trainer has made them. A schedule without its metric is no error.
+
+        Raises:
+            UserError: there is no optimiser.
+        """
+        if not self.trains:
+            return
+        self.trainer.fit_loop.max_epochs = -1  # schedules are made: the clock ends the loop
+        if any(type(optimizer).__name__ == "_MockOptimizer" for optimizer in self.trainer.optimizers):
+            raise UserError(f"{self.flag}: configure_optimizers returned None, so that nothing would be trained")
+        for config in self.trainer.lr_scheduler_configs:
+            if config.reduce_on_plateau:
+                config.strict = False  # a metric of validation, which does not run
+
+    def note_schedulers(self) -> None:
+        """Notes the metrics that schedulers waited for in vain; to be called before the Trainer is stopped."""
+        configs = self.trainer.lr_scheduler_configs if self.trains else []
+        waiting = [config.monitor for config in configs if config.reduce_on_plateau]
+        self.unmonitored = [name for name in waiting if name not in self.trainer.callback_metrics]
+
+    def new_predict(self) -> Callable[[Any], Any]:
+        """What a newly built module computes for a batch, in fp32 on the CPU.
+
+        Raises:
+            UserError: its constructor does not make the whole network.
+        """
+        module = self._new_module().eval()
+        if module.state_dict().keys() != self.module.state_dict().keys():
+            raise UserError("its setup or configure_model makes layers, which need the Trainer")
+        if not self.predicts:
+            return self._forward_of(module)
+        takes_index = "batch_idx" in inspect.signature(module.predict_step).parameters
+        return lambda batch: module.predict_step(batch, 0) if takes_index else module.predict_step(batch)
+
+    def notes(self) -> Iterator[str]:
+        """What of the user's ran, and what did not."""
+        yield f"nobody verified the data of {self.cell.data.target or self.cell.model.definition}"
+        if not self.trains:
+            first = " with the first element of each batch" if self.takes_first else ""
+            runs = "predict_step" if self.predicts else f"forward{first}, since there is no predict_step"
+            yield f"inference runs {runs}, on batches of {self.loader}"
+        if self.left_out:
+            yield f"callbacks of the module were left out: {', '.join(self.left_out)}"
+        if self.batch_sizes.was_short is not None:
+            yield f"the last batch of an epoch has {self.batch_sizes.was_short} samples, and counts as such"
+        if self.unmonitored:
+            yield f"a scheduler waited for {', '.join(self.unmonitored)}, which nothing logged: no validation runs"
+
+    def _new_module(self) -> Any:
+        """The module, its weights drawn from the cell's seed."""
+        importlib.import_module(self.package).seed_everything(self.cell.seed, verbose=False)
+        model = self.cell.model
+        args = model.args
+        if self.cell.data.target is None:
+            args = sized_args("model.args", import_path("model.target", model.definition), args, self.cell.batch_size)
+        return make_module(model, args)
+
+    def _data(self, kind: Any) -> tuple[Any, bool]:
+        """The DataModule, if there is one, and whether what makes the batches was given their size."""
+        if self.cell.data.target is None:
+            return None, give_size(self.module, kind, self.cell.batch_size)
+        return make_data(self.cell, self.package)
+
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Has the call's time added to `build_s`."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.build_s += time.perf_counter() - start
+
+        return timed
+
+    def _leave_out_callbacks(self) -> None:
+        """Notes the callbacks that the module brings, instead of running them."""
+        configure = self.module.configure_callbacks
+
+        def none() -> list[Any]:
+            found = configure()
+            found = found if isinstance(found, list | tuple) else [found]
+            self.left_out = [type(callback).__name__ for callback in found]
+            return []
+
+        self.module.configure_callbacks = none
+
+    def _guard_batches(self) -> None:
+        """A hook that skips batches would have them counted all the same."""
+        if not overrides(self.module, self.package, MODULE, "on_train_batch_start"):
+            return
+        hook = self.module.on_train_batch_start
+
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            if (answer := hook(*args, **kwargs)) == -1:
+                raise UnsupportedError(f"{self.flag}: on_train_batch_start returned -1, which skips batches")
+            return answer
+
+        self.module.on_train_batch_start = guarded
+
+    def _forward_of(self, module: nn.Module) -> Callable[..., Any]:
+        """Runs `forward` with a batch, or with its first element: what follows are labels."""
+
+        def predict_step(batch: Any, batch_idx: int = 0) -> Any:
+            if isinstance(batch, tuple | list):
+                self.takes_first = True
+                batch = batch[0]
+            return module(batch)
+
+        return predict_step

@@ -1,0 +1,239 @@
+"""LightningModules of the user, run by Lightning's Trainer in this process."""
+
+from dataclasses import replace
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers.logger import DummyLogger
+
+import own_modules
+from accelbench.engines.lightning import engine
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import TrainerSettings
+from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
+    "ignore:.*LeafSpec.*:FutureWarning",
+    "ignore:.*GPU available but not used.*",
+)
+WARMUP, STEPS = 2, 5  # the blocks have STEPS steps, and as many single ones follow
+LAST = WARMUP + 2 * STEPS + 1  # one more is looked at
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    own_modules.Lit.losses.clear()
+    own_modules.Counts.steps.clear()
+
+
+def lit_cell(target="Lit", data="Data", *, args=None, data_args=None, samples=None, trainer=None, **changes):
+    spec = ModelSpec(
+        name=target, library=Library.lightning, network=f"own_modules.{target}", args=args or {}, samples=samples
+    )
+    settings = {
+        "model": spec,
+        "data": DataSpec(name=MODULE, target=data and f"own_modules.{data}", args=data_args or {}),
+        "mode": Mode.train,
+        "batch_size": 8,
+        "protocol": Protocol.steps,
+        "warmup": WARMUP,
+        "steps": STEPS,
+        "breakdown_s": 0.0,
+        "trainer": TrainerSettings(**(trainer or {})),
+    }
+    return make_cell(**{**settings, **changes})
+
+
+def measured(tmp_path, *args, **changes):
+    cell = lit_cell(*args, **changes)
+    found = engine.run(cell, tmp_path)
+    assert judge(cell, found) is None
+    return found
+
+
+def plain_fit(module, num, **settings):
+    """What the user's own Trainer does in `num` batches."""
+    pl.seed_everything(0, verbose=False)
+    made = module()
+    data = own_modules.Data(8)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=-1,
+        limit_val_batches=0,
+        logger=DummyLogger(),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **{"max_steps": num, **settings},
+    )
+    trainer.fit(made, datamodule=data)
+    return made
+
+
+class Kept(ModuleRun):
+    """Keeps the weights before the steps that are only counted."""
+
+    def _count(self):
+        self.weights = {name: each.clone() for name, each in self.subject.module.state_dict().items()}
+        return super()._count()
+
+
+def test_losses_and_weights_are_those_of_the_users_own_trainer(tmp_path):
+    run = Kept(lit_cell(), tmp_path, Backend())
+    found = run.measure()
+    losses = list(own_modules.Lit.losses)
+    own_modules.Lit.losses.clear()
+    plain = plain_fit(own_modules.Lit, LAST)
+    assert losses[:LAST] == own_modules.Lit.losses
+    assert found.loss == pytest.approx(losses[LAST - 1])
+    assert all(torch.equal(run.weights[name], each) for name, each in plain.state_dict().items())
+
+
+def test_accumulation_and_clipping(tmp_path):
+    measured(tmp_path, "Counts", trainer={"accumulate_grad_batches": 4, "gradient_clip_val": 0.01})
+    steps = own_modules.Counts.steps
+    # An epoch of 5 batches ends with a step too, as Lightning has it.
+    assert [num for num, _ in steps[:4]] == [4, 5, 9, 10]
+    assert all(norm == pytest.approx(0.01, rel=1e-3) for _, norm in steps)
+
+
+def test_manual_optimisation_with_two_optimisers(tmp_path):
+    run = Kept(lit_cell("Manual"), tmp_path, Backend())
+    found = run.measure()
+    assert found.loss is None
+    assert any("training_step returns no loss" in note for note in found.notes)
+    plain = plain_fit(own_modules.Manual, LAST + LAST // 5 * 2 + 1)  # steps of both optimisers
+    assert all(torch.equal(run.weights[name], each) for name, each in plain.state_dict().items())
+
+
+@pytest.mark.parametrize("precision", [Precision.bf16, Precision.bf16_mixed, Precision.fp64, Precision.fp16_mixed])
+@pytest.mark.parametrize("target", ["Lit", "Manual"])
+def test_every_precision_is_what_ran(tmp_path, precision, target):
+    assert measured(tmp_path, target, precision=precision).precision == precision
+
+
+@pytest.mark.parametrize("target", ["Lit", "Manual"])
+def test_phases_work_and_operators(tmp_path, target):
+    found = measured(tmp_path, target, breakdown_s=0.01)
+    assert {Phase.data_wait, Phase.copy_in, Phase.forward, Phase.backward, Phase.optimizer, Phase.framework} <= {
+        phase for phase, seconds in found.breakdown.phases_s.items() if sum(seconds) > 0
+    }
+    forward = 2 * 8 * (8 * 16 + 16 * 3)
+    assert found.work.flops == 2 * forward + 2 * 8 * 16 * 3  # no gradient of the inputs
+    assert found.operators
+
+
+def test_a_short_last_batch_counts_as_it_is(tmp_path):
+    found = measured(tmp_path, data_args={"num": 20, "drop_last": False}, steps=6)
+    assert sum(block.num_samples for block in found.blocks) == 2 * 20
+    assert any("the last batch of an epoch has 4 samples" in note for note in found.notes)
+
+
+def test_a_loader_without_a_length(tmp_path):
+    found = measured(tmp_path, data="Stream", steps=6)
+    assert sum(block.num_samples for block in found.blocks) == 2 * 20
+    assert len(own_modules.Lit.losses) == WARMUP + 2 * 6 + 2  # one is looked at, and one counted
+
+
+def test_callbacks_and_metrics_of_validation_are_named(tmp_path):
+    notes = " ".join(measured(tmp_path, "Waits").notes)
+    assert "callbacks of the module were left out: EarlyStopping" in notes
+    assert "a scheduler waited for val_loss" in notes
+    assert "nobody verified the data of own_modules.Data" in notes
+
+
+def test_a_schedule_as_long_as_the_training(tmp_path):
+    assert measured(tmp_path, "OneCycle").loss is not None
+
+
+def test_a_batch_of_the_users_own_type_is_given_as_such(tmp_path):
+    found = measured(tmp_path, "PredictsEncoded", "Encoded", mode=Mode.infer)
+    assert (found.warnings, found.work.flops) == ([], 2 * 8 * (8 * 16 + 16 * 3))
+
+
+def test_a_module_with_its_own_loader(tmp_path):
+    found = measured(tmp_path, "OwnLoader", None)
+    assert all(block.num_samples == 8 * block.num_steps for block in found.blocks)
+
+
+@pytest.mark.parametrize("precision", [Precision.fp32, Precision.bf16])
+@pytest.mark.parametrize(
+    ("target", "data", "told"),
+    [
+        ("Predicts", "Data", "inference runs predict_step, on batches of train_dataloader"),
+        ("Lit", "LateSize", "inference runs forward with the first element of each batch, since there is no predict_"),
+    ],
+)
+def test_inference(tmp_path, precision, target, data, told):
+    found = measured(tmp_path, target, data, mode=Mode.infer, precision=precision, breakdown_s=0.01)
+    assert any(note.startswith(told) for note in found.notes)
+    assert (found.warnings, found.loss) == ([], None)
+    assert (found.output_error is None) == (precision == Precision.fp32)
+    assert found.work.flops == 2 * 8 * (8 * 16 + 16 * 3)
+
+
+@pytest.mark.parametrize(
+    ("target", "data", "changes", "told"),
+    [
+        ("Plain", "Data", {}, "model.target=own_modules.Plain: should extend LightningModule; use model=custom for a"),
+        ("Lit", "Plain", {}, "data.target=own_modules.Plain: should extend LightningDataModule"),
+        ("Lit", "Data", {"args": {"depth": 2}}, "model.args: own_modules.Lit: got an unexpected keyword argument"),
+        ("Lit", "Data", {"data_args": {"n": 2}}, "data.args: own_modules.Data: got an unexpected keyword argument"),
+        ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: use batch_size=2"),
+        ("NoStep", "Data", {}, "model.target=own_modules.NoStep: has no training_step"),
+        ("Lit", None, {}, "model.target=own_modules.Lit: has no train_dataloader: define it, or use data.target"),
+        ("Lit", "NoSize", {"batch_size": 4}, "data.target=own_modules.NoSize: takes no batch_size: it is neither"),
+        (
+            "Lit",
+            "Data",
+            {"batch_size": 64, "data_args": {"drop_last": False}},
+            "data.target=.*: a batch has 40 samples",
+        ),
+        (
+            "Lit",
+            "Data",
+            {"batch_size": 64},
+            "data.target=own_modules.Data: train_dataloader gives no batch of batch_size=64",
+        ),
+        ("Stops", "Data", {}, "Lightning's loop ended by itself"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, told):
+    with pytest.raises(UserError, match=f"^{told}"):
+        measured(tmp_path, target, data, **changes)
+
+
+def test_a_size_that_the_batches_have_anyway(tmp_path):
+    assert measured(tmp_path, data="NoSize").num_steady_samples == 8 * 2 * STEPS
+
+
+def test_samples_are_what_a_function_counts(tmp_path):
+    assert measured(tmp_path, samples="own_modules.num_labels").num_steady_samples == 8 * 2 * STEPS
+    with pytest.raises(UserError, match="^data.target=own_modules.Data: a batch has 1 samples, not batch_size=8"):
+        measured(tmp_path, samples="own_code.one_sample")
+
+
+def test_single_steps_count_a_short_last_batch_too(tmp_path):
+    found = measured(tmp_path, data_args={"num": 20, "drop_last": False}, steps=6)
+    assert found.num_steady_samples == 2 * 2 * 20
+
+
+def test_what_would_be_counted_wrong_is_not_supported(tmp_path):
+    with pytest.raises(UnsupportedError, match="on_train_batch_start returned -1, which skips batches"):
+        measured(tmp_path, "Skips")
+    with pytest.raises(UnsupportedError, match="train_dataloader returns several loaders"):
+        measured(tmp_path, data="Several")
+    with pytest.raises(UnsupportedError, match="protocol=fit"):
+        engine.run(replace(lit_cell(), protocol=Protocol.fit), tmp_path)
+
+
+def test_the_users_own_error_comes_through(tmp_path):
+    with pytest.raises(AttributeError, match="nowhere"):
+        measured(tmp_path, "Fails")

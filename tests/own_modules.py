@@ -1,0 +1,214 @@
+"""What users bring for Lightning: LightningModules and DataModules."""
+
+from collections import UserDict
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EarlyStopping
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+
+def samples(num=40):
+    generator = torch.Generator().manual_seed(7)
+    return TensorDataset(torch.randn(num, 8, generator=generator), torch.randint(3, (num,), generator=generator))
+
+
+def num_labels(batch):
+    return len(batch[1])
+
+
+class Data(pl.LightningDataModule):
+    def __init__(self, batch_size=1, num=40, drop_last=True):
+        super().__init__()
+        self.batch_size, self.num, self.drop_last = batch_size, num, drop_last
+
+    def setup(self, stage):
+        self.samples = samples(self.num)
+
+    def train_dataloader(self):
+        return DataLoader(self.samples, self.batch_size, shuffle=True, drop_last=self.drop_last)
+
+
+class LateSize(Data):
+    """Takes the batch size as an attribute, and has only a test set."""
+
+    def __init__(self):
+        super().__init__()
+
+    def setup(self, stage):
+        if stage == "test":
+            self.tested = samples(20)
+        super().setup(stage)
+
+    def test_dataloader(self):
+        return DataLoader(self.tested, self.batch_size, drop_last=True)
+
+
+class NoSize(pl.LightningDataModule):
+    def train_dataloader(self):
+        return DataLoader(samples(), 8)
+
+
+class Numbers(IterableDataset):
+    def __iter__(self):
+        return iter(list(samples(20)))
+
+
+class Stream(pl.LightningDataModule):
+    """Batches without end in sight: their number is not known."""
+
+    batch_size = 0
+
+    def train_dataloader(self):
+        return DataLoader(Numbers(), self.batch_size)
+
+
+class Several(Data):
+    def train_dataloader(self):
+        return {"a": super().train_dataloader(), "b": super().train_dataloader()}
+
+
+class Lit(pl.LightningModule):
+    """AdamW with a schedule and label smoothing."""
+
+    losses: list = []  # of every instance: tests look at them
+
+    def __init__(self, width=16, smoothing=0.1):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layers = nn.Sequential(nn.Linear(8, width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(width, 3))
+
+    def forward(self, inputs):
+        return self.layers(inputs)
+
+    def training_step(self, batch, batch_idx):
+        inputs, labels = batch
+        loss = functional.cross_entropy(self(inputs), labels, label_smoothing=self.hparams.smoothing)
+        self.log("train_loss", loss, prog_bar=True, on_epoch=True)
+        self.logger.experiment.add_scalar("loss", loss, self.global_step)
+        self.losses.append(loss.detach().float().item())
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        raise AssertionError("no validation runs")
+
+    def val_dataloader(self):
+        raise AssertionError("no validation runs")
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=0.05, weight_decay=0.1)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class Counts(Lit):
+    """Notes each step of the optimiser, and how large the gradients are."""
+
+    steps: list = []
+
+    def optimizer_step(self, *args, **kwargs):
+        super().optimizer_step(*args, **kwargs)
+        norm = torch.cat([each.grad.flatten() for each in self.parameters()]).norm()
+        self.steps.append((len(self.losses), norm.item()))
+
+
+class Manual(Lit):
+    """Two optimisers, run by hand, the second one at every other batch; nothing is returned."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        first, second = self.optimizers()
+        first.zero_grad()
+        second.zero_grad()
+        self.manual_backward(functional.cross_entropy(self(batch[0]), batch[1]))
+        first.step()
+        if batch_idx % 2:
+            second.step()
+
+    def configure_optimizers(self):
+        halves = (self.layers[0].parameters(), self.layers[3].parameters())
+        return [torch.optim.SGD(half, lr=0.1) for half in halves]
+
+
+class Waits(Lit):
+    """Brings a callback, and a scheduler that waits for a metric of validation."""
+
+    def configure_callbacks(self):
+        return [EarlyStopping("val_loss")]
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+
+
+class OneCycle(Lit):
+    """A schedule as long as the training."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        num = self.trainer.estimated_stepping_batches
+        return [optimizer], [torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=num)]
+
+
+class Encoding(UserDict):
+    """As tokenizers return it: the entries are attributes too."""
+
+    @property
+    def inputs(self):
+        return self["inputs"]
+
+
+class Encoded(Data):
+    def predict_dataloader(self):
+        batches = [Encoding(inputs=torch.stack([self.samples[i][0] for i in range(self.batch_size)]))]
+        return DataLoader(batches, None)
+
+
+class PredictsEncoded(Lit):
+    def predict_step(self, batch, batch_idx):
+        return self(batch.inputs)
+
+
+class Predicts(Lit):
+    def predict_step(self, batch, batch_idx):
+        return self(batch[0]).softmax(-1)
+
+
+class OwnLoader(Lit):
+    def __init__(self, batch_size):
+        super().__init__()
+        self.batch_size = batch_size
+
+    def train_dataloader(self):
+        return DataLoader(samples(), self.batch_size)
+
+
+class NoStep(pl.LightningModule):
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Skips(Lit):
+    def on_train_batch_start(self, batch, batch_idx):
+        return -1 if batch_idx == 2 else None
+
+
+class Stops(Lit):
+    def on_train_batch_end(self, *args):
+        self.trainer.should_stop = len(self.losses) > 3
+
+
+class Fails(Lit):
+    def training_step(self, batch, batch_idx):
+        return self.nowhere(batch)
+
+
+class Plain(nn.Linear):
+    def __init__(self):
+        super().__init__(8, 3)
