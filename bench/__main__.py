@@ -9,8 +9,10 @@ import subprocess
 import sys
 
 DEFAULT = ["waiting", "overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
-# Not run by default: accuracy takes an hour, peer installs another tool, and keras can't share a process with torch.
-PARTS = [*DEFAULT, "keras", "accuracy", "peer"]
+# Not run by default: custom takes half an hour and accuracy an hour, peer installs another tool, and keras can't share
+# a process with torch.
+LOCKING = ("waiting", "overhead", "custom", "keras", "accuracy")  # they run sweeps, which take the lock themselves
+PARTS = [*DEFAULT, "custom", "keras", "accuracy", "peer"]
 
 
 def main() -> None:
@@ -28,7 +30,13 @@ def main() -> None:
     for part in parts:
         run = importlib.import_module(f"bench.{part}").main
         print(f"\n== {part}: bench/{part}.py", flush=True)
-        if part not in ("waiting", "overhead", "keras", "accuracy"):  # these run sweeps, which take the lock themselves
+        if part not in (
+            "waiting",
+            "overhead",
+            "custom",
+            "keras",
+            "accuracy",
+        ):  # these run sweeps, which take the lock themselves
             with hold_measuring(print):
                 run()
         else:

@@ -69,7 +69,9 @@ def test_the_rules_are_for_keras_alone():
 
 def test_jax_may_not_be_installed(monkeypatch):
     monkeypatch.setattr(packages, "folder", lambda name: None if name == "jax" else Path(name))
-    assert why_not(keras_cell(JAX), CPU).endswith("pip install 'accelbench[jax]'")
+    reason = why_not(keras_cell(JAX), CPU)
+    assert reason.startswith("engine=keras: jax is not installed: ")
+    assert reason.endswith(", or use engine.backend=tensorflow")
     assert why_not(keras_cell(), CPU) is None
 
 

@@ -59,7 +59,7 @@ def test_training_needs_logits():
     infer = dataclasses.replace(cell("cpu", "fp32", "infer"), model=own)
     assert why_not(infer, report(Device.cpu)) is None
     assert why_not(dataclasses.replace(infer, mode=Mode.train), report(Device.cpu)) == (
-        "model.output=any: the loss of training needs logits: use mode=infer, or model.output=logits"
+        "model.output=any: the built-in loss needs logits: use model.loss, mode=infer or model.output=logits"
     )
 
 
