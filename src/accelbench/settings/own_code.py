@@ -5,7 +5,8 @@ from typing import Any
 
 from accelbench.engines.targets import check_name
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Weights
+from accelbench.schema.ranges import MAX_COUNT
+from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Task, Weights
 from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig, TrainerConfig
 
 CUSTOM = (Library.custom,)
@@ -26,6 +27,7 @@ GOES_WITH = {
 OF_THE_MODULE = ("optimizer", "learning_rate", "weights")
 NEED_BATCH = ("batch_args", "inputs", "samples", "tokens")
 SAFETENSORS = ".safetensors"
+SEQ_LEN = 128  # tokens of a sequence for transformers
 
 
 def check_model(run: RunConfig) -> None:
@@ -43,6 +45,8 @@ def check_model(run: RunConfig) -> None:
     _check_weights(model)
     _check_optimizer(model)
     _check_lightning_module(run)
+    if library == Library.transformers:
+        _check_transformers(run)
     if library not in USERS_OWN:
         return
     for name in ("target", "batch", "loss", "samples", "tokens"):
@@ -104,11 +108,25 @@ def _check_lightning_module(run: RunConfig) -> None:
 
 def _check_weights(model: ModelConfig) -> None:
     """Raises a UserError if the library has no weights of this kind."""
-    is_own = model.library in USERS_OWN
-    known = [Weights.none] if is_own else list(Weights)
+    has_none = model.library in (*USERS_OWN, Library.transformers)
+    known = [Weights.none] if has_none else list(Weights)
     if model.weights not in known and not model.weights.endswith(SAFETENSORS):
         choices = [*known, f"a file *{SAFETENSORS}"]
         raise UnknownChoiceError("model.weights", model.weights, choices)
+
+
+def _check_transformers(run: RunConfig) -> None:
+    """Raises a UserError if the batches of token ids have other settings than `seq_len`, or the data are not random."""
+    args, length = run.model.batch_args, run.model.batch_args.get("seq_len", SEQ_LEN)
+    if unknown := set(args) - {"seq_len"}:
+        raise UserError(f"model.batch_args.{min(unknown)}: transformers' batches have model.batch_args.seq_len alone")
+    if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= MAX_COUNT:
+        raise UserError(f"model.batch_args.seq_len={length}: should be a whole number from 1 to {MAX_COUNT}")
+    if run.data.name != RANDOM:
+        raise UserError(f"data={run.data.name}: networks of transformers run on random token ids: use data={RANDOM}")
+    if run.model.task is None:
+        raise UserError(f"model.task: it is missing. Choose from: {', '.join(Task)}.")
+    run.model.batch_args = {"seq_len": length}
 
 
 def _check_optimizer(model: ModelConfig) -> None:

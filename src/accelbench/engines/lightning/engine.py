@@ -25,6 +25,7 @@ from accelbench.engines.lightning.module import (
 )
 from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
+from accelbench.engines.lightning.own.tokens import TransformersWorkload
 from accelbench.engines.lightning.own.workload import OwnWorkload
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
@@ -77,6 +78,8 @@ def check(cell: Cell, data_folder: Path) -> None:
 
 def _workload(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
     """The network and the batches of a cell."""
+    if cell.model.library == Library.transformers:
+        return TransformersWorkload(cell, backend, ranks)
     if cell.model.batch is not None:
         return OwnWorkload(cell, backend, ranks)
     return Images(cell, data_folder, backend, ranks)

@@ -1,22 +1,20 @@
-"""Builds the network of a model's spec: accelbench's, timm's, torchvision's or the user's."""
+"""Builds the network of a model's spec: accelbench's, timm's, torchvision's, transformers' or the user's."""
 
-import difflib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from torch import Tensor, nn
 
 from accelbench.engines.lightning import checkpoints
 from accelbench.engines.lightning.networks import NETWORKS, initialise_as_keras
-from accelbench.engines.models import own_network
+from accelbench.engines.lightning.own import architectures
+from accelbench.engines.models import check_name, own_network
 from accelbench.engines.sources import Shape
 from accelbench.engines.targets import import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Library, Weights
 from accelbench.schema.workload import ModelSpec
-
-MAX_CHOICES = 8
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
@@ -63,7 +61,7 @@ def _own(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     import timm
 
-    _check_name(model, timm.list_models())
+    check_name(model, timm.list_models())
     args = {"in_chans": _colours(shape), "num_classes": num_classes, **model.args}
     network = _weighted(model, lambda pretrained: timm.create_model(model.definition, pretrained=pretrained, **args))
     # Grey images have no channel axis.
@@ -73,7 +71,7 @@ def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     from torchvision import models
 
-    _check_name(model, models.list_models(module=models))  # networks that classify images
+    check_name(model, models.list_models(module=models))  # networks that classify images
     if _colours(shape) != 3:
         raise UserError(f"model={model.definition}: torchvision's networks take images in colour")
 
@@ -125,14 +123,6 @@ def _weighted(model: ModelSpec, make: Callable[[bool], nn.Module]) -> nn.Module:
         ) from error
 
 
-def _check_name(model: ModelSpec, known: Sequence[str]) -> None:
-    if model.definition not in known:
-        near = difflib.get_close_matches(model.definition, known, n=MAX_CHOICES) or known[:MAX_CHOICES]
-        raise UserError(
-            f"model.name={model.definition}: {model.library} has no such network. Near it: {', '.join(near)}."
-        )
-
-
 def _colours(shape: Shape) -> int:
     return shape[0] if len(shape) == 3 else 1
 
@@ -141,6 +131,7 @@ BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
     Library.accelbench: _own,
     Library.timm: _timm,
     Library.torchvision: _torchvision,
+    Library.transformers: lambda model, shape, num_classes: architectures.build(model),
     Library.custom: _custom,
 }
 
