@@ -1,10 +1,12 @@
 """The settings that name the user's own code and files: what each goes with, and names of networks."""
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from accelbench.engines.targets import check_name
 from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.project import SAFETENSORS
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Task, Weights
 from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig, TrainerConfig
@@ -26,7 +28,7 @@ GOES_WITH = {
 # Settings of a model that a LightningModule decides itself.
 OF_THE_MODULE = ("optimizer", "learning_rate", "weights")
 NEED_BATCH = ("batch_args", "inputs", "samples", "tokens")
-SAFETENSORS = ".safetensors"
+TORCHS = (".pth", ".pt", ".ckpt", ".bin")  # files of torch.load
 SEQ_LEN = 128  # tokens of a sequence for transformers
 
 
@@ -43,6 +45,8 @@ def check_model(run: RunConfig) -> None:
             given = _shown(f"model.{name}", getattr(model, name))
             raise UserError(f"{given}: goes with {with_these}, and not with model={model.name}")
     _check_weights(model)
+    if run.save_weights and (run.mode, run.protocol) != (Mode.train, Protocol.fit):
+        raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
     _check_optimizer(model)
     _check_lightning_module(run)
     if library == Library.transformers:
@@ -107,10 +111,24 @@ def _check_lightning_module(run: RunConfig) -> None:
 
 
 def _check_weights(model: ModelConfig) -> None:
-    """Raises a UserError if the library has no weights of this kind."""
+    """Raises a UserError if there are no such weights; the path of a file becomes an absolute one."""
+    given = Path(model.weights)
+    if given.suffix in TORCHS:
+        raise UserError(
+            f"model.weights={given}: only safetensors are loaded, since a hostile file of this kind corrupts "
+            "the memory of torch before 2.10 (CVE-2026-24747). Convert it elsewhere, with a later torch:\n"
+            "  from safetensors.torch import save_file\n"
+            f"  save_file(torch.load({given.name!r}, weights_only=True), {given.with_suffix(SAFETENSORS).name!r})"
+        )
+    if given.suffix == SAFETENSORS:
+        path = Path.cwd() / given.expanduser()
+        if not path.is_file():
+            raise UserError(f"model.weights={given}: there is no such file")
+        model.weights = str(path)
+        return
     has_none = model.library in (*USERS_OWN, Library.transformers)
     known = [Weights.none] if has_none else list(Weights)
-    if model.weights not in known and not model.weights.endswith(SAFETENSORS):
+    if model.weights not in known:
         choices = [*known, f"a file *{SAFETENSORS}"]
         raise UnknownChoiceError("model.weights", model.weights, choices)
 

@@ -31,6 +31,7 @@ from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
 from accelbench.engines.lightning.structure import copied_into, tensors_in
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
+from accelbench.engines.lightning.weights import saved
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workload import Images, Workload
 from accelbench.measuring.breakdown import MIN_STEPS, measure_breakdown
@@ -46,12 +47,13 @@ from accelbench.schema.work import Work
 MAX_BREAKDOWN = 0.1
 
 
-def run(cell: Cell, data_folder: Path) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, weights: Path | None = None) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other cell.
 
     Args:
         cell: what to run; its device must be present.
         data_folder: where the data set's arrays are.
+        weights: the file that gets the trained weights; None: they are not saved.
 
     Returns:
         The measurement; None in a process that is not the first of several ranks.
@@ -67,7 +69,9 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
     if cell.model.library == Library.lightning:
         return ModuleRun(cell, data_folder, backend).measure()
     with options.empty_cache(cell.options):
-        return _Run(cell, data_folder, backend, ranks).measure()
+        cell_run = _Run(cell, data_folder, backend, ranks)
+        found = cell_run.measure()
+    return found if found is None or weights is None else saved(found, cell_run.network, weights)
 
 
 def check(cell: Cell, data_folder: Path) -> None:

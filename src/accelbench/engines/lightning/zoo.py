@@ -3,10 +3,11 @@
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from torch import Tensor, nn
 
-from accelbench.engines.lightning import checkpoints
+from accelbench.engines.lightning import checkpoints, weights
 from accelbench.engines.lightning.networks import NETWORKS, initialise_as_keras
 from accelbench.engines.lightning.own import architectures
 from accelbench.engines.models import check_name, own_network
@@ -18,7 +19,7 @@ from accelbench.schema.workload import ModelSpec
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    """The network of `model`, its weights drawn from torch's generator or pretrained.
+    """The network of `model`, its weights drawn from torch's generator, pretrained or the user's.
 
     Args:
         model: what to build.
@@ -29,13 +30,17 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
         UserError: there is no such network or argument, or its weights can't be loaded.
         UnsupportedError: it does not take images of this shape.
     """
+    drawn = model if model.weights_file is None else replace(model, weights=Weights.none.value)
     try:
         with checkpoints.guarded(model):
-            return BUILDERS[model.library](model, shape, num_classes)
+            network = BUILDERS[model.library](drawn, shape, num_classes)
     except TypeError as error:
         if model.library == Library.custom:  # its arguments were checked: the class itself fails
             raise
         raise UserError(f"model.args: {error}") from error
+    if model.weights_file is not None:
+        weights.load(network, model.weights_file)
+    return network
 
 
 def check_trainable(network: nn.Module, model: ModelSpec) -> None:
@@ -78,9 +83,9 @@ def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     def make(pretrained: bool) -> nn.Module:
         network: nn.Module
         if pretrained:  # its classes are fixed: torchvision refuses another number
-            weights = models.get_model_weights(model.definition).DEFAULT
-            with checkpoints.verified(weights.url):
-                network = models.get_model(model.definition, weights=weights, **model.args)
+            default = models.get_model_weights(model.definition).DEFAULT
+            with checkpoints.verified(default.url):
+                network = models.get_model(model.definition, weights=default, **model.args)
         else:
             network = models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
         return network
