@@ -100,9 +100,9 @@ def test_a_record_is_there_before_the_next_cell_starts(swept, project):
     seen = []
 
     class Watching(Hosts):
-        def run(self, cell, data_folder):
+        def run(self, cell, data_folder, weights=None):
             seen.append(len(written(project / "runs/test")))
-            return super().run(cell, data_folder)
+            return super().run(cell, data_folder, weights)
 
     swept([make_cell(batch_size=size) for size in (8, 16, 32)], Watching(faulty_host))
     assert seen == [0, 1, 2]
@@ -328,11 +328,11 @@ def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(swept, project)
     measured = []
 
     class Refused(Hosts):
-        def run(self, cell, data_folder):
+        def run(self, cell, data_folder, weights=None):
             if measured:
                 raise OSError(errno.EMFILE, "Too many open files", "a.log")
             measured.append(cell)
-            return super().run(cell, data_folder)
+            return super().run(cell, data_folder, weights)
 
     told = "^a.log: Too many open files; 1 of 2 cells have their record, run again to go on$"
     with pytest.raises(UserError, match=told):
@@ -368,8 +368,8 @@ def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(swep
 
 def test_a_manifest_that_the_system_does_not_open_now_makes_no_cell_invalid(swept, project, refuse):
     class Refused(Hosts):
-        def run(self, cell, data_folder):
-            outcome = super().run(cell, data_folder)
+        def run(self, cell, data_folder, weights=None):
+            outcome = super().run(cell, data_folder, weights)
             refuse("manifest.json")
             return outcome
 
