@@ -54,14 +54,6 @@ def test_devices_are_as_many_as_there_are_and_share_the_batch_evenly():
     assert why_not(dataclasses.replace(two, device=Device.gpu), report(Device.gpu)) == "devices=2: there are 1 of gpu"
 
 
-def test_a_missing_library_is_a_reason_that_says_how_to_install_it(monkeypatch):
-    bert = dataclasses.replace(cell("cpu", "fp32"), model=ModelSpec(name="bert", library=Library.transformers))
-    assert why_not(bert, report(Device.cpu)) is None
-    monkeypatch.setattr(packages, "folder", lambda name: None if name == "transformers" else Path(name))
-    told = why_not(bert, report(Device.cpu))
-    assert told == "model=transformers: transformers is not installed: pip install accelbench[transformers]"
-
-
 def test_training_needs_logits():
     own = ModelSpec(name="Mine", library=Library.custom, network="nets.Mine", output=ModelOutput.any)
     infer = dataclasses.replace(cell("cpu", "fp32", "infer"), model=own)

@@ -13,8 +13,8 @@ from accelbench.engines.lightning import engine, weights, zoo
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Library, Mode, Precision, Protocol, Task
-from accelbench.schema.workload import ModelSpec
+from accelbench.schema.vocab import Library, Mode, Pipeline, Precision, Protocol, Task
+from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
 MLP = ModelSpec(name="mlp", args={"widths": [8], "dropout": 0.0}, optimizer="sgd", learning_rate=0.1)
@@ -59,6 +59,17 @@ def test_a_network_of_any_library_gets_the_weights_of_a_file(tmp_path, library):
     expected = other.state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in network.state_dict().items())
     assert any(not torch.equal(value, expected[name]) for name, value in drawn(2, model, shape).state_dict().items())
+
+
+def test_weights_are_checked_before_anything_is_measured(tmp_path):
+    model, _ = NETWORKS["transformers"]
+    save_file({"some": torch.ones(1)}, tmp_path / "other.safetensors")
+    cell = make_cell(
+        model=replace(model, weights=str(tmp_path / "other.safetensors"), batch_args={"seq_len": 8}),
+        data=DataSpec(name="random", pipeline=Pipeline.host),
+    )
+    with pytest.raises(UserError, match="its weights are not those of the network: missing"):
+        engine.check(cell, tmp_path)
 
 
 def test_of_weights_that_share_their_memory_one_is_saved_and_loaded(tmp_path):

@@ -33,13 +33,13 @@ from accelbench.engines.lightning.structure import copied_into, tensors_in
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.weights import saved
 from accelbench.engines.lightning.work import count
-from accelbench.engines.lightning.workload import Images, Workload
+from accelbench.engines.lightning.workloads import workload_of
 from accelbench.measuring.breakdown import MIN_STEPS, measure_breakdown
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import XLA, Library, Precision
+from accelbench.schema.vocab import XLA, Precision
 from accelbench.schema.work import Work
 
 # A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit: running into the
@@ -80,15 +80,6 @@ def check(cell: Cell, data_folder: Path) -> None:
     preflight.check(cell, data_folder)
 
 
-def _workload(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
-    """The network and the batches of a cell."""
-    if cell.model.library == Library.transformers:
-        return TransformersWorkload(cell, backend, ranks)
-    if cell.model.batch is not None:
-        return OwnWorkload(cell, backend, ranks)
-    return Images(cell, data_folder, backend, ranks)
-
-
 class _Run(CellRun):
     """One cell's run; Lightning's Trainer calls back into it."""
 
@@ -99,7 +90,7 @@ class _Run(CellRun):
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         super().__init__(cell, data_folder, backend, ranks)
-        self.workload = _workload(cell, data_folder, backend, ranks)
+        self.workload = workload_of(cell, data_folder, backend, ranks)
         self.feed = self.workload.feed
         self.compiler = options.compiler_for(cell.options)  # its imports are no part of build_s
         self.build_started = time.perf_counter()

@@ -13,7 +13,7 @@ def host_spec(cell: Cell) -> HostSpec:
     preload: tuple[str, ...] = ("accelbench.isolation.host", ENGINE)
     environment: dict[str, str] = {}
     if cell.model.library in (Library.timm, Library.transformers):
-        preload = (*preload, cell.model.library.value)
+        preload = (*preload, str(cell.model.library))
     if cell.model.library == Library.transformers:
         environment = {"HF_HUB_OFFLINE": "1"}  # networks are built from their configuration alone
     if cell.device == Device.gpu:

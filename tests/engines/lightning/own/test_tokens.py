@@ -184,6 +184,13 @@ def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, told):
         engine.run(cell(spec), tmp_path)
 
 
+def test_a_network_is_checked_before_it_is_measured(tmp_path):
+    for mode in (Mode.train, Mode.infer):
+        engine.check(cell(model(), mode=mode), tmp_path)
+    with pytest.raises(UserError, match="^model.batch_args.seq_len=513"):
+        engine.check(cell(model(seq_len=513)), tmp_path)
+
+
 def test_random_tokens_have_no_epochs(tmp_path):
     with pytest.raises(UnsupportedError, match="^protocol=fit"):
         engine.run(cell(model(), protocol=Protocol.fit), tmp_path)
