@@ -26,7 +26,7 @@ from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
-from accelbench.schema.vocab import Device, Engine, Precision, Status
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
@@ -94,6 +94,15 @@ def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(swept, pro
     assert text.count("mlp-cpu-fp32-b32-infer-fault=raise") == 2
     assert result.records[1].label == "mlp-cpu-fp32-b32-infer-fault=raise"
     assert "Records: runs/test" in text
+
+
+def test_trained_weights_are_saved_beside_the_record(swept, project):
+    cells = [make_cell(mode=Mode.train, protocol=Protocol.fit, save_weights=saved) for saved in (True, False)]
+    saved, other = swept(cells)[0].records
+    (file,) = (project / "runs/test").glob("*.safetensors")
+    assert file.stem == saved.name != other.name
+    again, _ = swept(cells)
+    assert [each.name for each in again.records] == [saved.name, other.name]
 
 
 def test_a_record_is_there_before_the_next_cell_starts(swept, project):
