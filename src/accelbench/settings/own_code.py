@@ -8,7 +8,7 @@ from accelbench.engines.targets import check_name
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import SAFETENSORS
 from accelbench.schema.ranges import MAX_COUNT
-from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Task, Weights
+from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Protocol, Task, Weights
 from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig, TrainerConfig
 
 CUSTOM = (Library.custom,)
@@ -47,6 +47,8 @@ def check_model(run: RunConfig) -> None:
     _check_weights(model)
     if run.save_weights and (run.mode, run.protocol) != (Mode.train, Protocol.fit):
         raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
+    if run.save_weights and library == Library.lightning:
+        raise UserError("save_weights=true: goes with other networks than a LightningModule, which saves its own")
     _check_optimizer(model)
     _check_lightning_module(run)
     if library == Library.transformers:

@@ -6,17 +6,14 @@ from accelbench.data.arrays import how_to_prepare
 from accelbench.errors import UserError
 from accelbench.project import MANIFEST, Workplace, shown
 from accelbench.schema.vocab import MODULE
-from accelbench.settings.params import data_settings
-
-
-def prepare_missing(place: Workplace, name: str, console: Console) -> None:
-    """Prepares the data set `name` as `dvc repro data@NAME` does, unless it is there or a DataModule makes it.
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.params import data_settings
 
 
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
-    """Prepares a data set as `dvc repro data@NAME` does, unless it is there; the user's own also if it changed.
+    """Prepares a data set as `dvc repro data@NAME` does, unless it is there or a DataModule makes it.
+
+    The user's own data are prepared again if they changed.
 
     Args:
         place: where its folder is.
@@ -27,9 +24,8 @@ def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
         UserError: params.yaml does not name the data set, or asks for what is not there.
         DataError: the data can't be obtained.
     """
-    if name == MODULE or ((folder := place.data / name) / MANIFEST).exists():
     folder = place.data / data.name
-    if not data.path and (folder / MANIFEST).exists():
+    if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):
         return
     from accelbench.data import own, prepare  # they take long to import
 

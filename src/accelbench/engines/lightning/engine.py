@@ -25,8 +25,6 @@ from accelbench.engines.lightning.module import (
 )
 from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
-from accelbench.engines.lightning.own.tokens import TransformersWorkload
-from accelbench.engines.lightning.own.workload import OwnWorkload
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
 from accelbench.engines.lightning.structure import copied_into, tensors_in
@@ -39,7 +37,7 @@ from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import XLA, Precision
+from accelbench.schema.vocab import XLA, Library, Precision
 from accelbench.schema.work import Work
 
 # A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit: running into the
