@@ -8,11 +8,12 @@ from omegaconf import OmegaConf
 from accelbench.data import registry
 from accelbench.engines.lightning.module import OPTIMIZERS
 from accelbench.engines.lightning.networks import NETWORKS
-from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Library
+from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.settings import config, params, to_cell
 from accelbench.sinks.registry import TRACKING
 
 ROOT = Path(__file__).resolve().parents[1]
+OWN_DATA = {FOLDER, ARRAYS}  # named after their path
 LIBRARIES = set(Library) - {Library.accelbench}  # a file each, for any network of theirs
 TARGETS = ["model.target=my.Net", "data.target=my.Data"]
 # What a file does not compose without.
@@ -20,6 +21,8 @@ OTHERS = {
     ("model", "custom"): TARGETS[:1],
     ("model", "lightning"): TARGETS,
     ("data", "module"): ["model=lightning", *TARGETS],
+    ("data", "folder"): [f"data.path={ROOT / 'conf'}"],
+    ("data", "arrays"): [f"data.path={ROOT / 'params.yaml'}"],  # whether it is an .npz file is known when it is read
 }
 FILES = sorted((ROOT / "conf").glob("*/*.yaml"))
 
@@ -49,6 +52,9 @@ def test_every_file_of_every_group_composes_to_what_it_is_called(path):
         assert chosen.library == name
         assert cell.data.name == (MODULE if name == Library.lightning else RANDOM)
         return
+    if group == "data" and name in OWN_DATA:
+        assert chosen.name.startswith("conf-" if name == FOLDER else "params-")
+        return
     assert (chosen.name if group in ("model", "data") else chosen) == name
 
 
@@ -64,7 +70,7 @@ def test_what_can_be_chosen_is_what_there_is():
     assert names("model") >= LIBRARIES
     assert names("tracking") == set(TRACKING)
     assert set(config.Optimizer) == set(OPTIMIZERS)
-    assert names("data") == {*registry.names(), MODULE}
+    assert names("data") == {*registry.names(), MODULE, *OWN_DATA}
 
 
 @pytest.mark.parametrize("name", sorted(names("model") - LIBRARIES))
@@ -104,7 +110,7 @@ def test_every_suite_has_its_axes_in_params_and_the_other_way_round():
 
 
 def test_every_data_set_has_its_source_in_params():
-    assert names("data") == {*params.load(ROOT).data, MODULE}
+    assert names("data") == {*params.load(ROOT).data, MODULE, *OWN_DATA}
 
 
 def test_the_fields_have_the_frozen_cells_defaults():

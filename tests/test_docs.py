@@ -70,6 +70,9 @@ def measured(tmp_path_factory):
     (root / "my_package").mkdir()
     for folder in (root, root / "my_package"):
         (folder / "nets.py").write_text(blocks("your-own-network.md", "python")[0])
+    (root / "pictures").mkdir()
+    for name in ("my_weights.safetensors", "my_images.npz"):  # planning reads neither
+        (root / name).touch()
     give_ceilings(root)
     words = ["-m", "model=mlp", "model.args.widths=[8]", "precision=fp32,bf16", *SHORT, "out=runs/cluster/h100"]
     subprocess.run([sys.executable, "-m", "accelbench.cli", *words], cwd=root, check=True, timeout=200)

@@ -16,6 +16,7 @@ PLAN = "plan.json"  # the cells that a sweep wants
 CONFIRMED = "confirmed"  # the folder beside results/ for the repeats that say which of two cells is faster
 RESULTS, RUNS = "results", "runs"  # the folders of the pipeline's records, and of the command line's
 RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # where the records of a project are
+SAFETENSORS = ".safetensors"  # the ending of files of weights
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
 MANIFEST = "manifest.json"  # of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`

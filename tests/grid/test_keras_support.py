@@ -83,3 +83,10 @@ def test_a_named_tpu_is_none_of_this_machines():
     assert why_not(keras_cell({**JAX, "tpu": "mine"}, device=Device.tpu), none) == none.reason
     assert "use bf16" in why_not(dataclasses.replace(named, precision=Precision.fp16), none)
     assert why_not(dataclasses.replace(named, batch_size=33), none).startswith("batch_size=33 does not divide")
+
+
+def test_keras_neither_loads_nor_saves_weights():
+    of_a_file = keras_cell(model=ModelSpec(name="mlp", weights="/somewhere/mine.safetensors"))
+    assert keras_support.why_not(of_a_file).startswith("model.weights=*.safetensors: Keras' cells draw their weights")
+    saving = keras_cell(mode=Mode.train, save_weights=True)
+    assert keras_support.why_not(saving).startswith("save_weights=true: Keras' cells keep no weights")

@@ -1,7 +1,11 @@
 import itertools
 import json
+import os
+
+import pytest
 
 from accelbench.devices.base import absent
+from accelbench.errors import UserError
 from accelbench.grid import identity, plan
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
@@ -42,6 +46,19 @@ def test_the_identity_holds_what_a_number_depends_on():
     }
     assert len(found) == 4
     assert identity.identity(make_cell(suite="another"), DATA, FINGERPRINT) in found
+
+
+def test_the_identity_holds_the_contents_of_the_weights_file_and_not_its_age(tmp_path):
+    path = tmp_path / "mine.safetensors"
+    cell = make_cell(model=ModelSpec(name="mlp", weights=str(path)))
+    with pytest.raises(UserError, match=f"^model.weights={path}: not readable"):
+        identity.identity(cell, DATA, FINGERPRINT)
+    path.write_bytes(b"some")
+    first = identity.identity(cell, DATA, FINGERPRINT)
+    os.utime(path, (1, 1))
+    assert identity.identity(cell, DATA, FINGERPRINT) == first
+    path.write_bytes(b"more")
+    assert identity.identity(cell, DATA, FINGERPRINT) != first
 
 
 def test_what_does_not_run_has_its_reason(monkeypatch):

@@ -6,6 +6,7 @@ from rich.console import Console
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import UserError
 from accelbench.project import Workplace
+from accelbench.schema.workload import DataSpec
 from accelbench.sweep.missing_data import prepare_missing
 
 PARAMS = "data: {random: {}, mnist: {source: /nowhere}}\n"
@@ -13,7 +14,7 @@ PARAMS = "data: {random: {}, mnist: {source: /nowhere}}\n"
 
 def said(root, name):
     out = io.StringIO()
-    prepare_missing(Workplace.of_project(root), name, Console(file=out))
+    prepare_missing(Workplace.of_project(root), DataSpec(name=name), Console(file=out))
     return out.getvalue()
 
 
@@ -28,7 +29,7 @@ def test_outside_of_a_project_a_set_has_its_own_settings_and_lies_where_the_user
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     place = Workplace.outside(tmp_path)
     for found in (place, place.with_data(str(tmp_path / "sets"))):
-        prepare_missing(found, "random", Console(file=io.StringIO()))
+        prepare_missing(found, DataSpec(name="random"), Console(file=io.StringIO()))
     for folder in ("cache/accelbench/data", "sets"):
         assert read_manifest(tmp_path / folder / "random").name == "random"
 

@@ -26,7 +26,7 @@ from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
-from accelbench.schema.vocab import Device, Engine, Precision, Status
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
@@ -96,13 +96,22 @@ def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(swept, pro
     assert "Records: runs/test" in text
 
 
+def test_trained_weights_are_saved_beside_the_record(swept, project):
+    cells = [make_cell(mode=Mode.train, protocol=Protocol.fit, save_weights=saved) for saved in (True, False)]
+    saved, other = swept(cells)[0].records
+    (file,) = (project / "runs/test").glob("*.safetensors")
+    assert file.stem == saved.name != other.name
+    again, _ = swept(cells)
+    assert [each.name for each in again.records] == [saved.name, other.name]
+
+
 def test_a_record_is_there_before_the_next_cell_starts(swept, project):
     seen = []
 
     class Watching(Hosts):
-        def run(self, cell, data_folder):
+        def run(self, cell, data_folder, weights=None):
             seen.append(len(written(project / "runs/test")))
-            return super().run(cell, data_folder)
+            return super().run(cell, data_folder, weights)
 
     swept([make_cell(batch_size=size) for size in (8, 16, 32)], Watching(faulty_host))
     assert seen == [0, 1, 2]
@@ -328,11 +337,11 @@ def test_what_the_system_refuses_stops_the_sweep_with_a_sentence(swept, project)
     measured = []
 
     class Refused(Hosts):
-        def run(self, cell, data_folder):
+        def run(self, cell, data_folder, weights=None):
             if measured:
                 raise OSError(errno.EMFILE, "Too many open files", "a.log")
             measured.append(cell)
-            return super().run(cell, data_folder)
+            return super().run(cell, data_folder, weights)
 
     told = "^a.log: Too many open files; 1 of 2 cells have their record, run again to go on$"
     with pytest.raises(UserError, match=told):
@@ -368,8 +377,8 @@ def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(swep
 
 def test_a_manifest_that_the_system_does_not_open_now_makes_no_cell_invalid(swept, project, refuse):
     class Refused(Hosts):
-        def run(self, cell, data_folder):
-            outcome = super().run(cell, data_folder)
+        def run(self, cell, data_folder, weights=None):
+            outcome = super().run(cell, data_folder, weights)
             refuse("manifest.json")
             return outcome
 

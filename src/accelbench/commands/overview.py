@@ -9,6 +9,9 @@ settings (in a project, params.yaml has the sweeps that `dvc repro` runs):
   model=mlp|cnn|rnn|lstm|autoencoder|pets_cnn  model.args.NAME, model.optimizer, model.learning_rate
         mlp_cifar10|mlp_fashion_mnist_1|mlp_fashion_mnist_5|scaling_cnn_small|scaling_cnn_medium|scaling_cnn_large
   model=timm|torchvision model.name=resnet50   any of their networks; model.weights=none|pretrained
+  model=transformers model.name=bert           model.task=classification|masked_lm|causal_lm, model.args.NAME,
+                                               model.batch_args.seq_len=N; docs/your-own-network.md
+  model.weights=FILE.safetensors               save_weights=true (with protocol=fit mode=train)
   model=custom model.target=my_package.nets.MyNet +model.args.width=64 model.input_shape=[3,32,32]
                model.output=logits|any         any: its output may be any structure of tensors, in inference
   device=cpu|gpu|tpu|xla_cpu                   mode=train|infer
@@ -22,6 +25,7 @@ settings (in a project, params.yaml has the sweeps that `dvc repro` runs):
   channels_last=true compile=true freeze=true cuda_graphs=true    each off by default; docs/options.md
   suite=mnist_networks profile=quick|full      a project's axes; settings that you name win
   data=mnist|fashion_mnist|cifar10|cats_vs_dogs|random
+  data=folder data.path=pictures/              pictures by class, data.image_size=N; data=arrays data.path=my_images.npz
   data.pipeline=array|jpeg|host|device         data.num_workers=N  data.augment=none|flip|flip_shift
   data.root=FOLDER                             where prepared data sets are kept
   repeats=N                                    N fresh processes of each cell: all cells once, then all again, ...

@@ -62,13 +62,13 @@ def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context
     Raises:
         UserError: a network does not run; the message has the reason of each.
     """
-    from accelbench.grid.prepare import data_name, data_of
+    from accelbench.grid.prepare import data_of
     from accelbench.isolation.hosts import Hosts
     from accelbench.sweep.missing_data import prepare_missing
     from accelbench.sweep.preflight import Preflight
 
     everything = list(cells.values())
-    prepare_missing(place, data_name(everything), context.console)
+    prepare_missing(place, everything[0].data, context.console)
     with Hosts() as hosts:
         preflight = Preflight(hosts, data_of(everything, place)[1])
         num = preflight.check(everything)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -96,6 +97,11 @@ class RowFile:
         head = BytesIO()
         npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (num_rows, *self.shape)})
         return head.getvalue()
+
+
+def label_type(num_classes: int) -> type[np.unsignedinteger[Any] | np.signedinteger[Any]]:
+    """What labels are kept as: uint8, or int64 for more classes than that has."""
+    return np.uint8 if num_classes <= 256 else np.int64
 
 
 def array_path(folder: Path, split: str, kind: str) -> Path:

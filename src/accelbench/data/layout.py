@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from accelbench.data.arrays import SPLITS
+from accelbench.errors import DataError
 
 ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"}
 SPLIT_WORDS = {
@@ -83,6 +84,48 @@ def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
     else:
         found = [replace(picture, split=None) for picture in found]
     return Layout(found, surplus)
+
+
+def by_folder(names: Iterable[str]) -> tuple[list[str], Layout]:
+    """The classes and their pictures: each folder is a class, or train/ and test/ (or val/) have a folder for each.
+
+    Folders without a picture, and those whose names begin with a dot, are no classes.
+
+    Args:
+        names: of files, as paths with slashes, relative to the source.
+
+    Raises:
+        DataError: there are fewer than two classes.
+    """
+    found: list[tuple[str, str]] = []
+    surplus = {}
+    for name in sorted(names):
+        path = PurePosixPath(name)
+        if path.suffix.lower() not in ENDINGS or any(part.startswith(".") for part in path.parts):
+            surplus[name] = "no picture by its name"
+        elif len(path.parts) == 1:
+            surplus[name] = "in no folder of a class"
+        else:
+            found.append((name, path.parts[0]))
+    splits = {folder: SPLIT_WORDS.get(folder.lower()) for _, folder in found}
+    is_divided = set(splits.values()) >= set(SPLITS)
+    if is_divided:
+        surplus |= {name: "in neither the training nor the test folder" for name, folder in found if not splits[folder]}
+        surplus |= {
+            name: "in no folder of a class" for name, folder in found if splits[folder] and name.count("/") == 1
+        }
+        found = [(name, folder) for name, folder in found if name not in surplus]
+    pairs = [(name, PurePosixPath(name).parts[int(is_divided)]) for name, _ in found]
+    classes = sorted({folder for _, folder in pairs})
+    if len(classes) < 2:
+        has = f"pictures of one class, {classes[0]}" if classes else "no folders with pictures"
+        raise DataError(
+            f"it has {has}: a class is a folder of pictures ({', '.join(sorted(ENDINGS))}), and two are needed, "
+            "directly below it, or below train/ and test/ (or val/)"
+        )
+    label = {name: index for index, name in enumerate(classes)}
+    split = {name: splits[PurePosixPath(name).parts[0]] if is_divided else None for name, _ in pairs}
+    return classes, Layout([Picture(name, label[folder], split[name]) for name, folder in pairs], surplus)
 
 
 def divide(pictures: Sequence[Picture], test_share: float, seed: int) -> dict[str, list[Picture]]:

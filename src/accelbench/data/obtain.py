@@ -19,11 +19,13 @@ class Verified:
         refused: one line for each file that was left out, with the reason.
         division: how the data was divided into training and test.
         part: how much of the source was read, such as `400 of 24,946 pictures`; empty if all of it was.
+        classes: the classes' names, in the order of the labels.
     """
 
     refused: Sequence[str] = ()
     division: str = OWN_DIVISION
     part: str = ""
+    classes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

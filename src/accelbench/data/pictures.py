@@ -15,9 +15,9 @@ from typing import Protocol, Self
 import numpy as np
 
 from accelbench.data.archive import MAX_MEMBER_BYTES, Zip
-from accelbench.data.arrays import SPLITS, RowFile, array_path
+from accelbench.data.arrays import SPLITS, RowFile, array_path, label_type
 from accelbench.data.decode import decode
-from accelbench.data.layout import Picture, divide, find, part_of
+from accelbench.data.layout import Picture, by_folder, divide, find, part_of
 from accelbench.data.obtain import OWN_DIVISION, Verified
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import DataError
@@ -191,7 +191,7 @@ def open_source(path: Path) -> Source:
 
 def convert(
     source: Source,
-    classes: Sequence[str],
+    classes: Sequence[str] | None,
     side: int,
     folder: Path,
     *,
@@ -204,7 +204,8 @@ def convert(
 
     Args:
         source: the pictures.
-        classes: names in lower case and singular, in the order of the labels.
+        classes: names in lower case and singular, in the order of the labels; None: the names of the folders
+            (`layout.by_folder`).
         side: height and width of the images.
         folder: gets {train,test}_{images,labels}.npy.
         keep_encoded: also write the files' bytes, concatenated, and where each ends, for `data.pipeline=jpeg`.
@@ -216,7 +217,7 @@ def convert(
         DataError: a split would have no picture of a class, or most pictures of a class can't be read.
         OSError: the arrays can't be written.
     """
-    layout = find(source.names(), classes)
+    classes, layout = by_folder(source.names()) if classes is None else (classes, find(source.names(), classes))
     refused = [f"{name}: {reason}" for name, reason in layout.surplus.items()]
     splits, part = part_of(divide(layout.pictures, TEST_SHARE, SEED), max_images)
     _check_classes(splits, classes, "no pictures of", refused)
@@ -231,12 +232,12 @@ def convert(
             outcomes = list(zip(splits[split], reasons, strict=True))
             refused += [f"{picture.name}: {reason}" for picture, reason in outcomes if reason]
             splits[split] = [picture for picture, reason in outcomes if reason is None]
-            labels = np.array([picture.label for picture in splits[split]], np.uint8)
+            labels = np.array([picture.label for picture in splits[split]], label_type(len(classes)))
             np.save(array_path(folder, split, "labels"), labels)
     _check_classes(splits, classes, "no readable pictures of", refused)
     own = any(picture.split for picture in layout.pictures)
     division = OWN_DIVISION if own else f"{TEST_SHARE:.0%} of each class for testing, by file, seed {SEED}"
-    return Verified(refused=refused, division=division, part=part)
+    return Verified(refused=refused, division=division, part=part, classes=classes)
 
 
 def _convert_split(

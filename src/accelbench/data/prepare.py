@@ -67,11 +67,20 @@ def prepare(place: Workplace, name: str, given: Mapping[str, Any]) -> Obtained:
     """
     data_set = registry.find(name)
     source, settings = _settings(name, data_set, given)
-    with replacing(place.data / name) as folder:
+
+    def write(folder: Path) -> Obtained:
         try:
-            obtained = data_set.obtain(name, source, place.cache, Target(folder, settings))
+            return data_set.obtain(name, source, place.cache, Target(folder, settings))
         except DataError as error:
             raise DataError(f"data.{name}.source={source}: {error}\nChoose from: {SOURCES}.") from error
+
+    return replaced(place, name, write)
+
+
+def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> Obtained:
+    """Replaces the prepared data set `name` by one whose arrays `write` writes into an empty folder."""
+    with replacing(place.data / name) as folder:
+        obtained = write(folder)
         describe(obtained, name, folder)
     return obtained
 

@@ -25,7 +25,7 @@ def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]]) -> int:
     try:
         place = pipelines_place()
         (name,) = sys.argv[1:]
-        listed = describe(place.cache, name, str(settings_of(place.project, name).get("source")))
+        described = describe(place.cache, name, str(settings_of(place.project, name).get("source")))
     except OSError as error:
         print(f"error: data.{sys.argv[1]}.source: not readable ({error})", file=sys.stderr)
         return 2
@@ -33,8 +33,8 @@ def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     path = place.data / ".sources" / f"{name}.json"
-    if not path.exists() or json.loads(path.read_text()) != listed:
-        write_json(path, listed)
+    if not path.exists() or json.loads(path.read_text()) != described:
+        write_json(path, described)
     return 0
 
 
@@ -51,13 +51,22 @@ def describe(root: Path, name: str, source: str) -> dict[str, Any]:
     home = find(name).home
     if home is None or not source.strip():  # no files, or no source: the data stage says what is wrong
         return {"source": None, "files": {}}
-    place = root / (home if source == "auto" else os.path.expanduser(source))
+    return listed(root / (home if source == "auto" else os.path.expanduser(source)), source)
+
+
+def listed(place: Path, source: str) -> dict[str, Any]:
+    """The file at `place`, or the files below it, as `describe` lists them.
+
+    Args:
+        place: a file or a folder.
+        source: what the list calls it.
+    """
     files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
-    listed = {
+    found = {
         path.relative_to(place).as_posix(): [path.stat().st_size, path.stat().st_mtime_ns]
         for path in files
         if path.is_file()
     }
-    if len(listed) > MAX_LISTED:
-        return {"source": source, "num_files": len(listed), "files": digest(listed)}
-    return {"source": source, "files": listed}
+    if len(found) > MAX_LISTED:
+        return {"source": source, "num_files": len(found), "files": digest(found)}
+    return {"source": source, "files": found}

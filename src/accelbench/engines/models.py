@@ -1,5 +1,6 @@
 """Looks up networks and optimisers by their words, and checks what both engines' networks require of images."""
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -9,6 +10,7 @@ from accelbench.schema.vocab import ModelOutput, Weights
 from accelbench.schema.workload import ModelSpec
 
 Made = TypeVar("Made")
+MAX_CHOICES = 8  # names in a message
 
 
 def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
@@ -33,6 +35,15 @@ def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> 
     if model.weights != Weights.none:
         raise UserError(f"model.weights={model.weights}: {model.definition} has none. Choose from: none.")
     return makers[model.definition]
+
+
+def check_name(model: ModelSpec, known: Sequence[str]) -> None:
+    """Raises a UserError with the names near the network's if its library does not know it."""
+    if model.definition not in known:
+        near = difflib.get_close_matches(model.definition, known, n=MAX_CHOICES) or known[:MAX_CHOICES]
+        raise UserError(
+            f"model.name={model.definition}: {model.library} has no such network. Near it: {', '.join(near)}."
+        )
 
 
 def output_shapes(model: ModelSpec, batch_size: int, image: Shape, num_classes: int) -> Sequence[Shape] | None:

@@ -31,7 +31,17 @@ PACKAGE = Path(accelbench.__path__[0])
 # neither does accelbench's own version, since its measuring code has a digest.
 COMPUTING = (
     *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "tensorflow", "keras", "numpy"),
-    *("jax", "jaxlib", "pillow", "timm", "triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
+    *(
+        "jax",
+        "jaxlib",
+        "pillow",
+        "timm",
+        "transformers",
+        "triton",
+        "nvidia-cudnn-cu12",
+        "nvidia-nccl-cu12",
+        "nvidia-cublas-cu12",
+    ),
 )
 
 # The code that a number passes through, from the bytes on disk to the raw sample: whole folders, and from other

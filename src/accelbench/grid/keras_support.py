@@ -16,7 +16,7 @@ def why_not(cell: Cell) -> str | None:
     """
     if cell.keras is None:
         return None
-    rules = (_backend, _network, _options, _data, _executions)
+    rules = (_backend, _network, _weights, _options, _data, _executions)
     return next((reason for rule in rules if (reason := rule(cell))), None)
 
 
@@ -49,6 +49,16 @@ def _network(cell: Cell) -> str | None:
     if cell.model.library == Library.accelbench:
         return None
     return f"engine=keras has accelbench's own networks, none of {cell.model.library}: use engine=lightning"
+
+
+def _weights(cell: Cell) -> str | None:
+    if cell.model.weights_file is not None:
+        return (
+            "model.weights=*.safetensors: Keras' cells draw their weights: use engine=lightning, or model.weights=none"
+        )
+    if cell.save_weights:
+        return "save_weights=true: Keras' cells keep no weights: use engine=lightning, or save_weights=false"
+    return None
 
 
 def _options(cell: Cell) -> str | None:

@@ -90,7 +90,8 @@ def _measure(request: CellRequest) -> Answer:
         if hasattr(engine, "check"):  # an engine with networks of its own alone needs none
             engine.check(request.cell, Path(request.data_folder))
         return Answer(status=Status.ok)
-    measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder))
+    saved = [] if request.weights is None else [Path(request.weights)]
+    measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), *saved)
     if measurement is None:  # this rank is not the first, which has the measurement
         return Answer(status=Status.ok)
     try:

@@ -78,16 +78,22 @@ class Hosts:
             if not host.has_answered and key not in keys:
                 self._show(self._hosts.pop(key).end())
 
-    def run(self, cell: Cell, data_folder: Path) -> Outcome:
+    def run(self, cell: Cell, data_folder: Path, weights: Path | None = None) -> Outcome:
         """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
 
         The process may still be ending. It has ended before another one starts.
+
+        Args:
+            cell: the cell.
+            data_folder: where its data set is.
+            weights: the file that gets the trained weights; None: they are not saved.
         """
         spec = self._spec_of(cell)
         request = CellRequest(
             cell=cell,
             engine=spec.engine,
             data_folder=str(data_folder),
+            weights=None if weights is None else str(weights.absolute()),
             timeout_s=cell.timeout_s,
             num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,

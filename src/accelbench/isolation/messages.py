@@ -41,15 +41,18 @@ class CellRequest(_Request):
     """Measure a cell, or only check that its network runs.
 
     Attributes:
-        engine: the module whose `run(cell, data_folder)` measures, and whose `check(cell, data_folder)` checks.
+        engine: the module whose `run(cell, data_folder)` or `run(cell, data_folder, weights)` measures, and whose
+            `check(cell, data_folder)` checks.
         data_folder: path of the prepared data set.
         only_check: whether nothing is measured.
+        weights: path of the file that gets the trained weights; None: they are not saved.
     """
 
     cell: Cell
     engine: str
     data_folder: str
     only_check: bool = False
+    weights: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,7 @@
 """The columns of a row that say what was asked for, and how it ended."""
 
+from pathlib import PurePath
+
 from accelbench.schema.cell import Cell, value_text
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import RANDOM, XLA, Engine, Library, Pipeline, Protocol
@@ -18,7 +20,7 @@ def settings_of(record: Record) -> Row:
         "xla_processes": cell.xla_processes if cell.device in XLA and cell.engine == Engine.lightning else None,
         "model": cell.model.name,
         "library": cell.model.library.value,
-        "weights": cell.model.weights,
+        "weights": PurePath(cell.model.weights).name,
         "arguments": ", ".join(f"{name}={value_text(value)}" for name, value in cell.arguments) or None,
         "accumulate_grad_batches": cell.trainer.accumulate_grad_batches if cell.trainer else None,
         "gradient_clip_val": cell.trainer.gradient_clip_val if cell.trainer else None,

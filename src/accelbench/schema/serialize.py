@@ -124,20 +124,30 @@ def write_json(path: Path, value: object) -> None:
     A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
     """
     text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)  # `json.dump` takes twice as long
+    with writing(path) as file:
+        # A lone surrogate becomes a question mark: `read_json` would refuse the whole file.
+        file.write_text(f"{text}\n", encoding="utf-8", errors="replace")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Gives a file to write instead of `path`, which it replaces, synced to the disk, if the block ends without error.
+
+    A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path.parent)
-    # A lone surrogate becomes a question mark: `read_json` would refuse the whole file.
-    how: Any = {"encoding": "utf-8", "errors": "replace", "prefix": PREFIX, "suffix": SUFFIX, "delete": False}
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, **how) as file:
-        try:
-            file.write(f"{text}\n")
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PREFIX, suffix=SUFFIX, delete=False) as created:
+        file = Path(created.name)
+    try:
+        yield file
+        with file.open("rb") as written:
+            os.fsync(written.fileno())
+        file.chmod(0o644)
+        file.replace(path)
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
 
 
 def _remove_abandoned(folder: Path) -> None:

@@ -128,6 +128,7 @@ class Pipeline(StrEnum):
 
 RANDOM_IMAGE_PIPELINES = (Pipeline.host, Pipeline.device, Pipeline.fresh)
 RANDOM = "random"  # the name of the data set without files
+FOLDER, ARRAYS = "folder", "arrays"  # the data sets of the user's pictures by class, and of their arrays
 MODULE = "module"  # the name of the data set that a LightningDataModule of the user gives
 
 

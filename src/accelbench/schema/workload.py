@@ -58,6 +58,11 @@ class ModelSpec:
         return self.network or self.name
 
     @property
+    def weights_file(self) -> str | None:
+        """The path of the file that the initial weights are in; None if they are in no file of the user's."""
+        return None if self.weights in list(Weights) else self.weights
+
+    @property
     def own_code(self) -> dict[str, str]:
         """The settings whose values are dotted paths of the user's own code, such as `model.loss`, and those paths."""
         paths = {"target": self.definition} if self.library in USERS_OWN else {}

@@ -93,7 +93,10 @@ class ModelConfig:
 
 @dataclass
 class DataConfig:
-    """conf/data; see `cell.DataSpec`. `root` is the folder of the prepared data sets; no part of a cell."""
+    """conf/data; see `cell.DataSpec`. `root` is the folder of the prepared data sets; no part of a cell.
+
+    `image_size`, for `folder`: height and width of the images, in a cell an argument of the data.
+    """
 
     name: str = MISSING
     pipeline: Pipeline = Pipeline.array
@@ -102,6 +105,7 @@ class DataConfig:
     target: str | None = None
     args: dict[str, Any] = field(default_factory=dict)
     path: str | None = None
+    image_size: int | None = None
     root: str | None = None
 
 

@@ -1,11 +1,14 @@
 """The settings that name the user's own code and files: what each goes with, and names of networks."""
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from accelbench.engines.targets import check_name
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Weights
+from accelbench.project import SAFETENSORS
+from accelbench.schema.ranges import MAX_COUNT
+from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Protocol, Task, Weights
 from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig, TrainerConfig
 
 CUSTOM = (Library.custom,)
@@ -25,7 +28,8 @@ GOES_WITH = {
 # Settings of a model that a LightningModule decides itself.
 OF_THE_MODULE = ("optimizer", "learning_rate", "weights")
 NEED_BATCH = ("batch_args", "inputs", "samples", "tokens")
-SAFETENSORS = ".safetensors"
+TORCHS = (".pth", ".pt", ".ckpt", ".bin")  # files of torch.load
+SEQ_LEN = 128  # tokens of a sequence for transformers
 
 
 def check_model(run: RunConfig) -> None:
@@ -41,8 +45,14 @@ def check_model(run: RunConfig) -> None:
             given = _shown(f"model.{name}", getattr(model, name))
             raise UserError(f"{given}: goes with {with_these}, and not with model={model.name}")
     _check_weights(model)
+    if run.save_weights and (run.mode, run.protocol) != (Mode.train, Protocol.fit):
+        raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
+    if run.save_weights and library == Library.lightning:
+        raise UserError("save_weights=true: goes with other networks than a LightningModule, which saves its own")
     _check_optimizer(model)
     _check_lightning_module(run)
+    if library == Library.transformers:
+        _check_transformers(run)
     if library not in USERS_OWN:
         return
     for name in ("target", "batch", "loss", "samples", "tokens"):
@@ -103,12 +113,40 @@ def _check_lightning_module(run: RunConfig) -> None:
 
 
 def _check_weights(model: ModelConfig) -> None:
-    """Raises a UserError if the library has no weights of this kind."""
-    is_own = model.library in USERS_OWN
-    known = [Weights.none] if is_own else list(Weights)
-    if model.weights not in known and not model.weights.endswith(SAFETENSORS):
+    """Raises a UserError if there are no such weights; the path of a file becomes an absolute one."""
+    given = Path(model.weights)
+    if given.suffix in TORCHS:
+        raise UserError(
+            f"model.weights={given}: only safetensors are loaded, since a hostile file of this kind corrupts "
+            "the memory of torch before 2.10 (CVE-2026-24747). Convert it elsewhere, with a later torch:\n"
+            "  from safetensors.torch import save_file\n"
+            f"  save_file(torch.load({given.name!r}, weights_only=True), {given.with_suffix(SAFETENSORS).name!r})"
+        )
+    if given.suffix == SAFETENSORS:
+        path = Path.cwd() / given.expanduser()
+        if not path.is_file():
+            raise UserError(f"model.weights={given}: there is no such file")
+        model.weights = str(path)
+        return
+    has_none = model.library in (*USERS_OWN, Library.transformers)
+    known = [Weights.none] if has_none else list(Weights)
+    if model.weights not in known:
         choices = [*known, f"a file *{SAFETENSORS}"]
         raise UnknownChoiceError("model.weights", model.weights, choices)
+
+
+def _check_transformers(run: RunConfig) -> None:
+    """Raises a UserError if the batches of token ids have other settings than `seq_len`, or the data are not random."""
+    args, length = run.model.batch_args, run.model.batch_args.get("seq_len", SEQ_LEN)
+    if unknown := set(args) - {"seq_len"}:
+        raise UserError(f"model.batch_args.{min(unknown)}: transformers' batches have model.batch_args.seq_len alone")
+    if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= MAX_COUNT:
+        raise UserError(f"model.batch_args.seq_len={length}: should be a whole number from 1 to {MAX_COUNT}")
+    if run.data.name != RANDOM:
+        raise UserError(f"data={run.data.name}: networks of transformers run on random token ids: use data={RANDOM}")
+    if run.model.task is None:
+        raise UserError(f"model.task: it is missing. Choose from: {', '.join(Task)}.")
+    run.model.batch_args = {"seq_len": length}
 
 
 def _check_optimizer(model: ModelConfig) -> None:

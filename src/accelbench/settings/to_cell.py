@@ -1,7 +1,7 @@
 """A composed configuration -> a frozen cell and the options of its sweep."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings, Window
@@ -22,6 +22,9 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings.config import EngineConfig, ModelConfig, RunConfig, SweepOptions, TrainerConfig
 from accelbench.settings.limits import check
 from accelbench.settings.own_code import check_data, check_model
+from accelbench.settings.own_data import name_data
+
+DATA_FIELDS = {each.name for each in fields(DataSpec)}
 
 
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
@@ -33,6 +36,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     check(run)
     check_model(run)
     check_data(run)
+    name_data(run.data)
     _reset_unused_settings(run)
     return _cell(run), _options(run)
 
@@ -43,7 +47,7 @@ def _cell(run: RunConfig) -> Cell:
         engine=run.engine.name,
         device=run.device.name,
         model=_model(run.model),
-        data=DataSpec(**{name: value for name, value in asdict(run.data).items() if name != "root"}),
+        data=DataSpec(**{name: value for name, value in asdict(run.data).items() if name in DATA_FIELDS}),
         mode=run.mode,
         precision=run.precision,
         batch_size=run.batch_size * (run.devices if run.scaling == Scaling.weak else 1),

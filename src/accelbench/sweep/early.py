@@ -11,7 +11,7 @@ from accelbench import lock
 from accelbench.devices import energy_counters
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 
@@ -36,7 +36,8 @@ def guess(words: Sequence[str]) -> Cell | None:
     """A cell with the host that conf/config.yaml's defaults give the cells of `words`; None if they may have others."""
     chosen = dict(word.split("=", 1) for word in words if "=" in word)
     is_default = chosen.get("engine", "lightning") == Engine.lightning and chosen.get("device", "cpu") == Device.cpu
-    if not is_default or "suite" in chosen or "timm" in chosen.get("model", ""):
+    imports_more = any(library in chosen.get("model", "") for library in (Library.timm, Library.transformers))
+    if not is_default or "suite" in chosen or imports_more:
         return None
     return Cell(
         suite="",

@@ -70,7 +70,7 @@ def find(cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, most
         UserError: the cell's batch size is larger than `most`.
     """
     place = workplace().with_data(options.data_root)
-    prepare_missing(place, cell.data.name, console)
+    prepare_missing(place, cell.data, console)
     most = min(most, _num_samples(cell, place) or most)
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")

@@ -6,29 +6,38 @@ from accelbench.data.arrays import how_to_prepare
 from accelbench.errors import UserError
 from accelbench.project import MANIFEST, Workplace, shown
 from accelbench.schema.vocab import MODULE
+from accelbench.schema.workload import DataSpec
 from accelbench.settings.params import data_settings
 
 
-def prepare_missing(place: Workplace, name: str, console: Console) -> None:
-    """Prepares the data set `name` as `dvc repro data@NAME` does, unless it is there or a DataModule makes it.
+def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
+    """Prepares a data set as `dvc repro data@NAME` does, unless it is there or a DataModule makes it.
+
+    The user's own data are prepared again if they changed.
 
     Args:
         place: where its folder is.
-        name: the data set.
+        data: the data set.
         console: where a line says so, since it may take a download.
 
     Raises:
         UserError: params.yaml does not name the data set, or asks for what is not there.
         DataError: the data can't be obtained.
     """
-    if name == MODULE or ((folder := place.data / name) / MANIFEST).exists():
+    folder = place.data / data.name
+    if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):
         return
-    from accelbench.data.prepare import prepare
+    from accelbench.data import own, prepare  # they take long to import
 
-    settings = data_settings(place.project, name)
+    if data.path and own.is_prepared(place, data):
+        return
+    settings = {} if data.path else data_settings(place.project, data.name)
     console.print(f"Preparing {shown(folder)}, once.", highlight=False, soft_wrap=True)
     try:
-        prepare(place, name, settings)
+        if data.path:
+            own.prepare(place, data)
+        else:
+            prepare.prepare(place, data.name, settings)
     except ModuleNotFoundError as error:  # the environments of Keras on a GPU and a TPU have no torchvision
-        problem = f"data={name}: not prepared, and {error.name} is not installed in this environment"
+        problem = f"data={data.name}: not prepared, and {error.name} is not installed in this environment"
         raise UserError(f"{problem}; in the main one, {how_to_prepare(folder)}") from error

@@ -88,10 +88,10 @@ def run(
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     place = workplace().with_data(options.data_root)
     folder = out or _folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
-    name = data_name(cells)  # reports a mistake now, not after waiting for the lock
+    data_name(cells)  # reports a mistake now, not after waiting for the lock
     with Delivery(options.tracking, place.store) as delivery:
         with lock.hold_measuring(partial(_wait, console, hosts)):
-            prepare_missing(place, name, console)
+            prepare_missing(place, cells[0].data, console)
             # After the wait, in which the data and the plan may have changed.
             earlier = plan_file.cells_in(folder) if out is None else []
             ready = prepare(cells, place, earlier)

@@ -22,6 +22,7 @@ def run_cell(
     environment: Mapping[str, Any],
     sweep_id: str,
     failure: Outcome | None = None,
+    weights: Path | None = None,
 ) -> Record:
     """Runs the cell in a process of its own, or skips it with its reason; the record says what happened.
 
@@ -33,6 +34,7 @@ def run_cell(
         environment: the fingerprint and git's state, kept in the record.
         sweep_id: kept in the record.
         failure: how the check of its network failed, so that it is not run.
+        weights: the file that gets the trained weights; None: they are not saved.
     """
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     start = time.perf_counter()
@@ -41,7 +43,7 @@ def run_cell(
     elif failure is not None:
         outcome = failure
     else:
-        outcome = hosts.run(planned.cell, data_folder)
+        outcome = hosts.run(planned.cell, data_folder, weights)
     return Record(
         cell=planned.cell,
         label=planned.label,

@@ -17,6 +17,7 @@ from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
 from accelbench.isolation.hosts import Hosts
+from accelbench.project import SAFETENSORS
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
 from accelbench.schema.text import ending
@@ -107,7 +108,10 @@ class Session(AbstractContextManager["Session"]):
         measured = {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment = {**ready.environments[item.cell.engine], **measured}
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
-        record = run_cell(item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id, failure)
+        weights = self.folder / f"{item.record_name}{SAFETENSORS}" if item.cell.save_weights else None
+        record = run_cell(
+            item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id, failure, weights
+        )
         is_ok = record.status == Status.ok
         unjudged = dataclasses.replace(record, status=Status.invalid, reason=NOT_JUDGED) if is_ok else record
         records.write(unjudged, self.folder)

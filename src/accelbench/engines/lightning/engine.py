@@ -25,13 +25,13 @@ from accelbench.engines.lightning.module import (
 )
 from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
-from accelbench.engines.lightning.own.workload import OwnWorkload
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
 from accelbench.engines.lightning.structure import copied_into, tensors_in
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
+from accelbench.engines.lightning.weights import saved
 from accelbench.engines.lightning.work import count
-from accelbench.engines.lightning.workload import Images, Workload
+from accelbench.engines.lightning.workloads import workload_of
 from accelbench.measuring.breakdown import MIN_STEPS, measure_breakdown
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import Output
@@ -45,12 +45,13 @@ from accelbench.schema.work import Work
 MAX_BREAKDOWN = 0.1
 
 
-def run(cell: Cell, data_folder: Path) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, weights: Path | None = None) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other cell.
 
     Args:
         cell: what to run; its device must be present.
         data_folder: where the data set's arrays are.
+        weights: the file that gets the trained weights; None: they are not saved.
 
     Returns:
         The measurement; None in a process that is not the first of several ranks.
@@ -66,20 +67,15 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
     if cell.model.library == Library.lightning:
         return ModuleRun(cell, data_folder, backend).measure()
     with options.empty_cache(cell.options):
-        return _Run(cell, data_folder, backend, ranks).measure()
+        cell_run = _Run(cell, data_folder, backend, ranks)
+        found = cell_run.measure()
+    return found if found is None or weights is None else saved(found, cell_run.network, weights)
 
 
 def check(cell: Cell, data_folder: Path) -> None:
     """Raises what the user's code raises on a batch; see `preflight.check`."""
     hush_lightning()
     preflight.check(cell, data_folder)
-
-
-def _workload(cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> Workload:
-    """The network and the batches of a cell."""
-    if cell.model.batch is not None:
-        return OwnWorkload(cell, backend, ranks)
-    return Images(cell, data_folder, backend, ranks)
 
 
 class _Run(CellRun):
@@ -92,7 +88,7 @@ class _Run(CellRun):
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         super().__init__(cell, data_folder, backend, ranks)
-        self.workload = _workload(cell, data_folder, backend, ranks)
+        self.workload = workload_of(cell, data_folder, backend, ranks)
         self.feed = self.workload.feed
         self.compiler = options.compiler_for(cell.options)  # its imports are no part of build_s
         self.build_started = time.perf_counter()

@@ -11,10 +11,10 @@ from torch import nn
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import new_optimizer
-from accelbench.engines.lightning.own.workload import OwnWorkload
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.structure import mapped
 from accelbench.engines.lightning.workload import Images, Workload
+from accelbench.engines.lightning.workloads import workload_of
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.vocab import Device, Library, Mode, Precision
@@ -54,8 +54,7 @@ def check(cell: Cell, data_folder: Path) -> None:
 def _run(cell: Cell, data_folder: Path, device: torch.device) -> int:
     """Runs one step, and returns the number of the network's weights."""
     backend, ranks = Backend(), Ranks(1)
-    own = cell.model.batch is not None
-    workload = OwnWorkload(cell, backend, ranks) if own else Images(cell, data_folder, backend, ranks)
+    workload = workload_of(cell, data_folder, backend, ranks)
     pl.seed_everything(cell.seed, verbose=False)
     with device:
         network = workload.build()
@@ -63,7 +62,7 @@ def _run(cell: Cell, data_folder: Path, device: torch.device) -> int:
     try:
         _step(cell, workload, network, batch)
     except Exception as error:
-        if not own and cell.model.library == Library.custom:
+        if isinstance(workload, Images) and cell.model.library == Library.custom:
             shape = tuple(batch[0].shape)
             error.add_note(f"its input is images of shape {shape}: model.batch names a function that makes others")
         raise

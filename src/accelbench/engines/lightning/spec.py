@@ -11,17 +11,19 @@ PROBER = "accelbench.engines.lightning.probe"
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: plain torch, CUDA or torch_xla."""
     preload: tuple[str, ...] = ("accelbench.isolation.host", ENGINE)
-    if cell.model.library == Library.timm:
-        preload = (*preload, "timm")
     environment: dict[str, str] = {}
+    if cell.model.library in (Library.timm, Library.transformers):
+        preload = (*preload, str(cell.model.library))
+    if cell.model.library == Library.transformers:
+        environment = {"HF_HUB_OFFLINE": "1"}  # networks are built from their configuration alone
     if cell.device == Device.gpu:
         # Number GPUs as NVML does, so that the sampler reads the GPU that computes.
-        environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     elif cell.device == Device.tpu:
-        environment = {"PJRT_DEVICE": "TPU"}
+        environment |= {"PJRT_DEVICE": "TPU"}
     elif cell.device == Device.xla_cpu:
         # Preloading torch_xla replaces parts of torch.nn; no cell of this host uses plain torch.
         preload = (*preload, "torch_xla")
         devices_per_process = cell.devices // cell.num_processes
-        environment = {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices_per_process)}
+        environment |= {"PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices_per_process)}
     return HostSpec(ENGINE, preload, environment, prober=PROBER)

@@ -1,26 +1,25 @@
-"""Builds the network of a model's spec: accelbench's, timm's, torchvision's or the user's."""
+"""Builds the network of a model's spec: accelbench's, timm's, torchvision's, transformers' or the user's."""
 
-import difflib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from torch import Tensor, nn
 
-from accelbench.engines.lightning import checkpoints
+from accelbench.engines.lightning import checkpoints, weights
 from accelbench.engines.lightning.networks import NETWORKS, initialise_as_keras
-from accelbench.engines.models import own_network
+from accelbench.engines.lightning.own import architectures
+from accelbench.engines.models import check_name, own_network
 from accelbench.engines.sources import Shape
 from accelbench.engines.targets import import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Library, Weights
 from accelbench.schema.workload import ModelSpec
 
-MAX_CHOICES = 8
-
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    """The network of `model`, its weights drawn from torch's generator or pretrained.
+    """The network of `model`, its weights drawn from torch's generator, pretrained or the user's.
 
     Args:
         model: what to build.
@@ -31,13 +30,17 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
         UserError: there is no such network or argument, or its weights can't be loaded.
         UnsupportedError: it does not take images of this shape.
     """
+    drawn = model if model.weights_file is None else replace(model, weights=Weights.none.value)
     try:
         with checkpoints.guarded(model):
-            return BUILDERS[model.library](model, shape, num_classes)
+            network = BUILDERS[model.library](drawn, shape, num_classes)
     except TypeError as error:
         if model.library == Library.custom:  # its arguments were checked: the class itself fails
             raise
         raise UserError(f"model.args: {error}") from error
+    if model.weights_file is not None:
+        weights.load(network, model.weights_file)
+    return network
 
 
 def check_trainable(network: nn.Module, model: ModelSpec) -> None:
@@ -63,7 +66,7 @@ def _own(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     import timm
 
-    _check_name(model, timm.list_models())
+    check_name(model, timm.list_models())
     args = {"in_chans": _colours(shape), "num_classes": num_classes, **model.args}
     network = _weighted(model, lambda pretrained: timm.create_model(model.definition, pretrained=pretrained, **args))
     # Grey images have no channel axis.
@@ -73,16 +76,16 @@ def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     from torchvision import models
 
-    _check_name(model, models.list_models(module=models))  # networks that classify images
+    check_name(model, models.list_models(module=models))  # networks that classify images
     if _colours(shape) != 3:
         raise UserError(f"model={model.definition}: torchvision's networks take images in colour")
 
     def make(pretrained: bool) -> nn.Module:
         network: nn.Module
         if pretrained:  # its classes are fixed: torchvision refuses another number
-            weights = models.get_model_weights(model.definition).DEFAULT
-            with checkpoints.verified(weights.url):
-                network = models.get_model(model.definition, weights=weights, **model.args)
+            default = models.get_model_weights(model.definition).DEFAULT
+            with checkpoints.verified(default.url):
+                network = models.get_model(model.definition, weights=default, **model.args)
         else:
             network = models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
         return network
@@ -125,14 +128,6 @@ def _weighted(model: ModelSpec, make: Callable[[bool], nn.Module]) -> nn.Module:
         ) from error
 
 
-def _check_name(model: ModelSpec, known: Sequence[str]) -> None:
-    if model.definition not in known:
-        near = difflib.get_close_matches(model.definition, known, n=MAX_CHOICES) or known[:MAX_CHOICES]
-        raise UserError(
-            f"model.name={model.definition}: {model.library} has no such network. Near it: {', '.join(near)}."
-        )
-
-
 def _colours(shape: Shape) -> int:
     return shape[0] if len(shape) == 3 else 1
 
@@ -141,6 +136,7 @@ BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
     Library.accelbench: _own,
     Library.timm: _timm,
     Library.torchvision: _torchvision,
+    Library.transformers: lambda model, shape, num_classes: architectures.build(model),
     Library.custom: _custom,
 }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -38,6 +38,17 @@ class OwnBatch:
 def put_batch(put: Put, batch: OwnBatch) -> OwnBatch:
     """The batch with the copies that `put` makes of its tensors."""
     return OwnBatch(refilled(batch.content, put(tuple(tensors_in(batch.content)))), batch.num_samples, batch.num_tokens)
+
+
+class Maker(Protocol):
+    """Makes batches."""
+
+    def __call__(self) -> OwnBatch:
+        """A further batch, in host memory, drawn from torch's generator."""
+
+    @property
+    def tokens_per_sample(self) -> float | None:
+        """Of all batches that were made; None if nothing counts tokens."""
 
 
 class BatchMaker:

@@ -1,4 +1,4 @@
-"""The task of a network of the user's on batches of the user's: which parts are its arguments, and its loss."""
+"""The task of a network on batches of any structure: which parts are its arguments, and its loss."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from accelbench.schema.workload import ModelSpec
 
 
 class OwnTask:
-    """A network on batches of the user's.
+    """A network on batches of any structure.
 
     A tensor is the one argument of the network's `forward`, a tuple has its positional ones, a mapping its keywords:
     those that `forward` takes, or those in `model.inputs`. The others go to the loss alone.
@@ -23,6 +23,7 @@ class OwnTask:
         model: of the network.
         network: whose `forward` is looked at.
         batch: the first one.
+        loss: of (output, batch); None for that of `model.loss`.
 
     Raises:
         UserError: a key of `model.inputs` is not in the batch, or `forward` takes no key of it.
@@ -31,9 +32,9 @@ class OwnTask:
         left_out: keys that go to the loss alone.
     """
 
-    def __init__(self, model: ModelSpec, network: nn.Module, batch: OwnBatch) -> None:
+    def __init__(self, model: ModelSpec, network: nn.Module, batch: OwnBatch, loss: Loss | None = None) -> None:
         self.model = model
-        self.loss: Loss | None = import_path("model.loss", model.loss) if model.loss else None
+        self.loss: Loss | None = import_path("model.loss", model.loss) if model.loss else loss
         self._is_checked = False
         self.keys: Sequence[str] | None = None
         self.left_out: list[str] = []

@@ -11,7 +11,7 @@ from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed
 from accelbench.engines.lightning.outputs import described
-from accelbench.engines.lightning.own.batch import BatchMaker, OwnBatch, put_batch
+from accelbench.engines.lightning.own.batch import BatchMaker, Maker, OwnBatch, put_batch
 from accelbench.engines.lightning.own.task import OwnTask
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
@@ -40,9 +40,7 @@ class OwnWorkload:
         self.cell, self.backend = cell, backend
         self.seed = cell.seed + RANK_SEEDS * ranks.part[0]
         num = cell.batch_size // ranks.num
-        self.maker = BatchMaker(
-            cell.model, num, STORED_DTYPES[cell.precision], channels_last=cell.options.channels_last
-        )
+        self.maker = self._maker(num)
         pl.seed_everything(self.seed, verbose=False)
         pipeline = cell.data.pipeline
         put = partial(put_batch, backend.put) if pipeline == Pipeline.device else None
@@ -51,10 +49,19 @@ class OwnWorkload:
         self.first: OwnBatch = feed.batches[0]
         self.num_rows = self.first.num_rows
 
+    def _maker(self, num: int) -> Maker:
+        """What makes batches of `num` samples."""
+        cell = self.cell
+        return BatchMaker(cell.model, num, STORED_DTYPES[cell.precision], channels_last=cell.options.channels_last)
+
+    def _task(self, network: nn.Module) -> OwnTask:
+        """How `network` runs on them."""
+        return OwnTask(self.cell.model, network, self.first)
+
     def build(self) -> nn.Module:
         """The network; then it is known which parts of a batch it takes."""
         network = zoo.build(self.cell.model, (), 0)
-        self.task = OwnTask(self.cell.model, network, self.first)
+        self.task = self._task(network)
         return network
 
     def check_layout(self) -> None:
@@ -70,7 +77,7 @@ class OwnWorkload:
 
     def test_feed(self) -> Feed:
         """Raises an UnsupportedError: whole epochs need a data set."""
-        raise UnsupportedError("protocol=fit: batches that model.batch makes have no epochs: use protocol=window")
+        raise UnsupportedError("protocol=fit: batches that are drawn have no epochs: use protocol=window")
 
     def shapes(self) -> None:
         """Any."""

@@ -1,0 +1,99 @@
+"""Weights in files of safetensors, which hold numbers alone: loaded into a network, and saved from one."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from accelbench.errors import UserError
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.serialize import writing
+
+MAX_NAMED = 3  # weights in a message
+
+
+def load(network: nn.Module, path: str) -> None:
+    """Copies the weights in a file into `network`, in the network's dtypes.
+
+    Of weights that share their memory, as the first and the last layer of some language models do, one is enough.
+
+    Raises:
+        UserError: the file can't be read, or its weights are not the network's.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    flag = f"model.weights={path}"
+    try:
+        found = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{flag}: not readable as safetensors ({error})") from error
+    own = network.state_dict()
+    present = {_place(own[name]) for name in found if name in own}
+    problems = {
+        "missing": [name for name in own if name not in found and _place(own[name]) not in present],
+        "not in the network": [name for name in found if name not in own],
+        "of another shape": [
+            f"{name} ({_shape(tensor)} instead of {_shape(own[name])})"
+            for name, tensor in found.items()
+            if name in own and tensor.shape != own[name].shape
+        ],
+    }
+    if told := "; ".join(f"{problem}: {_some(names)}" for problem, names in problems.items() if names):
+        raise UserError(f"{flag}: its weights are not those of the network: {told}")
+    if all(tensor.device.type != "meta" for tensor in own.values()):  # such a network has shapes alone
+        network.load_state_dict(found, strict=False)
+
+
+def save(network: nn.Module, path: Path) -> None:
+    """Writes the network's weights atomically; of those that share their memory, the first.
+
+    Raises:
+        OSError: the file can't be written.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    places: dict[object, str] = {}
+    state = network.state_dict()
+    for name, tensor in state.items():
+        places.setdefault(_place(tensor), name)
+    kept = {name: state[name].detach().cpu().contiguous() for name in places.values()}
+    with writing(path) as file:
+        try:
+            save_file(_apart(kept), file)
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+
+
+def saved(found: Measurement, network: nn.Module, path: Path) -> Measurement:
+    """The measurement with a note on the file that got the network's weights, or a warning that it was not written."""
+    try:
+        save(network, path)
+    except OSError as error:  # the measurement is kept: training again would take as long
+        return replace(found, warnings=[*found.warnings, f"save_weights=true: the weights are not saved: {error}"])
+    return replace(found, notes=[*found.notes, f"the trained weights are in {path.name}"])
+
+
+def _apart(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors in memory of their own: safetensors refuses views of one tensor."""
+    storages = [tensor.untyped_storage().data_ptr() for tensor in state.values()]
+    pairs = zip(state.items(), storages, strict=True)
+    return {name: tensor.clone() if storages.count(storage) > 1 else tensor for (name, tensor), storage in pairs}
+
+
+def _place(tensor: Tensor) -> object:
+    """Equal for tensors that are the same memory. A tensor without memory is the same as no other."""
+    if not tensor.numel() or tensor.device.type in ("meta", "xla"):
+        return id(tensor)
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _shape(tensor: Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "one number"
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

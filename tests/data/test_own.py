@@ -1,0 +1,199 @@
+"""Data of the user's own: which files are read, when they are read again, and what is refused."""
+
+import os
+import zipfile
+from io import BytesIO
+
+import numpy as np
+import pytest
+from numpy.lib import format as npy
+from PIL import Image
+
+from accelbench.data import own
+from accelbench.data.arrays import load_encoded, load_split
+from accelbench.data.layout import by_folder
+from accelbench.data.manifest import check_arrays, read_classes, read_manifest
+from accelbench.errors import DataError
+from accelbench.project import Workplace
+from accelbench.schema.workload import DataSpec
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Workplace.of_project(tmp_path / "project")
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Five pictures of each of three classes, each class of another brightness."""
+    folder = tmp_path / "pictures"
+    for index, name in enumerate(["Apples", "bee", "cat 1"]):
+        (folder / name).mkdir(parents=True)
+        for number in range(5):
+            picture(folder / name / f"dog.{number}.png", 100 * index + number)
+    return folder
+
+
+def picture(path, brightness):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (20, 12), (brightness,) * 3).save(path)
+
+
+def of_folder(path):
+    return DataSpec(name="mine", path=str(path), args={"image_size": 8})
+
+
+def of_arrays(path):
+    return DataSpec(name="mine", path=str(path))
+
+
+def test_each_folder_of_pictures_is_a_class(place, pictures):
+    obtained = own.prepare(place, of_folder(pictures))
+    folder = place.data / "mine"
+    check_arrays(folder)
+    assert obtained.stand_in_reason is None
+    assert read_manifest(folder).source == "pictures of the folder pictures"
+    assert read_classes(folder) == ["Apples", "bee", "cat 1"]
+    for split, num in {"train": 4, "test": 1}.items():
+        arrays = load_split(folder, split)
+        assert arrays.images.shape == (3 * num, 8, 8, 3)
+        assert np.array_equal(arrays.images[:, 0, 0, 0] // 100, arrays.labels)
+        assert len(load_encoded(folder, split).ends) == 3 * num
+
+
+def test_a_folder_that_is_divided_keeps_its_division(place, tmp_path):
+    for number, (split, name) in enumerate((s, c) for s in ("train", "val") for c in "abc"):
+        picture(tmp_path / "divided" / split / name / "1.png", number)
+    picture(tmp_path / "divided" / "train" / "1.png", 99)
+    picture(tmp_path / "divided" / "other" / "a" / "1.png", 98)
+    obtained = own.prepare(place, of_folder(tmp_path / "divided"))
+    assert obtained.division == "its own"
+    assert obtained.refused == [
+        "other/a/1.png: in neither the training nor the test folder",
+        "train/1.png: in no folder of a class",
+    ]
+    assert [len(load_split(place.data / "mine", split).labels) for split in ("train", "test")] == [3, 3]
+
+
+@pytest.mark.parametrize("num", [2, 300])
+def test_any_number_of_classes(num):
+    classes, layout = by_folder(f"{index:03}/1.png" for index in range(num))
+    assert len(classes) == num
+    assert [each.label for each in layout.pictures] == list(range(num))
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ([], "it has no folders with pictures: a class is a folder of pictures"),
+        (["1.png", ".git/1.png", "a/notes.txt"], "it has no folders with pictures"),
+        (["cat/1.png", "cat/kittens/2.png"], "it has pictures of one class, cat: "),
+        (["train/cat/1.png", "train/dog/1.png"], "it has pictures of one class, train: "),
+        (["train/cat/1.png", "test/cat/1.png"], "it has pictures of one class, cat: "),
+    ],
+)
+def test_fewer_than_two_classes_are_refused(names, told):
+    with pytest.raises(DataError, match=f"^{told}"):
+        by_folder(names)
+
+
+def test_a_link_that_leads_out_is_not_read(place, pictures, tmp_path):
+    picture(tmp_path / "secret.png", 7)
+    (pictures / "bee" / "link.png").symlink_to(tmp_path / "secret.png")
+    (pictures / "bee" / "inside.png").symlink_to(pictures / "bee" / "dog.0.png")
+    (pictures / "folder").symlink_to(tmp_path)
+    obtained = own.prepare(place, of_folder(pictures))
+    assert "bee/link.png: a link out of the folder" in obtained.refused
+    assert not any("secret" in line for line in obtained.refused)
+    assert read_classes(place.data / "mine") == ["Apples", "bee", "cat 1"]
+
+
+def test_data_are_prepared_again_when_their_files_change(place, pictures):
+    data = of_folder(pictures)
+    assert not own.is_prepared(place, data)
+    own.prepare(place, data)
+    assert own.is_prepared(place, data)
+    first = read_manifest(place.data / "mine").digest
+    picture(pictures / "bee" / "new.png", 150)
+    assert not own.is_prepared(place, data)
+    own.prepare(place, data)
+    assert own.is_prepared(place, data)
+    assert read_manifest(place.data / "mine").digest != first
+    os.utime(pictures / "bee" / "new.png", (1, 1))
+    assert not own.is_prepared(place, data)
+
+
+IMAGES = np.arange(40 * 5 * 6, dtype=np.uint8).reshape(40, 5, 6)
+LABELS = np.arange(40) % 4 + 3
+
+
+def saved(folder, **arrays):
+    np.savez(folder / "mine.npz", **arrays)
+    return folder / "mine.npz"
+
+
+def test_images_and_labels_are_divided_by_class(place, tmp_path):
+    own.prepare(place, of_arrays(saved(tmp_path, images=IMAGES, labels=LABELS[:, None])))
+    folder = place.data / "mine"
+    check_arrays(folder)
+    assert read_classes(folder) == ["3", "4", "5", "6"]
+    assert read_manifest(folder).source == "arrays of mine.npz"
+    for split, num in {"train": 8, "test": 2}.items():
+        arrays = load_split(folder, split)
+        assert np.bincount(arrays.labels).tolist() == [num] * 4
+        rows = [int(np.flatnonzero((image == IMAGES).all((1, 2)))[0]) for image in arrays.images]
+        assert np.array_equal(LABELS[rows] - 3, arrays.labels)
+
+
+def test_arrays_that_are_divided_keep_their_division(place, tmp_path):
+    colour = np.repeat(IMAGES[..., None], 3, axis=3)
+    own.prepare(
+        place,
+        of_arrays(saved(tmp_path, x_train=colour[:30], y_train=LABELS[:30], x_test=colour[30:], y_test=LABELS[30:])),
+    )
+    assert load_split(place.data / "mine", "test").images.shape == (10, 5, 6, 3)
+    own.prepare(place, of_arrays(saved(tmp_path, images=IMAGES[..., None], labels=LABELS)))
+    assert load_split(place.data / "mine", "test").images.shape == (8, 5, 6)
+
+
+def test_more_classes_than_a_byte_has_keep_their_labels(place, tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (900, 2, 2), dtype=np.uint8)
+    own.prepare(place, of_arrays(saved(tmp_path, images=images, labels=np.arange(900) % 300)))
+    assert load_split(place.data / "mine", "train").labels.max() == 299
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"pictures": IMAGES}, "its arrays are pictures; expected are images and labels, or x_train, y_train, x_test"),
+        ({"images": IMAGES / 255, "labels": LABELS}, r"images is float64 of the shape \(40, 5, 6\); expected are"),
+        ({"images": IMAGES[:, 0], "labels": LABELS}, r"images is uint8 of the shape \(40, 6\); expected are"),
+        (
+            {"images": np.zeros((40, 2, 2, 4), np.uint8), "labels": LABELS},
+            r"images is uint8 of the shape \(40, 2, 2, 4\)",
+        ),
+        ({"images": IMAGES, "labels": LABELS / 1}, "labels is float64 of the shape"),
+        ({"images": IMAGES, "labels": LABELS[:9]}, "images has 40 rows, and labels 9"),
+        ({"images": IMAGES, "labels": LABELS * 0}, r"all labels are \[0\]: a data set has at least two classes"),
+        ({"images": IMAGES[:4], "labels": LABELS[:4]}, "no images of class 3 for test"),
+        ({"images": np.array([{}] * 40), "labels": LABELS}, "images is object of the shape"),
+    ],
+)
+def test_other_arrays_are_refused_with_what_is_expected(place, tmp_path, arrays, told):
+    path = saved(tmp_path, **arrays)
+    with pytest.raises(DataError, match=rf"^data.path={path}: ({told})"):
+        own.prepare(place, of_arrays(path))
+    assert not (place.data / "mine").exists()
+
+
+def test_an_array_that_claims_to_be_huge_is_refused_before_it_takes_memory(place, tmp_path):
+    head = BytesIO()
+    npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (10**9, 4096, 4096)})
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+        archive.writestr("images.npy", head.getvalue())
+        archive.writestr("labels.npy", head.getvalue())
+    with pytest.raises(DataError, match="images is damaged: its size is not that of its shape"):
+        own.prepare(place, of_arrays(tmp_path / "huge.npz"))
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(DataError, match="not readable as an .npz file of arrays"):
+        own.prepare(place, of_arrays(tmp_path / "text.npz"))

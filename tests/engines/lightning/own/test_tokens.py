@@ -1,0 +1,207 @@
+"""Cells of the library transformers' networks, in this process."""
+
+import socket
+
+import pytest
+import torch
+
+from accelbench.engines.lightning import engine
+from accelbench.engines.lightning.own import architectures
+from accelbench.engines.lightning.own.tokens import NO_LABEL, TokenMaker
+from accelbench.engines.lightning.spec import host_spec
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol, Task
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell
+
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
+    "ignore:.*LeafSpec.*:FutureWarning",
+)
+SMALL = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+ARGS = {
+    "bert": SMALL,
+    "roberta": SMALL,
+    "llama": SMALL,
+    "gpt2": {"vocab_size": 90, "n_embd": 32, "n_layer": 2, "n_head": 2, "bos_token_id": 1, "eos_token_id": 1},
+    "t5": {"vocab_size": 90, "d_model": 32, "d_kv": 16, "num_layers": 2, "num_heads": 2, "d_ff": 64},
+}
+
+
+def model(name="bert", task=Task.masked_lm, seq_len=16, **args):
+    return ModelSpec(
+        name=name,
+        library=Library.transformers,
+        task=task,
+        args={**ARGS.get(name, {}), **args},
+        batch_args={"seq_len": seq_len},
+        optimizer="adamw",
+    )
+
+
+def cell(spec, **changes):
+    settings = {"data": DataSpec(name="random", pipeline=Pipeline.host), "mode": Mode.train, "batch_size": 4}
+    return make_cell(**{**settings, "model": spec, "breakdown_s": 0.0, **changes})
+
+
+def measured(tmp_path, spec, **changes):
+    asked = cell(spec, **changes)
+    found = engine.run(asked, tmp_path)
+    assert judge(asked, found) is None
+    assert found.warnings == []
+    assert found.tokens_per_sample == 16
+    assert found.notes == ["transformers' attention: sdpa"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("bert", Task.classification),
+        ("bert", Task.masked_lm),
+        ("bert", Task.causal_lm),
+        ("gpt2", Task.classification),
+        ("llama", Task.causal_lm),
+        ("t5", Task.classification),
+    ],
+)
+def test_each_task_trains_and_infers(tmp_path, name, task):
+    train, infer = (measured(tmp_path, model(name, task), mode=mode) for mode in (Mode.train, Mode.infer))
+    if name != "t5":  # its number of ends decides a shape
+        # The backward pass computes as much as two forward passes, or a little less.
+        assert 2.5 * infer.work.flops < train.work.flops < 3.2 * infer.work.flops
+    assert train.loss < 5  # about ln(90)
+
+
+def test_operations_are_those_of_the_layers(tmp_path):
+    found = measured(tmp_path, model("llama", Task.causal_lm), mode=Mode.infer)
+    tokens, width, inner, vocab, layers = 4 * 16, 32, 64, 90, 2
+    products = 4 * width * width + 3 * width * inner
+    attention = 2 * 16 * width  # of a token's query with 16 keys, and of its weights with 16 values
+    assert found.work.flops == pytest.approx(2 * tokens * (layers * (products + attention) + width * vocab), rel=0.01)
+
+
+@pytest.mark.parametrize("precision", [Precision.bf16, Precision.bf16_mixed, Precision.fp64])
+def test_token_ids_stay_whole_numbers_in_every_precision(tmp_path, precision):
+    for mode in (Mode.train, Mode.infer):
+        measured(tmp_path, model(), mode=mode, precision=precision)
+
+
+def test_one_step_is_that_of_a_plain_loop(tmp_path):
+    import transformers
+
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    asked = cell(model(task=Task.classification, **still), protocol=Protocol.steps, warmup=1, steps=1)
+    found = engine.run(asked, tmp_path)
+    config = transformers.BertConfig(**SMALL, **still)
+    make = TokenMaker(asked.model, config, 4, torch.float32, has_labels=True)
+    torch.manual_seed(0)
+    batches = [make().content for _ in range(8)]
+    torch.manual_seed(0)
+    network = transformers.BertForSequenceClassification(config)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=asked.model.learning_rate)
+    losses = []
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = network(**batch).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert any(found.loss == pytest.approx(loss, rel=1e-5) for loss in losses)
+
+
+def test_nothing_reaches_for_the_network(tmp_path, monkeypatch):
+    def refuse(*args):
+        raise AssertionError("a network was asked for")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    architectures.build(model())
+    assert host_spec(cell(model())).environment["HF_HUB_OFFLINE"] == "1"
+    assert "transformers" in host_spec(cell(model())).preload
+    assert "HF_HUB_OFFLINE" not in host_spec(make_cell()).environment
+
+
+def test_batches_have_the_labels_of_their_task_and_no_special_ids():
+    for task in Task:
+        spec = model("llama", task, pad_token_id=5, eos_token_id=[7, 8]) if task != Task.masked_lm else model()
+        config = architectures.config_of(spec)
+        batch = TokenMaker(spec, config, 50, torch.float32, has_labels=True)().content
+        assert not {5, 7, 8} & set(batch["input_ids"].unique().tolist()) or task == Task.masked_lm
+        assert batch["attention_mask"].all()
+        assert not (batch["input_ids"] == config.pad_token_id).any()
+        if task == Task.classification:
+            assert set(batch["labels"].tolist()) == {0, 1}
+        elif task == Task.causal_lm:
+            assert torch.equal(batch["labels"], batch["input_ids"])
+        else:
+            labelled = batch["labels"] != NO_LABEL
+            assert 0.1 < labelled.float().mean() < 0.3
+            assert torch.equal(batch["labels"][labelled], batch["input_ids"][labelled])
+        assert "labels" not in TokenMaker(spec, config, 2, torch.float32, has_labels=False)().content
+
+
+@pytest.mark.parametrize(("classes", "dtype"), [({"num_labels": 5}, torch.int64), ({"num_labels": 1}, torch.bfloat16)])
+def test_labels_are_classes_or_numbers_to_approximate(tmp_path, classes, dtype):
+    spec = model("bert", Task.classification, **classes)
+    batch = TokenMaker(spec, architectures.config_of(spec), 50, torch.bfloat16, has_labels=True)().content
+    assert batch["labels"].dtype == dtype
+    measured(tmp_path, spec, precision=Precision.bf16)
+
+
+def test_later_tokens_do_not_change_the_output_of_a_causal_network():
+    torch.manual_seed(0)
+    network = architectures.build(model("bert", Task.causal_lm)).eval()
+    ids = torch.randint(1, 90, (1, 8))
+    changed = ids.clone()
+    changed[0, -1] = ids[0, -1] % 80 + 1
+    before, after = (network(input_ids=each).logits[0, 0] for each in (ids, changed))
+    assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (model("bertt"), "model.name=bertt: transformers has no such network. Near it: bert"),
+        (model("vit", vocab_size=9), "model.name=vit: accelbench runs transformers' networks of token ids alone"),
+        (model("wav2vec2"), "model.name=wav2vec2: accelbench runs transformers' networks of token ids alone"),
+        (model("gpt2"), "model.task=masked_lm: gpt2 has no such task. Choose from: classification, causal_lm."),
+        (
+            model(num_hidden_layer=2),
+            "model.args.num_hidden_layer: bert's configuration has no such argument. Near it: num_h",
+        ),
+        (model(num_hidden_layers="x"), "model.args: Validation error for field 'num_hidden_layers'"),
+        (model(num_attention_heads=5), r"model.args: bert: The hidden size \(32\) is not a multiple"),
+        (model(seq_len=513), "model.batch_args.seq_len=513: bert has 512 positions: use at most 512"),
+        (model("roberta", seq_len=511), "model.batch_args.seq_len=511: roberta has 510 positions: use at most 510"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, told):
+    with pytest.raises(UserError, match=f"^{told}"):
+        engine.run(cell(spec), tmp_path)
+
+
+def test_a_network_is_checked_before_it_is_measured(tmp_path):
+    for mode in (Mode.train, Mode.infer):
+        engine.check(cell(model(), mode=mode), tmp_path)
+    with pytest.raises(UserError, match="^model.batch_args.seq_len=513"):
+        engine.check(cell(model(seq_len=513)), tmp_path)
+
+
+def test_random_tokens_have_no_epochs(tmp_path):
+    with pytest.raises(UnsupportedError, match="^protocol=fit"):
+        engine.run(cell(model(), protocol=Protocol.fit), tmp_path)
+
+
+@pytest.mark.slow
+def test_compiled(tmp_path):
+    measured(tmp_path, model(), options=Options(compile=True))
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(tmp_path):
+    for mode in (Mode.train, Mode.infer):
+        measured(tmp_path, model(), device=Device.gpu, mode=mode)

@@ -1,0 +1,148 @@
+"""Files of weights: what is loaded, what is refused, and what training leaves."""
+
+import errno
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from accelbench.engines.lightning import engine, weights, zoo
+from accelbench.errors import UserError
+from accelbench.judging.asked import judge
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Library, Mode, Pipeline, Precision, Protocol, Task
+from accelbench.schema.workload import DataSpec, ModelSpec
+from fakes import make_cell
+
+MLP = ModelSpec(name="mlp", args={"widths": [8], "dropout": 0.0}, optimizer="sgd", learning_rate=0.1)
+FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 1, "batch_size": 64, "model": MLP}
+NETWORKS = {
+    "own": (MLP, (8, 8)),
+    "timm": (ModelSpec(name="test_resnet", library=Library.timm), (3, 32, 32)),
+    "torchvision": (ModelSpec(name="squeezenet1_1", library=Library.torchvision), (3, 32, 32)),
+    "custom": (ModelSpec(name="Pixels", library=Library.custom, network="own_code.Pixels"), ()),
+    "transformers": (
+        ModelSpec(
+            name="bert",
+            library=Library.transformers,
+            task=Task.masked_lm,
+            args={"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 50},
+        ),
+        (),
+    ),
+}
+
+
+class Tied(nn.Module):
+    """Two layers with one weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.last.weight = self.first.weight
+
+
+def drawn(seed, model, shape=(8, 8)):
+    torch.manual_seed(seed)
+    return zoo.build(model, shape, 10)
+
+
+@pytest.mark.parametrize("library", NETWORKS)
+def test_a_network_of_any_library_gets_the_weights_of_a_file(tmp_path, library):
+    model, shape = NETWORKS[library]
+    other, path = drawn(1, model, shape), tmp_path / "mine.safetensors"
+    weights.save(other, path)
+    network = drawn(2, replace(model, weights=str(path)), shape)
+    expected = other.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in network.state_dict().items())
+    assert any(not torch.equal(value, expected[name]) for name, value in drawn(2, model, shape).state_dict().items())
+
+
+def test_weights_are_checked_before_anything_is_measured(tmp_path):
+    model, _ = NETWORKS["transformers"]
+    save_file({"some": torch.ones(1)}, tmp_path / "other.safetensors")
+    cell = make_cell(
+        model=replace(model, weights=str(tmp_path / "other.safetensors"), batch_args={"seq_len": 8}),
+        data=DataSpec(name="random", pipeline=Pipeline.host),
+    )
+    with pytest.raises(UserError, match="its weights are not those of the network: missing"):
+        engine.check(cell, tmp_path)
+
+
+def test_of_weights_that_share_their_memory_one_is_saved_and_loaded(tmp_path):
+    path, network, other = tmp_path / "tied.safetensors", Tied(), Tied()
+    weights.save(network, path)
+    assert len(load_file(path)) == 3
+    weights.load(other, str(path))
+    assert torch.equal(other.last.weight, network.first.weight)
+    assert other.last.weight is other.first.weight
+
+
+def test_views_of_one_tensor_are_saved_apart(tmp_path):
+    network, both = Tied(), torch.randn(2, 4, 4)
+    network.first.weight, network.last.weight = (nn.Parameter(each) for each in both)
+    weights.save(network, tmp_path / "views.safetensors")
+    assert torch.equal(load_file(tmp_path / "views.safetensors")["last.weight"], both[1])
+
+
+def test_weights_of_another_network_are_one_sentence_with_up_to_three_names_of_each_kind(tmp_path):
+    path = tmp_path / "other.safetensors"
+    names = ["first.weight", "first.bias", *(f"more.{num}" for num in range(5))]
+    save_file({name: torch.zeros(3) for name in names}, path)
+    with pytest.raises(UserError) as told:
+        weights.load(Tied(), str(path))
+    assert str(told.value) == (
+        f"model.weights={path}: its weights are not those of the network: missing: last.bias; not in the network: "
+        "more.0, more.1, more.2 and 2 more; of another shape: first.bias (3 instead of 4), first.weight (3 instead of "
+        "4x4)"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"\x08\0\0\0\0\0\0\0{}      "[:9]])
+def test_a_file_that_is_no_safetensors_is_refused(tmp_path, content):
+    (tmp_path / "bad.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match=r"^model.weights=.*bad.safetensors: not readable as safetensors \("):
+        weights.load(Tied(), str(tmp_path / "bad.safetensors"))
+
+
+@pytest.mark.parametrize("options", [Options(), pytest.param(Options(compile=True), marks=pytest.mark.slow)])
+def test_trained_weights_are_those_that_inference_then_has_in_any_precision(digits, tmp_path, options):
+    path = tmp_path / "results" / "trained.safetensors"
+    trained = engine.run(make_cell(**FIT, options=options, save_weights=True), digits, path)
+    assert trained.notes == ["the trained weights are in trained.safetensors"]
+    assert [file.name for file in path.parent.iterdir()] == ["trained.safetensors"]
+    assert set(load_file(path)) == set(drawn(0, MLP).state_dict())
+    start = drawn(0, MLP).state_dict()
+    assert any(not torch.equal(start[name], value) for name, value in load_file(path).items())
+    fitted = replace(MLP, weights=str(path))
+    for precision in (Precision.fp32, Precision.bf16, Precision.fp64):
+        cell = make_cell(model=fitted, precision=precision)
+        assert judge(cell, engine.run(cell, digits)) is None
+    again = engine.run(make_cell(**{**FIT, "model": fitted}), digits)
+    assert again.epochs[0].loss < trained.epochs[0].loss
+
+
+def test_a_place_that_cannot_be_written_costs_no_measurement(digits, tmp_path):
+    (tmp_path / "file").write_text("")
+    found = engine.run(make_cell(**FIT, save_weights=True), digits, tmp_path / "file" / "trained.safetensors")
+    assert found.epochs
+    (told,) = [each for each in found.warnings if "save_weights" in each]
+    assert told.startswith("save_weights=true: the weights are not saved: ")
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "mine.safetensors"
+    weights.save(Tied(), path)
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        weights.save(Tied(), path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]

@@ -1,0 +1,62 @@
+import pytest
+
+from accelbench.errors import UserError
+from accelbench.settings.own_code import check_model
+from settings.composed import merged
+
+
+def checked(*settings):
+    found = merged(
+        "model.name=bert", "model.library=transformers", "model.task=masked_lm", "data.name=random", *settings
+    )
+    check_model(found)
+    return found
+
+
+def test_a_network_of_transformers_has_sequences_of_128_tokens_by_default():
+    assert checked().model.batch_args == {"seq_len": 128}
+    assert checked("model.batch_args.seq_len=64").model.batch_args == {"seq_len": 64}
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        (
+            "model.batch_args.length=3",
+            "model.batch_args.length: transformers' batches have model.batch_args.seq_len al",
+        ),
+        ("model.batch_args.seq_len=0", "model.batch_args.seq_len=0: should be a whole number from 1 to"),
+        ("model.batch_args.seq_len=long", "model.batch_args.seq_len=long: should be a whole number from 1 to"),
+        ("data.name=mnist", "data=mnist: networks of transformers run on random token ids: use data=random"),
+        ("model.task=null", "model.task: it is missing. Choose from: classification, masked_lm, causal_lm."),
+        ("model.weights=pretrained", "model.weights=pretrained: unknown model.weights. Choose from: none, a file"),
+    ],
+)
+def test_a_setting_that_transformers_lacks_is_refused(setting, told):
+    with pytest.raises(UserError, match=f"^{told}"):
+        checked(setting)
+
+
+def test_the_path_of_weights_is_relative_to_where_the_user_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^model.weights=mine.safetensors: there is no such file$"):
+        checked("model.weights=mine.safetensors")
+    (tmp_path / "mine.safetensors").write_bytes(b"")
+    assert checked("model.weights=mine.safetensors").model.weights == str(tmp_path / "mine.safetensors")
+
+
+@pytest.mark.parametrize("name", ["mine.pth", "mine.pt", "mine.ckpt"])
+def test_other_files_of_weights_are_refused_with_the_lines_that_convert_them(name):
+    with pytest.raises(UserError, match=f"^model.weights=some/{name}: only safetensors are loaded") as told:
+        checked(f"model.weights=some/{name}")
+    assert str(told.value).endswith(
+        "\n  from safetensors.torch import save_file"
+        f"\n  save_file(torch.load('{name}', weights_only=True), 'mine.safetensors')"
+    )
+
+
+def test_weights_are_saved_after_whole_epochs_of_training():
+    checked("save_weights=true", "mode=train", "protocol=fit")
+    for other in ("mode=infer", "protocol=window"):
+        with pytest.raises(UserError, match="^save_weights=true: saves what whole epochs have trained"):
+            checked("save_weights=true", "mode=train", "protocol=fit", other)
