@@ -93,7 +93,7 @@ def complaint(words, capsys, project):
         ("mode=fit", "mode=fit: unknown mode. Choose from: train, infer."),
         ("protocol=epochs", "protocol=epochs: unknown protocol. Choose from: window, steps, fit."),
         ("engine=jax", "engine=jax: unknown engine. Choose from: keras, lightning."),
-        ("data=cifar", "data=cifar: unknown data. Choose from: cats_vs_dogs, cifar10, fashion_mnist, mnist, m"),
+        ("data=cifar", "data=cifar: unknown data. Choose from: arrays, cats_vs_dogs, cifar10, fashion_mnist, fold"),
         ("tracking=wandb", "tracking=wandb: unknown tracking. Choose from: mlflow, none."),
         ("retry=all", "retry=all: unknown retry. Choose from: none, failed."),
         ("suite=nope", "suite=nope: unknown suite. Choose from: imagenet_inference, mnist_networks,"),

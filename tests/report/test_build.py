@@ -173,9 +173,7 @@ def test_a_suite_may_have_any_name_that_a_folder_may(tmp_path: Path, maker) -> N
 class TestScript:
     @pytest.fixture
     def project(self, tmp_path: Path) -> Path:
-        (tmp_path / "conf").mkdir()
-        (tmp_path / "conf" / "config.yaml").touch()
-        (tmp_path / "params.yaml").touch()
+        (tmp_path / "params.yaml").write_text("suites:\n  nets: {data: random}\n")
         return tmp_path
 
     def run(self, project: Path) -> subprocess.CompletedProcess[str]:
