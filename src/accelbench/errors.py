@@ -69,3 +69,7 @@ class BusyError(UserError):
 
 class UnsupportedError(Exception):
     """A cell is not supported on this machine or by its engine; it is skipped with this message as its reason."""
+
+
+class InvalidError(UserError):
+    """What was measured is not what was asked for, or can't be true: its numbers are not published."""

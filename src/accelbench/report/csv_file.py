@@ -18,5 +18,10 @@ def write(rows: Sequence[Row], path: Path) -> None:
     pd.DataFrame(safe, dtype=object).to_csv(path, index=False)
 
 
+def frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """`rows`, which have the same columns, as a frame in which unknown numbers are NaN, and other values None."""
+    return pd.DataFrame(rows, columns=list(rows[0]) if rows else None)
+
+
 def _safe(value: Value) -> Value:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -37,9 +37,7 @@ def show(records: Sequence[Record], folder: str, console: Console) -> None:
         console: where to print.
     """
     cells = [ReportedCell(cell=record.cell, label=record.label, name=record.name, record=record) for record in records]
-    sweep = Sweep(folder="", suite="", title="", study=None, profile=None, cells=cells)
-    found = [Recommendation(group) for group in best.workloads([sweep])]
-    several = [each for each in found if len(each.typical) > 1]
+    several = compared(cells)
     if not several:
         return
     console.print()
@@ -48,16 +46,23 @@ def show(records: Sequence[Record], folder: str, console: Console) -> None:
     console.print(f"More: accelbench best {folder}; accelbench report {folder}", markup=False, soft_wrap=True)
 
 
+def compared(cells: Sequence[ReportedCell]) -> list[Recommendation]:
+    """What to use for each model and mode of which at least two cells are ok."""
+    sweep = Sweep(folder="", suite="", title="", study=None, profile=None, cells=list(cells))
+    found = [Recommendation(group) for group in best.workloads([sweep])]
+    return [each for each in found if len(each.typical) > 1]
+
+
 def _lines(found: Sequence[Recommendation]) -> Iterator[RenderableType]:
     for each in found[:MAX_WORKLOADS]:
-        yield _sentence(each)
+        yield sentence(each)
         if len(each.by_speed) <= MAX_CELLS and (table := tabulate_known("", _columns(each), each.by_speed)):
             yield rendered(table)
     if len(found) > MAX_WORKLOADS:
         yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")
 
 
-def _sentence(found: Recommendation) -> Text:
+def sentence(found: Recommendation) -> Text:
     """Such as `mlp infer, mnist: fastest with cpu bf16 b8 at 458 samples/s, 2.74 times cpu fp32 b8; can't tell ...`."""
     first = found.fastest
     second = found.next_best or found.by_speed[1]

@@ -1,0 +1,38 @@
+"""What composing and measuring change in a process, put back afterwards: a notebook goes on as it was."""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+# Composing replaces sys.argv, which all threads share.
+_COMPOSING = threading.RLock()
+
+
+@contextlib.contextmanager
+def unchanged() -> Iterator[None]:
+    """Puts sys.argv, the environment variables, the current folder and Hydra's global state back on leaving.
+
+    One thread at a time is inside.
+    """
+    with _COMPOSING:
+        words, variables, folder = list(sys.argv), dict(os.environ), os.getcwd()
+        from hydra.core.singleton import Singleton
+
+        of_hydra = Singleton.get_state()
+        try:
+            yield
+        finally:
+            Singleton.set_state(of_hydra)
+            os.chdir(folder)
+            sys.argv[:] = words
+            _restore(variables)
+
+
+def _restore(variables: dict[str, str]) -> None:
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    for name, value in variables.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value

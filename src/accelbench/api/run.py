@@ -1,0 +1,73 @@
+"""`accelbench.run`: measures cells in processes of their own, as the command line does."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from accelbench.api.process_state import unchanged
+from accelbench.api.results import Results
+from accelbench.api.words import words_of
+from accelbench.schema.cell import Cell
+
+if TYPE_CHECKING:  # it imports Hydra, which is imported while the host starts
+    from accelbench.settings.config import SweepOptions
+
+
+def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: Any) -> Results:
+    """Measures one cell, or every combination of listed values, each in a fresh process.
+
+    `run("model=cnn mode=infer", batch_size=[32, 128])` is `accelbench -m model=cnn mode=infer batch_size=32,128`, with
+    the same records in ./runs (`out="runs/mine"` chooses the folder), trackers and rules. The process that calls it
+    imports no framework, and keeps its arguments, environment variables, current folder and signal handlers.
+
+    Args:
+        settings: words of the command line, such as `"model=cnn mode=infer"`, or a list of them.
+        quiet: whether to print nothing; else progress is shown as on the command line.
+        **values: further settings, also `out`, `tracking`, `repeats`, `verbose`. A list is an axis: each of its values
+            is measured with those of the other axes. A tuple is one value, such as `(3, 32, 32)`. Names with dots go
+            into a mapping: `**{"model.args.width": 64}`. A class or function stands for its dotted path.
+
+    Returns:
+        A result for each cell, in the order of the combinations. A cell that failed, was skipped or is invalid is among
+        them, with its reason and without numbers.
+
+    Raises:
+        UserError: a mistake in the settings, with the text that the command line prints; also if every cell that was
+            not skipped failed because of one.
+    """
+    words = words_of(settings, values)
+    console = Console(highlight=False, quiet=quiet)
+    with _as_user_errors():
+        from accelbench.sweep import early
+
+        with early.hosts(words) as hosts:
+            # Imported while the host starts.
+            from accelbench.sweep import run as sweep
+
+            cells, options = _composed(words)
+            result = sweep.run(cells, options, console, hosts=hosts)
+        result.check_request()
+        return Results.of_records(result.records, result.folder)
+
+
+def _composed(words: list[str]) -> "tuple[list[Cell], SweepOptions]":
+    from accelbench.settings.compose import cells_of, compose
+
+    with unchanged():
+        return cells_of(compose(words))
+
+
+@contextmanager
+def _as_user_errors() -> Iterator[None]:
+    """Raises the user's mistake behind an error of Hydra's, as the command line prints it."""
+    try:
+        yield
+    except Exception as error:
+        from accelbench.settings.hydra_errors import user_error_behind
+
+        mistake = user_error_behind(error)
+        if mistake is None or mistake is error:
+            raise
+        raise mistake from None
