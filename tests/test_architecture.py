@@ -95,7 +95,7 @@ def test_the_parent_loads_no_framework(tmp_path):
 def test_modules_are_small_and_init_files_empty(path):
     text = path.read_text()
     assert len(text.splitlines()) <= MAX_LINES
-    if path.name == "__init__.py":
+    if path.name == "__init__.py" and path.parent != PACKAGE:  # the package's own has the names of the Python interface
         assert text == ""
 
 

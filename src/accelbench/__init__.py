@@ -33,8 +33,18 @@ _PLACES = {
     "run": "accelbench.api.run",
 }
 __all__ = [
-    *("Comparison", "InvalidError", "Measurement", "PairVerdict", "Result", "Results", "UserError", "Window"),
-    *("compare", "measure", "read", "run"),
+    "Comparison",
+    "InvalidError",
+    "Measurement",
+    "PairVerdict",
+    "Result",
+    "Results",
+    "UserError",
+    "Window",
+    "compare",
+    "measure",
+    "read",
+    "run",
 ]
 
 

@@ -66,8 +66,22 @@ def _share(flag: str, text: str, prefix: str) -> float:
     return float(found[1]) / 100
 
 
-def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
-    """Compares B with A, prints the answer, and returns the exit status.
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A and B, compared.
+
+    Attributes:
+        pairs: each pair that was not skipped on both sides, and how B compares with A there.
+        warnings: what a reader of the verdicts should know.
+    """
+
+    pairing: Pairing
+    pairs: list[tuple[Pair, Comparison]]
+    warnings: list[str]
+
+
+def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
+    """Compares B with A.
 
     Raises:
         UserError: what they measured can't be compared.
@@ -82,26 +96,37 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
         *_measurement_warnings(pairing.pairs, anyway),
     ]
     for letter, records in (("A", first), ("B", second)):
-        _say(console, f"{letter}: {records.name} ({_described(records)})")
         if records.left_out:
             warnings.append(f"{letter}: records that are not read, so left out: {records.left_out}")
             warnings += [f"  {line}" for line in listed(records.problems)]
         warnings += [f"{letter}: {note}" for note in listed(records.notes)]
-    for name, (a, b) in pairing.varied.items():
+    pairs = [(one, one.compare(anyway=anyway)) for one in pairing.pairs if not one.is_skipped]
+    return Compared(pairing=pairing, pairs=pairs, warnings=warnings)
+
+
+def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) -> int:
+    """Compares B with A, prints the answer, and returns the exit status.
+
+    Raises:
+        UserError: what they measured can't be compared.
+    """
+    found = compared(first, second, terms)
+    for letter, records in (("A", first), ("B", second)):
+        _say(console, f"{letter}: {records.name} ({_described(records)})")
+    for name, (a, b) in found.pairing.varied.items():
         _say(console, f"Compared: {name}: {', '.join(a)} | {', '.join(b)}")
-    for warning in warnings:
+    for warning in found.warnings:
         _say(console, warning, "yellow")
-    compared = [(one, one.compare(anyway=anyway)) for one in pairing.pairs if not one.is_skipped]
     _say(console, f"\nB's samples/s against A's, with the {CONFIDENCE:.0%} interval of the difference:")
-    for one, comparison in compared:
+    for one, comparison in found.pairs:
         verdict = comparison.verdict(terms.margin)
-        _say(console, f"{one.label:<42} {verdict:<10} {_shown(comparison)}", STYLES[verdict])
-    _conclude(pairing, [comparison for _, comparison in compared], terms, console)
-    too_slow = terms.max_slower is not None and any(c.is_slower_by(terms.max_slower) for _, c in compared)
-    return 1 if too_slow else 0
+        _say(console, f"{one.label:<42} {verdict:<10} {difference(comparison)}", STYLES[verdict])
+    comparisons = [comparison for _, comparison in found.pairs]
+    _conclude(found.pairing, comparisons, terms, console)
+    return 1 if terms.max_slower is not None and any(c.is_slower_by(terms.max_slower) for c in comparisons) else 0
 
 
-def _shown(comparison: Comparison) -> str:
+def difference(comparison: Comparison) -> str:
     """Such as `+4.1 % (+3.2 % to +5.0 %), 5 and 5 processes`."""
     counts = f"{comparison.num_first} and {comparison.num_second} processes"
     if comparison.ratio is None or comparison.low is None or comparison.high is None:

@@ -1,0 +1,266 @@
+"""A measurement in the user's own process, of a live network or of a function, with the clock of a cell's process."""
+
+import copy
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from accelbench.api.live.task import LiveTask, never_fed
+from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.lightning import zoo
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.module import BenchModule, StructuredStep, TrainStep, new_optimizer
+from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.own.batch import OwnBatch
+from accelbench.engines.lightning.precision import Observer, plugin_for, step_context
+from accelbench.engines.lightning.structure import mapped, tensors_in
+from accelbench.engines.lightning.work import count
+from accelbench.errors import UserError
+from accelbench.measuring.clock import Compiles
+from accelbench.measuring.output_check import Output
+from accelbench.measuring.output_error import NUM_SAMPLES
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Device
+from accelbench.schema.work import Work
+
+SAME_INPUTS = "the batch's samples are all equal, so it was not checked that each batch is computed"
+
+
+def copy_of(network: nn.Module) -> nn.Module:
+    """A copy that shares no weights with the user's network.
+
+    Raises:
+        UserError: the network can't be copied.
+    """
+    try:
+        copied = copy.deepcopy(network)
+    except Exception as error:  # a user's class may raise anything
+        raise UserError(
+            f"model: it can't be copied, and measuring must not change it ({type(error).__name__}: {error}); a "
+            "function that runs it, accelbench.measure(lambda: model(batch), samples=...), is measured as it is"
+        ) from error
+    shared = _storages(network) & _storages(copied)
+    if copied is network or shared:
+        raise UserError(
+            "model: its copy shares weights with it, and measuring must not change them: measure a function"
+        )
+    return copied
+
+
+def _storages(network: nn.Module) -> set[int]:
+    tensors = itertools.chain(network.parameters(), network.buffers())
+    return {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}
+
+
+class _LiveModule:
+    """What the steps of a cell's process ask of its LightningModule, without a Trainer."""
+
+    num_parts = 1
+
+    def __init__(self, network: nn.Module, cell: Cell, task: LiveTask, backend: Backend, plugin: Any) -> None:
+        self.network, self.model, self.task, self.backend = network, cell.model, task, backend
+        self.device, self.precision_plugin, self.trainer = backend.device(), plugin, self
+
+    def optimizers(self, use_pl_optimizer: bool) -> torch.optim.Optimizer:
+        trainable = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
+        if not trainable:
+            raise UserError("mode=train: the model has no trainable parameter")
+        return new_optimizer(self.model, trainable)
+
+
+class NetworkRun(CellRun):
+    """A run of a copy of the user's network.
+
+    Args:
+        cell: what was asked for.
+        network: the copy, on the device and in the precision's dtype.
+        original: the user's network, which is copied for the comparison with fp32 on the CPU.
+        task: of the network.
+        batch: on the host, or on the device already.
+        backend: the device.
+    """
+
+    backend: Backend
+
+    def __init__(
+        self, cell: Cell, network: nn.Module, original: nn.Module, task: LiveTask, batch: OwnBatch, backend: Backend
+    ) -> None:
+        super().__init__(cell, Path(), backend)
+        self.network, self.original, self.task, self.batch = network.train(self.trains), original, task, batch
+        self.build_s, self.num_params = 0.0, zoo.num_params(network)
+        plugin = plugin_for(cell.precision, backend.torch_type)
+        self.context = step_context(plugin)
+        self.module = cast(BenchModule, _LiveModule(network, cell, task, backend, plugin))
+        self.plain: nn.Module = getattr(network, "_orig_mod", network)  # without torch.compile
+        if self.plain is not network:
+            backend.count_compiles = _compiles
+        self.observer = Observer(self.plain)
+        self.unchecked: list[str] = []
+        self.unseen: OwnBatch | None = None
+
+    def run_steps(self) -> None:
+        """In training with gradients, else in inference mode, as Lightning's Trainer does."""
+        with nullcontext() if self.trains else torch.inference_mode():
+            if self.plain is not self.network:  # compiled code runs no hooks: let them see the plain network first
+                self._run_plain()
+            make = TrainStep if self.trains else StructuredStep
+            self.step = make(self.module, itertools.repeat(self.batch))
+            self.measure_window(self.step)
+            self.result = self.step.result
+            if not self.observer.has_seen:
+                self.note_resources()
+                self.observer.look(self.plain, self._run_plain)
+            if not self.trains:
+                self._keep_outputs()
+
+    def _run_plain(self) -> None:
+        with torch.no_grad(), self.context():
+            self.task.infer(self.plain, self.task.put(self.backend.put, self.batch))
+
+    def _keep_outputs(self) -> None:
+        if not next(tensors_in(self.batch.content)).dim():
+            return
+        self.unseen = never_fed(self._on_host())
+        if self.unseen is None:
+            self.unchecked.append(SAME_INPUTS)
+        else:
+            self.keep_outputs(self.batch.num_rows, None)
+
+    def _on_host(self) -> OwnBatch:
+        on_host: OwnBatch = mapped(self.batch, lambda tensor: tensor.cpu())
+        return on_host
+
+    def compared_inputs(self) -> tuple[Any, Any]:
+        """The batch, and one whose samples or values have changed places."""
+        return self._on_host(), self.unseen
+
+    def measured_outputs(self, batches: Sequence[Any]) -> list[Output]:
+        """From further steps."""
+        return [
+            self._described(self.step.compute(self.step.copy_in(mapped(each, torch.Tensor.clone)))) for each in batches
+        ]
+
+    def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
+        """From a new copy of the user's network. It runs in a thread; the dtype of new tensors is the process's."""
+        dtype = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        try:
+            with torch.no_grad():
+                original = getattr(self.original, "_orig_mod", self.original)
+                network = copy_of(original).to(device="cpu").float().eval()
+                return [self._described(self.task.infer(network, mapped(each, _as_fp32))) for each in batches]
+        finally:
+            torch.set_default_dtype(dtype)
+
+    def _described(self, output: Any) -> Output:
+        return described(output, self.batch.num_rows, min(NUM_SAMPLES, self.batch.num_rows))
+
+    def observe(self) -> Observed:
+        """Of the first step, and of the last one's result."""
+        if not all_finite(self.result):
+            self.mark_not_finite()
+        for handle in self.observer.handles:  # of layers that never ran: a copy of the network would have them too
+            handle.remove()
+        return Observed(
+            device=self.backend.ran_on(self.observer.device().type),
+            device_name=self.device_name(),
+            precision=self.observer.precision(),
+            num_devices=1,
+            threads=torch.get_num_threads(),
+            loss=self.checked_loss(self.result.item()) if self.trains else None,
+            work=self._work(),
+            cudnn_benchmark=self.backend.cudnn_benchmark(),
+        )
+
+    def _work(self) -> Work:
+        module = cast(BenchModule, _LiveModule(self.plain, self.cell, self.task, self.backend, None))
+        logger = logging.getLogger("torch._subclasses.fake_tensor")  # what can't be counted is a warning already
+        was_disabled, logger.disabled = logger.disabled, True
+        try:
+            return count(module, self._on_host(), self.cell.precision, train=self.trains)
+        finally:
+            logger.disabled = was_disabled
+
+    def notes(self) -> Iterator[str]:
+        """Which keys of the batch the network does not get."""
+        if self.task.left_out:
+            taken, left_out = (", ".join(map(str, keys)) for keys in (self.task.keys or (), self.task.left_out))
+            yield f"of the batch, the network gets {taken}, and the loss alone gets {left_out}"
+
+    def warnings(self) -> Iterator[str]:
+        """Why outputs were not compared."""
+        yield from self.unchecked
+
+
+class FunctionRun(CellRun):
+    """A run of a function of the user's, one call of which is a step.
+
+    Args:
+        cell: with the device that is waited for.
+        function: takes no arguments.
+        backend: the device.
+    """
+
+    backend: Backend
+
+    def __init__(self, cell: Cell, function: Callable[[], object], backend: Backend) -> None:
+        super().__init__(cell, Path(), backend)
+        self.function, self.build_s, self.num_params = function, 0.0, 0
+
+    @property
+    def fetches_inside(self) -> bool:
+        """What moves data, if anything does, is part of the function."""
+        return True
+
+    def new_step(self) -> Any:
+        """One call."""
+        return _Call(self.function, self.cell.batch_size)
+
+    def run_steps(self) -> None:
+        """One window; the function has no output to copy."""
+        super().run_steps()
+        self.timing.copy_out_s = []
+
+    def observe(self) -> Observed:
+        """Nothing: what the function computes is unknown."""
+        return Observed(
+            device=self.cell.device,
+            device_name=self.device_name(),
+            precision=self.cell.precision,
+            num_devices=1,
+            threads=torch.get_num_threads() if self.cell.device == Device.cpu else None,
+        )
+
+
+class _Call:
+    def __init__(self, function: Callable[[], object], samples: int) -> None:
+        self.function, self.samples = function, samples
+
+    def fetch(self) -> None:
+        """Nothing."""
+
+    def copy_in(self, batch: None) -> None:
+        """Nothing."""
+
+    def compute(self, batch: None) -> object:
+        return self.function()
+
+    def copy_out(self, result: object) -> None:
+        """Nothing."""
+
+    def num_samples(self, batch: None) -> int:
+        return self.samples
+
+
+def _compiles() -> Compiles:
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"], 0.0
+
+
+def _as_fp32(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor

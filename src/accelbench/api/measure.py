@@ -1,0 +1,269 @@
+"""`accelbench.measure`: a live network or a function, in this process, under the clock of cells."""
+
+import dataclasses
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from accelbench import lock
+from accelbench.api.measurement import Measurement
+from accelbench.devices.registry import look
+from accelbench.engines.registry import SUBSTITUTING
+from accelbench.errors import InvalidError, UnknownChoiceError, UnsupportedError, UserError
+from accelbench.grid import fingerprint, support
+from accelbench.isolation.sampler import Sampler
+from accelbench.judging.asked import judge
+from accelbench.judging.roofline import WINOGRAD, verdict
+from accelbench.judging.row import summarise
+from accelbench.project import workplace
+from accelbench.schema import measurement as schema
+from accelbench.schema.ceilings import read_ceilings
+from accelbench.schema.cell import Cell, Window
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.record import Record
+from accelbench.schema.text import one_line
+from accelbench.schema.vocab import (
+    RANDOM,
+    CeilingVerdict,
+    Device,
+    Engine,
+    Library,
+    Mode,
+    ModelOutput,
+    Pipeline,
+    Precision,
+    Protocol,
+    Status,
+)
+from accelbench.schema.workload import DataSpec, ModelSpec
+
+DEVICES = (Device.cpu, Device.gpu)
+OPTIMIZERS = ("adam", "adamw", "sgd")
+TIMEOUT_S = 60.0  # most of it is for the comparison of the output with fp32's on the CPU
+OTHERS = "other_cpu_utilization_percent"
+# Environment variables that change the precision in which libraries compute, unseen.
+PRECISION_VARIABLES = sorted(
+    name for name in SUBSTITUTING if name.startswith(("ONEDNN", "DNNL", "NVIDIA_TF32", "TORCH_ALLOW"))
+)
+_MEASURING = threading.local()  # `is_on` in a thread that measures
+
+
+def measure(
+    model_or_function: Any,
+    batch: Any = None,
+    mode: str = "infer",
+    device: str = "cpu",
+    precision: str = "fp32",
+    *,
+    loss: Callable[[Any, Any], Any] | None = None,
+    optimizer: str = "adam",
+    learning_rate: float = 1e-3,
+    samples: int | None = None,
+    window: Window | None = None,
+    name: str | None = None,
+) -> Measurement:
+    """Measures a `torch.nn.Module` that lives in this process, or a function, for some seconds.
+
+    A copy of the module runs, so that it stays as it is: weights, buffers, gradients, mode, dtype and device; so do
+    PyTorch's settings and the random generators, also after an error or Ctrl-C. A function without arguments is
+    measured as it is: each call is a step. It waits until nothing else is measured on the machine.
+
+    Args:
+        model_or_function: the module; or the function, for which `batch`, `mode`, `precision`, `loss`, `optimizer` and
+            `learning_rate` mean nothing, and are refused.
+        batch: what the module is called with: a tensor, a tuple (positional arguments) or a mapping (keywords: of its
+            entries, those that `forward` takes). Its first tensor has the shape (samples, ...). Tensors in host memory
+            are copied to a GPU in each step; a batch that is on the GPU already is not.
+        mode: `infer`, or `train`: forward pass, loss, backward pass and the optimiser's step.
+        device: `cpu` or `gpu`. For a function: what is waited for at the end of a step.
+        precision: `fp32`, `bf16`, `fp16`, `fp64`, `tf32`, `bf16_mixed` or `fp16_mixed`. Weights and floating-point
+            inputs are cast to it; mixed: fp32 weights under autocast.
+        loss: for training: called with (output, batch), returns a scalar tensor.
+        optimizer: `adam`, `adamw` or `sgd`.
+        learning_rate: of the optimiser.
+        samples: in a step; None for the first dimension of the batch's first tensor, and 1 for a function.
+        window: how long to measure; None for a `Window()`: about three seconds.
+        name: for people; None for the name of the class or the function.
+
+    Returns:
+        The numbers, with intervals and warnings. Nothing is written to ./runs.
+
+    Raises:
+        UserError: a mistake in the arguments, or the device or precision is not supported here.
+        InvalidError: another device or precision ran than was asked for, or the output is wrong, such as one that does
+            not depend on the batch.
+    """
+    if getattr(_MEASURING, "is_on", False):
+        raise UserError("measure: called by what is being measured, which would wait for itself")
+    asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
+    if window is not None and not isinstance(window, Window):
+        raise UserError("window: should be an accelbench.Window, such as accelbench.Window(measure_s=0.2)")
+    asked.check()
+    cell = asked.cell(window or Window())
+    if (reason := support.why_not(cell, look(cell.device))) is not None:
+        raise UserError(reason)
+    with lock.hold_measuring(print):
+        _MEASURING.is_on = True
+        try:
+            record = _measured(asked, cell)
+        except UnsupportedError as error:
+            raise UserError(str(error)) from error
+        finally:
+            _MEASURING.is_on = False
+    return _judged(record, asked)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """The arguments of `measure`."""
+
+    target: Any
+    batch: Any
+    mode: str
+    device: str
+    precision: str
+    loss: Callable[[Any, Any], Any] | None
+    optimizer: str
+    learning_rate: float
+    samples: int | None
+    name: str | None
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it is no module; without torch in the process, nothing is one."""
+        torch = sys.modules.get("torch")
+        return torch is None or not isinstance(self.target, torch.nn.Module)
+
+    def check(self) -> None:
+        """Raises a UserError if an argument is unknown, missing, or means nothing for what is measured."""
+        if isinstance(self.target, type) or not callable(self.target):
+            what = f"the class {self.target.__name__}" if isinstance(self.target, type) else f"{type(self.target)}"
+            raise UserError(f"measure: takes a torch.nn.Module or a function without arguments, not {what}")
+        if self.device in ("xla_cpu", "tpu"):
+            raise UserError(
+                f"device={self.device}: XLA needs a process of its own: use accelbench.run(..., device={self.device!r})"
+            )
+        for flag, value, choices in (
+            ("device", self.device, DEVICES),
+            ("mode", self.mode, tuple(Mode)),
+            ("precision", self.precision, tuple(Precision)),
+            ("optimizer", self.optimizer, OPTIMIZERS),
+        ):
+            if value not in choices:
+                raise UnknownChoiceError(flag, value, choices)
+        if self.samples is not None and (not isinstance(self.samples, int) or self.samples < 1):
+            raise UserError(f"samples={self.samples}: should be a whole number, at least 1")
+        self._check_function() if self.is_function else self._check_module()
+
+    def _check_function(self) -> None:
+        usual = {"batch": None, "mode": "infer", "precision": "fp32", "loss": None, "optimizer": "adam"}
+        for name, value in {**usual, "learning_rate": 1e-3}.items():
+            if not (getattr(self, name) is value or (value is not None and getattr(self, name) == value)):
+                raise UserError(f"{name}: goes with a torch.nn.Module; a function decides that itself")
+
+    def _check_module(self) -> None:
+        if self.batch is None:
+            raise UserError("batch: is missing: what the module is called with, such as a tensor")
+        if self.mode == Mode.train and self.loss is None:
+            raise UserError("loss: is missing: mode='train' needs a function of (output, batch) that returns a scalar")
+        if self.mode == Mode.infer and self.loss is not None:
+            raise UserError("loss: goes with mode='train'")
+        if set_here := [name for name in PRECISION_VARIABLES if os.environ.get(name)]:
+            raise UserError(
+                f"{', '.join(set_here)}: it may change the precision unseen: start Python without it, or use run"
+            )
+
+    def cell(self, window: Window) -> Cell:
+        """The cell that is nearest to it, whose number of samples may not be known yet."""
+        kind = self.target if self.is_function else type(self.target)
+        called = self.name or getattr(kind, "__name__", type(kind).__name__).replace("<lambda>", "function")
+        return Cell(
+            suite="",
+            engine=Engine.lightning,
+            device=Device(self.device),
+            model=ModelSpec(
+                name=one_line(called),
+                library=Library.custom,
+                network=f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', called)}",
+                output=ModelOutput.any,
+                loss="loss" if self.loss else None,
+                optimizer=self.optimizer,
+                learning_rate=self.learning_rate,
+            ),
+            data=DataSpec(name=RANDOM, pipeline=Pipeline.host),
+            mode=Mode(self.mode),
+            precision=Precision(self.precision),
+            batch_size=self.samples or 1,
+            protocol=Protocol.window,
+            epochs=1,
+            window=window,
+            timeout_s=TIMEOUT_S,
+        )
+
+
+def _measured(asked: _Asked, cell: Cell) -> Record:
+    """Runs it. Only the clock runs between the steps: the machine is looked at before and after."""
+    environment = fingerprint.fingerprint(Engine.lightning)
+    started_at, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
+    sampler = Sampler(os.getpid())
+    cell, measurement = _run(asked, cell)
+    sampler.sample()
+    found = read_ceilings(workplace().cache, environment).get(cell.device.value)
+    return Record(
+        cell=cell,
+        identity="0" * 8,
+        status=Status.ok,
+        started_at=started_at,
+        wall_s=time.perf_counter() - start,
+        environment={**environment, "ceilings": found.to_json() if found else None},
+        # Of the whole process: what it had before is not the model's.
+        measurement=dataclasses.replace(measurement, peak_host_bytes=None, peak_device_bytes=None),
+        system=_others(sampler.series(), measurement),
+    )
+
+
+def _run(asked: _Asked, cell: Cell) -> tuple[Cell, schema.Measurement]:
+    from accelbench.api.live import measured  # it imports torch and Lightning
+
+    if asked.is_function:
+        return cell, measured.function(asked.target, cell)
+    return measured.network(asked.target, asked.batch, asked.loss, asked.samples, cell)
+
+
+def _others(series: SystemSeries, measurement: schema.Measurement) -> SystemSeries | None:
+    """What other processes used of the machine, as one value for the whole measurement."""
+    steady, values = measurement.steady_boot_s, series.values.get(OTHERS)
+    if steady is None or not values:
+        return None
+    return SystemSeries(started_boot_s=steady[0], t_s=[0.0], values={OTHERS: values[-1:]})
+
+
+def _judged(record: Record, asked: _Asked) -> Measurement:
+    """The measurement, if its numbers are those of what was asked for.
+
+    Raises:
+        InvalidError: they are not.
+    """
+    measurement = record.measurement
+    assert measurement is not None, "it was measured"
+    if (defect := judge(record.cell, measurement)) is not None:
+        raise InvalidError(f"{record.cell.model.name}: {defect}")
+    row = summarise(record)
+    rate, ceiling = row["flops_per_s"], row["ceiling_flops_per_s"]
+    if isinstance(rate, float) and isinstance(ceiling, float) and rate > ceiling:
+        excess = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
+        if verdict(rate, ceiling) == CeilingVerdict.beyond:
+            raise InvalidError(
+                f"{record.cell.model.name}: {excess}: more than the {WINOGRAD} that a faster algorithm explains; if "
+                "`accelbench doctor --probe` finds no higher ceiling, the number is wrong"
+            )
+        warned = dataclasses.replace(measurement, warnings=[*measurement.warnings, excess])
+        record = dataclasses.replace(record, measurement=warned)
+        row = summarise(record)
+    if asked.is_function:
+        row |= dict.fromkeys(("precision", "mode", "num_params"))
+    return Measurement.of(record, row, is_function=asked.is_function)

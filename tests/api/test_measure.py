@@ -1,0 +1,288 @@
+import random
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import accelbench
+from accelbench import InvalidError, UserError, Window
+
+QUICK = Window(warmup_steps=3, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.1, latency_steps=30)
+
+
+class Net(nn.Module):
+    """Uses each thing that a measurement might leave changed: buffers, the random generators, its mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.drop, self.linear = nn.BatchNorm1d(16), nn.Dropout(), nn.Linear(16, 4)
+
+    def forward(self, x):
+        random.random()
+        np.random.random()
+        return self.linear(self.drop(self.norm(x)))
+
+
+def state_of(net, batch):
+    """What has to be as before: the network, the batch, and what PyTorch and the process have globally."""
+    backends = torch.backends
+    return {
+        "tensors": {name: tensor.clone() for name, tensor in net.state_dict().items()},
+        "gradients": [None if each.grad is None else each.grad.clone() for each in net.parameters()],
+        "requires_grad": [each.requires_grad for each in net.parameters()],
+        "places": [(each.dtype, each.device, each.data_ptr()) for each in net.parameters()],
+        "modes": [module.training for module in net.modules()],
+        "hooks": [len(module._forward_hooks) for module in net.modules()],
+        "batch": batch.clone(),
+        "generators": (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()),
+        "threads": torch.get_num_threads(),
+        "default": torch.get_default_dtype(),
+        "grad_mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+        "autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
+        "cudnn": backends.cudnn.benchmark,
+        "fp32": [each.fp32_precision for each in (backends.mkldnn.matmul, backends.cudnn.conv, backends.cuda.matmul)],
+        "matmul": torch.get_float32_matmul_precision(),
+    }
+
+
+def assert_equal(one, other):
+    for name, before in one.items():
+        torch.testing.assert_close(other[name], before, rtol=0, atol=0) if name in ("tensors", "batch") else None
+        assert repr(other[name]) == repr(before), name
+
+
+@pytest.fixture
+def unusual():
+    """A process with other settings than the usual ones; the network has gradients and a frozen layer."""
+    torch.manual_seed(3)
+    net, batch = Net(), torch.randn(8, 16)
+    net(batch).sum().backward()
+    net.norm.requires_grad_(False)
+    net.norm.eval()
+    torch.set_default_dtype(torch.float64)
+    matmul, benchmark = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    torch.set_float32_matmul_precision("medium")
+    torch.backends.cudnn.benchmark = True
+    yield net, batch
+    torch.set_default_dtype(torch.float32)
+    torch.set_float32_matmul_precision(matmul)
+    torch.backends.cudnn.benchmark = benchmark
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"precision": "bf16"},
+        {"precision": "bf16_mixed"},
+        {"mode": "train", "loss": lambda output, batch: output.square().mean()},
+    ],
+)
+def test_the_network_and_the_process_are_as_before(unusual, asked):
+    net, batch = unusual
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        before = state_of(net, batch)
+        found = accelbench.measure(net, batch, window=QUICK, **asked)
+        after = state_of(net, batch)
+    assert found.precision == asked.get("precision", "fp32")
+    assert found.samples_per_s > 0
+    assert_equal(before, after)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken"), KeyboardInterrupt()])
+def test_all_is_as_before_after_an_error_or_an_interrupt(unusual, error):
+    net, batch = unusual
+    calls = []
+
+    def loss(output, batch):
+        calls.append(1)
+        if len(calls) > 5:
+            raise error
+        return output.square().mean()
+
+    before = state_of(net, batch)
+    with pytest.raises(type(error)):
+        accelbench.measure(net, batch, "train", precision="bf16", loss=loss, window=QUICK)
+    assert_equal(before, state_of(net, batch))
+
+
+def test_a_function_that_sleeps_has_the_latency_of_its_sleep():
+    found = accelbench.measure(lambda: time.sleep(0.005), samples=2, window=QUICK)
+    assert 5 <= found.latency_p50_ms < 7
+    assert 2 / 0.007 < found.samples_per_s <= 2 / 0.005
+    assert (found.mode, found.precision, found.flops, found.mfu) == (None, None, None, None)
+    assert found.row["precision"] is None
+
+
+def test_the_operations_of_a_step_are_counted():
+    net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+    forward = 2 * 8 * (16 * 32 + 32 * 4)
+    assert accelbench.measure(net, torch.randn(8, 16), window=QUICK).flops == forward
+    # The backward pass computes the gradients of the weights, and of the second layer's inputs.
+    trained = accelbench.measure(net, torch.randn(8, 16), "train", loss=lambda output, _: output.sum(), window=QUICK)
+    assert trained.flops == forward + forward + 2 * 8 * 32 * 4
+
+
+def test_a_network_is_about_as_fast_as_in_a_plain_loop():
+    net, batch = nn.Linear(512, 512).eval(), torch.randn(256, 512)
+    found = accelbench.measure(net, batch, window=QUICK)
+    with torch.inference_mode():
+        start = time.perf_counter()
+        for _ in range(200):
+            net(batch)
+        rate = 200 * 256 / (time.perf_counter() - start)
+    assert 0.2 < found.samples_per_s / rate < 5
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples"),
+    [
+        ((torch.randn(8, 4), torch.randn(8, 4)), 8),
+        ({"a": torch.randn(6, 4), "b": torch.randn(6, 4), "label": torch.zeros(6)}, 6),
+    ],
+)
+def test_a_batch_is_a_tuple_or_a_mapping(batch, samples):
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 2)
+
+        def forward(self, a, b):
+            return {"out": self.linear(a + b)}
+
+    found = accelbench.measure(Two(), batch, window=QUICK)
+    assert found.samples == samples
+    assert [note for note in found.notes if "label" in note] == found.notes
+
+
+def test_a_network_that_keeps_its_first_output_is_refused():
+    class Stale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.kept = nn.Linear(4, 2), None
+
+        def forward(self, x):
+            self.kept = self.linear(x) if self.kept is None else self.kept
+            return self.kept
+
+    with pytest.raises(InvalidError, match="does not depend on the inputs"):
+        accelbench.measure(Stale(), torch.randn(4, 4), window=QUICK)
+
+
+def test_another_precision_than_was_asked_for_is_refused():
+    class Upcasts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 4))
+
+        def forward(self, x):
+            return x.float() @ self.weight.float()
+
+    with pytest.raises(InvalidError, match="asked for precision bf16, but"):
+        accelbench.measure(Upcasts(), torch.randn(4, 4), precision="bf16", window=QUICK)
+
+
+def test_a_diverged_output_is_refused():
+    with pytest.raises(InvalidError, match="not finite"):
+        accelbench.measure(nn.Linear(4, 4), torch.full((4, 4), torch.nan), window=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"device": "xla_cpu"}, "XLA needs a process of its own"),
+        ({"device": "cuda"}, "device=cuda: unknown device. Choose from: cpu, gpu"),
+        ({"precision": "int8"}, "precision=int8: unknown precision"),
+        ({"precision": "tf32"}, "tf32 is a mode of NVIDIA GPUs"),
+        ({"mode": "train"}, "loss: is missing"),
+        ({"loss": torch.sum}, "loss: goes with mode='train'"),
+        ({"batch": None}, "batch: is missing"),
+        ({"batch": "text"}, "batch: should be a tensor, a tuple or a mapping"),
+        ({"batch": torch.tensor(1.0)}, "samples: its number is unknown"),
+        ({"batch": {"y": torch.ones(4, 4)}}, "batch: it has y, and forward takes input"),
+        ({"mode": "train", "loss": lambda output, _: output}, "should return a scalar tensor, not one of shape"),
+        ({"samples": 0}, "samples=0: should be a whole number"),
+        ({"window": 3}, "window: should be an accelbench.Window"),
+        ({"optimizer": "lion"}, "optimizer=lion: unknown optimizer. Choose from: adam, adamw, sgd"),
+    ],
+)
+def test_a_mistake_names_the_argument(arguments, message):
+    with pytest.raises(UserError, match=message):
+        accelbench.measure(nn.Linear(4, 4), **{"batch": torch.ones(4, 4), "window": QUICK, **arguments})
+
+
+def test_what_a_function_decides_itself_is_refused():
+    for arguments in ({"mode": "train"}, {"batch": torch.ones(1)}, {"precision": "bf16"}, {"learning_rate": 0.1}):
+        (name,) = arguments
+        with pytest.raises(UserError, match=f"{name}: goes with a torch.nn.Module"):
+            accelbench.measure(lambda: None, **arguments)
+    with pytest.raises(UserError, match="not the class Linear"):
+        accelbench.measure(nn.Linear, torch.ones(1))
+
+
+def test_a_network_that_cannot_be_copied_is_refused():
+    class Shared(nn.Linear):
+        def __deepcopy__(self, memo):
+            return self
+
+    with pytest.raises(UserError, match="shares weights"):
+        accelbench.measure(Shared(4, 4), torch.ones(4, 4), window=QUICK)
+
+
+def test_measuring_inside_of_measuring_is_refused():
+    with pytest.raises(UserError, match="called by what is being measured"):
+        accelbench.measure(lambda: accelbench.measure(lambda: None, window=QUICK), window=QUICK)
+    assert accelbench.measure(lambda: time.sleep(0.001), window=QUICK).samples_per_s < 1000
+
+
+def test_a_measurement_says_that_it_was_not_isolated_and_shows_itself_safely():
+    class Net(nn.Linear):
+        pass
+
+    found = accelbench.measure(Net(4, 4), torch.randn(4, 4), name="<b>net</b>", window=QUICK)
+    assert "not isolated: measured in a process that does other things" in found.warnings
+    assert repr(found).splitlines()[0].startswith("Measurement of <b>net</b>: infer, cpu, fp32, 4 samples a step")
+    assert "&lt;b&gt;net&lt;/b&gt;" in found._repr_html_()
+    assert "<b>" not in found._repr_html_()
+
+
+def test_a_variable_that_changes_the_precision_is_refused(monkeypatch):
+    monkeypatch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16")
+    with pytest.raises(UserError, match="ONEDNN_DEFAULT_FPMATH_MODE: it may change the precision"):
+        accelbench.measure(nn.Linear(4, 4), torch.ones(4, 4), window=QUICK)
+
+
+def test_fp32_is_computed_in_full_precision_whatever_the_process_has_set(unusual):
+    seen = []
+
+    class Watched(nn.Linear):
+        def forward(self, x):
+            seen.append((torch.backends.mkldnn.matmul.fp32_precision, torch.is_autocast_enabled("cpu")))
+            return super().forward(x)
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        accelbench.measure(Watched(4, 4, dtype=torch.float32), torch.randn(4, 4), window=QUICK)
+    assert set(seen) == {("ieee", False)}
+
+
+@pytest.mark.gpu
+def test_a_batch_on_the_gpu_is_not_copied_and_the_gpus_generator_is_as_before():
+    net, batch = Net(), torch.randn(8, 16)
+    torch.cuda.manual_seed(4)
+    before = torch.cuda.get_rng_state()
+    on_host = accelbench.measure(net, batch, "train", "gpu", loss=lambda output, _: output.sum(), window=QUICK)
+    on_gpu = accelbench.measure(net, batch.cuda(), device="gpu", precision="fp16", window=QUICK)
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    assert (on_host.device, on_gpu.device, on_gpu.precision) == ("gpu", "gpu", "fp16")
+    assert on_host.raw.copy_in_s
+    assert not on_gpu.raw.copy_in_s
+    assert next(net.parameters()).device.type == "cpu"
+
+
+def test_without_torch_in_the_process_everything_is_a_function(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch")
+    with pytest.raises(UserError, match="mode: goes with a torch.nn.Module"):
+        accelbench.measure(lambda: None, mode="train")
