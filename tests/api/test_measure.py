@@ -10,6 +10,8 @@ from torch import nn
 import accelbench
 from accelbench import InvalidError, UserError, Window
 
+# The older settings of fp32, which the tests read, warn.
+pytestmark = pytest.mark.filterwarnings("ignore:Please use the new API settings")
 QUICK = Window(warmup_steps=3, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.1, latency_steps=30)
 
 

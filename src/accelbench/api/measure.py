@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import random
 import sys
 import threading
 import time
@@ -227,8 +228,10 @@ def _measured(asked: _Asked, cell: Cell) -> Record:
 
 
 def _run(asked: _Asked, cell: Cell) -> tuple[Cell, schema.Measurement]:
-    from accelbench.api.live import measured  # it imports torch and Lightning
+    generator = random.getstate()
+    from accelbench.api.live import measured  # it imports torch and Lightning, which draws a random number
 
+    random.setstate(generator)
     if asked.is_function:
         return cell, measured.function(asked.target, cell)
     return measured.network(asked.target, asked.batch, asked.loss, asked.samples, cell)

@@ -1,6 +1,5 @@
 """Settings of a Python call as the words of the command line."""
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -87,4 +86,6 @@ def _text(name: str, text: str) -> str:
     is_path = name in ("out", "data.root")  # the command line quotes these itself
     if is_path or (PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf")):
         return text
-    return "'" + json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
+    from accelbench.settings.suites import quoted  # it imports Hydra
+
+    return quoted(text)

@@ -147,8 +147,13 @@ def readable(word: str) -> str:
     name, _, path = word.partition("=")
     if name not in PATHS or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
         return word
-    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), path)
-    return f"{name}='{escaped}'"
+    return f"{name}={quoted(path)}"
+
+
+def quoted(text: str) -> str:
+    """`text` as a quoted value of Hydra's, which may have any characters."""
+    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text)
+    return f"'{escaped}'"
 
 
 def with_arguments_added(words: list[str]) -> list[str]:

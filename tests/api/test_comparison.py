@@ -1,0 +1,75 @@
+import dataclasses
+
+import pytest
+
+import accelbench
+from accelbench.schema import record as records
+from accelbench.schema.measurement import Block
+from accelbench.schema.vocab import Precision
+from api.test_results import make_record
+from fakes import make_cell, make_measurement
+
+HERE = {"machine": {"cpu_name": "a CPU"}, "code": "c" * 64}
+SPREAD = (0.99, 1.0, 1.01, 0.995, 1.005)
+
+
+def write_side(folder, speed, minute, **changes):
+    folder.mkdir(parents=True)
+    for repeat, spread in enumerate(SPREAD):
+        block = Block(num_steps=10, num_samples=320, seconds=0.1 / speed / spread)
+        measured = make_measurement(blocks=[block] * 8)
+        started = f"2026-11-20T{repeat:02}:{minute:02}:00.000+00:00"
+        records.write(
+            make_record(make_cell(repeat=repeat, **changes), measurement=measured, started_at=started, environment=HERE),
+            folder,
+        )
+    return folder
+
+
+@pytest.fixture
+def sides(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return write_side(tmp_path / "a", 1.0, 0), write_side(tmp_path / "b", 0.9, 30)
+
+
+def test_folders_and_results_have_the_same_verdict(sides):
+    by_folder = accelbench.compare(*sides)
+    by_results = accelbench.compare(*map(accelbench.read, sides))
+    (pair,) = by_folder
+    assert pair == by_results[0]
+    assert pair.verdict == "slower"
+    assert pair.low < pair.ratio < pair.high < 1
+    assert pair.ratio == pytest.approx(0.9)
+    assert by_folder.counts == {"slower": 1}
+    assert by_folder.is_slower_by(0.05)
+    assert not by_folder.is_slower_by(0.15)
+
+
+def test_the_margin_is_a_share(sides):
+    assert accelbench.compare(*sides, margin=0.2)[0].verdict == "same"
+    with pytest.raises(accelbench.UserError, match="margin=5: should be a share"):
+        accelbench.compare(*sides, margin=5)
+
+
+def test_the_compared_settings_are_named(tmp_path, sides):
+    other = write_side(tmp_path / "c", 2.0, 30, precision=Precision.bf16)
+    found = accelbench.compare(sides[0], other)
+    assert found.varied == {"precision": (['"fp32"'], ['"bf16"'])}
+    assert "Compared: precision" in repr(found)
+    assert "<td" in found._repr_html_()
+    assert "faster" in found._repr_html_()
+
+
+def test_too_few_processes_are_no_verdict(sides):
+    few = accelbench.read(sides[1])[:3]
+    assert accelbench.compare(sides[0], few)[0].verdict == "can't tell"
+
+
+def test_the_same_records_twice_are_refused(sides):
+    with pytest.raises(accelbench.UserError, match="in common"):
+        accelbench.compare(sides[0], accelbench.read(sides[0]))
+
+
+def test_pairs_are_values(sides):
+    (pair,) = accelbench.compare(*sides)
+    assert dataclasses.replace(pair, verdict="same").verdict == "same"

@@ -1,0 +1,141 @@
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pandas as pd
+import pytest
+
+import accelbench
+from accelbench.api import html
+from accelbench.report import csv_file
+from accelbench.report.read import read_all
+from accelbench.report.tables import device_scaling
+from accelbench.schema import record as records
+from accelbench.schema.measurement import Block
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Mode, Precision, Status
+from fakes import make_cell, make_measurement
+
+FAST = [Block(num_steps=10, num_samples=640, seconds=0.1)] * 8
+
+
+def make_record(cell=None, status=Status.ok, **changes):
+    values = {
+        "cell": cell or make_cell(),
+        "identity": "0123456789abcdef" * 4,
+        "status": status,
+        "started_at": "2026-11-20T09:00:00.000+00:00",
+        "wall_s": 1.25,
+        "environment": {},
+        "measurement": make_measurement() if status == Status.ok else None,
+    }
+    return Record(**{**values, **changes})
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Three cells: one is ok, one is twice as fast with a longer latency, one failed."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "runs" / "mine"
+    place.mkdir(parents=True)
+    fast = make_measurement(blocks=FAST, latency_s=[0.04] * 64, precision="bf16")
+    for record in (
+        make_record(),
+        make_record(make_cell(precision=Precision.bf16), measurement=fast, started_at="2026-11-20T09:01:00.000+00:00"),
+        make_record(make_cell(batch_size=4), Status.failed, reason="<b>a bad layer</b>", error="Traceback"),
+    ):
+        records.write(record, place)
+    return place
+
+
+@pytest.fixture
+def results(folder):
+    return accelbench.read("runs/mine")
+
+
+def by_status(results, status):
+    return next(each for each in results if each.status == status)
+
+
+def test_results_are_a_sequence_of_what_was_measured(results, folder):
+    assert [each.status for each in results].count("ok") == 2
+    found = next(each for each in results if each.settings["precision"] == "fp32" and each.is_ok)
+    assert found.samples_per_s == pytest.approx(3200)
+    assert found.samples_per_s_low <= found.samples_per_s <= found.samples_per_s_high
+    assert found.latency_p50_ms == pytest.approx(10)
+    assert found.settings["batch_size"] == 32
+    assert json.loads(found.path.read_text())["label"] == found.label
+    assert found.record.cell.batch_size == 32
+    assert isinstance(results[1:], accelbench.Results)
+    assert (len(results[1:]), results[1:].folder) == (2, results.folder)
+
+
+def test_a_failed_cell_has_its_reason_and_no_numbers(results):
+    failed = by_status(results, "failed")
+    assert failed.reason == "<b>a bad layer</b>"
+    assert (failed.samples_per_s, failed.latency_p50_ms) == (None, None)
+    assert "failed: <b>a bad layer</b>" in repr(failed)
+
+
+def test_an_invalid_cell_has_no_numbers(folder):
+    records.write(make_record(make_cell(batch_size=2), Status.invalid, reason="wrong"), folder)
+    assert by_status(accelbench.read(folder), "invalid").samples_per_s is None
+
+
+def test_the_best_is_the_fastest_within_the_limit(results):
+    assert results.best().settings["precision"] == "bf16"
+    assert results.best(latency_ms=20).settings["precision"] == "fp32"
+    with pytest.raises(accelbench.UserError, match="no ok cell is within 1 ms"):
+        results.best(latency_ms=1)
+
+
+def test_the_best_of_different_works_is_refused(folder):
+    records.write(make_record(make_cell(mode=Mode.train)), folder)
+    with pytest.raises(accelbench.UserError, match="different works"):
+        accelbench.read(folder).best()
+
+
+def test_a_frame_has_the_columns_and_values_of_cells_csv(results, folder, tmp_path):
+    frame = results.to_frame()
+    csv_file.write(device_scaling.rows(read_all(folder)[0]), tmp_path / "cells.csv")
+    written = pd.read_csv(tmp_path / "cells.csv")
+    assert list(frame.columns) == list(written.columns)
+    assert frame["samples_per_s"].dropna().tolist() == written["samples_per_s"].dropna().tolist()
+
+
+def test_the_report_is_built_beside_the_records(results, folder, tmp_path):
+    page = results.report(tmp_path / "page")
+    assert page == tmp_path / "page" / "index.html"
+    assert "a bad layer" in page.read_text()
+
+
+def test_the_html_is_escaped_and_well_formed(results):
+    text = results._repr_html_()
+    assert "&lt;b&gt;a bad layer" in text
+    assert "fastest with cpu bf16 b32" in text
+    svg = ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
+    rectangles = svg.findall("{*}rect")
+    assert len(rectangles) == 2
+    wide, narrow = sorted((float(each.get("width")) for each in rectangles), reverse=True)
+    assert wide == pytest.approx(2 * narrow, rel=0.01)
+    assert "currentColor" in text  # the theme's colour: light and dark
+
+
+def test_the_text_has_the_answer_and_a_line_for_each(results):
+    lines = repr(results).splitlines()
+    assert lines[0] == f"Results of 3 cells in {results.folder}"
+    assert "fastest with cpu bf16 b32" in lines[1]
+    assert len(lines) == 5
+
+
+def test_many_results_are_shown_in_part(folder):
+    for seed in range(1, html.MAX_ROWS + 1):
+        records.write(make_record(make_cell(seed=seed)), folder)
+    results = accelbench.read(folder)
+    assert "and 3 more: to_frame() has all" in results._repr_html_()
+    assert repr(results).endswith("and 3 more: to_frame() has all")
+
+
+def test_a_folder_without_records_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(accelbench.UserError, match="no sweep there"):
+        accelbench.read("nothing")
