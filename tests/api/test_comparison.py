@@ -20,7 +20,9 @@ def write_side(folder, speed, minute, **changes):
         measured = make_measurement(blocks=[block] * 8)
         started = f"2026-11-20T{repeat:02}:{minute:02}:00.000+00:00"
         records.write(
-            make_record(make_cell(repeat=repeat, **changes), measurement=measured, started_at=started, environment=HERE),
+            make_record(
+                make_cell(repeat=repeat, **changes), measurement=measured, started_at=started, environment=HERE
+            ),
             folder,
         )
     return folder

@@ -34,7 +34,7 @@ CELLS = [
     "class Net: pass",
     "accelbench.run('model=custom', **{'model.target': Net})",
     "accelbench.run('model=nope')",
-    "accelbench.run('model=mlp', **{**quick, 'model.args.nope': 1})",
+    "accelbench.run('model=mlp batch_size=8', **{**quick, 'model.args.nope': 1})",
     "accelbench.compare",
     "import accelbench.compare.verdict",
     "print('compare is', type(accelbench.compare).__name__)",
