@@ -122,7 +122,9 @@ def test_a_function_that_sleeps_has_the_latency_of_its_sleep():
 def test_the_operations_of_a_step_are_counted():
     net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
     forward = 2 * 8 * (16 * 32 + 32 * 4)
-    assert accelbench.measure(net, torch.randn(8, 16), window=QUICK).flops == forward
+    found = accelbench.measure(net, torch.randn(8, 16), window=QUICK)
+    assert found.flops == forward
+    assert "10.2 kFLOP a step" in repr(found)
     # The backward pass computes the gradients of the weights, and of the second layer's inputs.
     trained = accelbench.measure(net, torch.randn(8, 16), "train", loss=lambda output, _: output.sum(), window=QUICK)
     assert trained.flops == forward + forward + 2 * 8 * 32 * 4

@@ -12,7 +12,8 @@ MAX_LABEL = 60  # characters beside a bar
 # The theme's text colour shows on light and dark pages; the bars' blue has contrast to both.
 BAR_COLOUR = "#3d8bd4"
 ROW, BAR, CHARACTER, WIDTH, NUMBER = 22, 14, 6.7, 320, 60  # pixels
-CELL = 'style="text-align:{};padding:2px 10px;vertical-align:top"'
+CELL = 'style="text-align:{};padding:2px 10px;vertical-align:top{}"'
+TABLE = "border-collapse:collapse;font-size:inherit;color:inherit"
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,15 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     sides = ["right" if _is_numeric([row[index] for row in rows]) else "left" for index in range(len(headings))]
 
     def line(tag: str, texts: Sequence[str]) -> str:
-        cells = (f"<{tag} {CELL.format(side)}>{_text(text)}</{tag}>" for side, text in zip(sides, texts, strict=True))
+        wraps = [*[";white-space:nowrap"] * (len(sides) - 1), ""]  # the last column has the sentences
+        cells = (
+            f"<{tag} {CELL.format(side, wrap)}>{_text(text)}</{tag}>"
+            for side, wrap, text in zip(sides, wraps, texts, strict=True)
+        )
         return f"<tr>{''.join(cells)}</tr>"
 
     body = "".join(line("td", row) for row in rows)
-    return f"<table style='border-collapse:collapse'><thead>{line('th', headings)}</thead><tbody>{body}</tbody></table>"
+    return f"<table style='{TABLE}'><thead>{line('th', headings)}</thead><tbody>{body}</tbody></table>"
 
 
 def bars(found: Sequence[Bar], unit: str) -> str:
@@ -48,8 +53,9 @@ def bars(found: Sequence[Bar], unit: str) -> str:
     labels = [_shortened(bar.label) for bar in found]
     left = 10 + CHARACTER * max(map(len, labels), default=0)
     longest = max((max(bar.value, bar.high or 0.0) for bar in found), default=0.0) or 1.0
-    lines = []
-    for index, (bar, label) in enumerate(zip(found, labels, strict=True)):
+    caption = f"{unit}, with 95 % intervals"
+    lines = [f"<text x='{left:.1f}' y='{ROW / 2 + 4:.1f}'>{_text(caption)}</text>"]
+    for index, (bar, label) in enumerate(zip(found, labels, strict=True), 1):
         top, middle = index * ROW + (ROW - BAR) / 2, index * ROW + ROW / 2
         end = left + WIDTH * bar.value / longest
         whisker, number_at = "", end
@@ -64,11 +70,11 @@ def bars(found: Sequence[Bar], unit: str) -> str:
             f"<rect x='{left:.1f}' y='{top:.1f}' width='{end - left:.1f}' height='{BAR}' fill='{BAR_COLOUR}'/>{whisker}"
             f"<text x='{number_at + 6:.1f}' y='{middle + 4:.1f}'>{_text(significant(bar.value))}</text>"
         )
-    width, height = left + WIDTH + NUMBER, len(found) * ROW
+    width, height = left + WIDTH + NUMBER, (len(found) + 1) * ROW
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{width:.0f}' height='{height}' role='img' "
         f"viewBox='0 0 {width:.0f} {height}' style='max-width:100%;margin-top:6px' fill='currentColor' "
-        f"font-family='monospace' font-size='11'><title>{_text(unit)} of each, with 95 % intervals</title>"
+        f"font-family='monospace' font-size='11'><title>{_text(caption)}</title>"
         f"{''.join(lines)}</svg>"
     )
 

@@ -9,7 +9,7 @@ from accelbench.schema import measurement as schema
 from accelbench.schema.record import Record, Row
 
 NOT_ISOLATED = "not isolated: measured in a process that does other things"
-GIGA = 1e9
+PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -93,7 +93,7 @@ class Measurement:
             lines.append(("latency", ", ".join(known)))
         if self.flops is not None:
             share = "" if self.mfu is None else f", {self.mfu:.1%} of what the device can do, as probed"
-            lines.append(("work", f"{significant(self.flops / GIGA)} GFLOP a step{share}"))
+            lines.append(("work", f"{_flops(self.flops)} a step{share}"))
         lines += [("note", note) for note in self.notes]
         return lines + [("warning", warning) for warning in self.warnings]
 
@@ -114,3 +114,9 @@ class Measurement:
 def _number(row: Row, column: str) -> float | None:
     value = row[column]
     return float(value) if isinstance(value, float | int) else None
+
+
+def _flops(num: int) -> str:
+    """Such as `1.23 GFLOP`."""
+    power = min((len(str(num)) - 1) // 3, len(PREFIXES) - 1)
+    return f"{significant(num / 1000**power)} {PREFIXES[power]}FLOP"
