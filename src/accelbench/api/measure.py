@@ -98,9 +98,13 @@ def measure(
         InvalidError: another device or precision ran than was asked for, or the output is wrong, such as one that does
             not depend on the batch.
     """
+    asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
+    return _judged(_waited_and_measured(asked, window), asked)
+
+
+def _waited_and_measured(asked: "_Asked", window: Window | None) -> Record:
     if getattr(_MEASURING, "is_on", False):
         raise UserError("measure: called by what is being measured, which would wait for itself")
-    asked = _Asked(model_or_function, batch, mode, device, precision, loss, optimizer, learning_rate, samples, name)
     if window is not None and not isinstance(window, Window):
         raise UserError("window: should be an accelbench.Window, such as accelbench.Window(measure_s=0.2)")
     asked.check()
@@ -110,12 +114,11 @@ def measure(
     with lock.hold_measuring(print):
         _MEASURING.is_on = True
         try:
-            record = _measured(asked, cell)
+            return _measured(asked, cell)
         except UnsupportedError as error:
             raise UserError(str(error)) from error
         finally:
             _MEASURING.is_on = False
-    return _judged(record, asked)
 
 
 @dataclasses.dataclass(frozen=True)
