@@ -50,6 +50,6 @@ def test_hydra_reads_odd_texts_as_they_are(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "")
     texts = ["it's, {odd}", "a\\b", "null", "3", "x=y z", 'say "hi"', "ends\\"]
     for text in texts:
-        words = words_of("model=mlp", {"model.args.name": text, "model.args.widths": (4, 2)})
+        words = words_of("model=custom model.target=nets.Net", {"model.args.name": text, "model.args.widths": (4, 2)})
         (cell,) = cells_of(compose(words))[0]
         assert (cell.model.args["name"], cell.model.args["widths"]) == (text, [4, 2])

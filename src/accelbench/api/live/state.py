@@ -35,7 +35,7 @@ def as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = F
     """
     with contextlib.ExitStack() as stack, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Please use the new API settings to control TF32")
-        for put_back in (_generators(), _flags(), _fp32()):
+        for put_back in (_generators(torch_type), _flags(), _fp32()):
             stack.callback(put_back)
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())  # type: ignore[no-untyped-call]
@@ -52,8 +52,10 @@ def as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = F
         yield
 
 
-def _generators() -> Callable[[], None]:
-    """Returns what sets the random generators to their present states. It starts no GPU."""
+def _generators(torch_type: str) -> Callable[[], None]:
+    """Returns what sets the random generators to their present states. It starts a GPU only if one is measured."""
+    if torch_type == "cuda":
+        torch.cuda.init()  # type: ignore[no-untyped-call]
     python, numpy_s, of_torch = random.getstate(), np.random.get_state(), torch.get_rng_state()
     of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
 
