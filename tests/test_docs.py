@@ -55,7 +55,7 @@ def commands():
         scripts = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
         lines = [line for script in scripts for line in script.replace("\\\n", " ").splitlines()]
         lines += re.findall(r"^\$ (.*)$", text, re.MULTILINE)
-        lines += re.findall(r"^\| `(accelbench[^`]*)`", text, re.MULTILINE)
+        lines += re.findall(r"^\| `(accelbench [^`]*)`", text, re.MULTILINE)
         for line in lines:
             for command in re.sub(r" +#.*| 2>&1.*", "", line).split(" && "):
                 yield pytest.param(command, id=f"{path.name}: {command}")

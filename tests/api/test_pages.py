@@ -31,6 +31,7 @@ def blocks(page, language):
     return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_python_page_run(tmp_path):
     project = make_project(tmp_path)
     give_ceilings(project)
