@@ -36,9 +36,21 @@ def test_a_failure_is_that_of_every_cell_of_the_network(tmp_path):
     preflight = Preflight(Checks(), tmp_path)
     bad = own("bad")
     preflight.check([bad, own("good")])
-    for cell in (bad, replace(bad, batch_size=8)):
+    for cell in (bad, replace(bad, precision=Precision.bf16)):
         assert preflight.failure(cell) == Outcome(status=Status.failed, reason="nets.py:3: no", user_error=True)
     assert preflight.failure(own("good")) is None
+
+
+def test_what_fails_with_one_sample_is_tried_with_more(tmp_path):
+    class OfOneSample(Checks):
+        def check(self, cell, data_folder):
+            outcome = super().check(cell, data_folder)
+            return replace(outcome, status=Status.ok) if cell.batch_size > 1 else outcome
+
+    preflight = Preflight(OfOneSample(), tmp_path)
+    preflight.check([own("bad", batch_size=1), own("bad", batch_size=8)])
+    assert preflight.failure(own("bad", batch_size=1)).status == Status.failed
+    assert preflight.failure(own("bad", batch_size=8)) is None
 
 
 def test_a_check_that_takes_too_much_time_or_memory_is_no_verdict(tmp_path):

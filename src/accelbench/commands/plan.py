@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Mapping
 
+from accelbench import lock
 from accelbench.commands.command import Command, Context
 from accelbench.errors import UserError
 from accelbench.project import Workplace, workplace
@@ -68,8 +69,10 @@ def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context
     from accelbench.sweep.preflight import Preflight
 
     everything = list(cells.values())
+    if not everything:
+        return
     prepare_missing(place, everything[0].data, context.console)
-    with Hosts() as hosts:
+    with lock.hold_measuring(context.console.print), Hosts() as hosts:
         preflight = Preflight(hosts, data_of(everything, place)[1])
         num = preflight.check(everything)
         failures = {key: failure for key, cell in cells.items() if (failure := preflight.failure(cell)) is not None}

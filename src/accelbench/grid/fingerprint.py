@@ -23,25 +23,16 @@ from accelbench.schema.vocab import Engine
 TUNING = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_", "LD_PRELOAD"),
     *("NCCL_", "GLOO_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "CC", "CXX"),
-    *("XLA_", "PJRT_", "LIBTPU_", "TPU_", "TF_", "KERAS_", "JAX_"),
+    *("TIMM_", "XLA_", "PJRT_", "LIBTPU_", "TPU_", "TF_", "KERAS_", "JAX_"),
 )
 PACKAGE = Path(accelbench.__path__[0])
 
 # Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
 # neither does accelbench's own version, since its measuring code has a digest.
 COMPUTING = (
-    *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "tensorflow", "keras", "numpy"),
-    *(
-        "jax",
-        "jaxlib",
-        "pillow",
-        "timm",
-        "transformers",
-        "triton",
-        "nvidia-cudnn-cu12",
-        "nvidia-nccl-cu12",
-        "nvidia-cublas-cu12",
-    ),
+    *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "lightning", "tensorflow", "keras", "numpy"),
+    *("jax", "jaxlib", "pillow", "timm", "transformers", "flash-attn", "mamba-ssm", "causal-conv1d", "bitsandbytes"),
+    *("triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
 )
 
 # The code that a number passes through, from the bytes on disk to the raw sample: whole folders, and from other

@@ -91,6 +91,7 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
     Raises:
         UserError: the cells use several data sets, or theirs is not prepared.
     """
+    source_digest.cache_clear()  # a notebook plans again and again, and the user's code changes meanwhile
     data, folder = data_of(cells, place)
     if data.name != MODULE:
         check_arrays(folder)

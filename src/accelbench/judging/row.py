@@ -9,6 +9,7 @@ from accelbench.judging.roofline import bound, share
 from accelbench.judging.settings_columns import settings_of
 from accelbench.judging.warnings import MAX_OTHERS_PERCENT, warnings_of_record
 from accelbench.schema.ceilings import Ceilings, ceilings_in
+from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Breakdown, Measurement, Operator
 from accelbench.schema.record import Record, Row
@@ -201,7 +202,7 @@ def _work(record: Record, measured: Measurement, steps: Mapping[str, robust.Samp
     if work is None:
         return {}
     ceilings = ceilings_of(record)
-    precision, batch, speed = record.cell.precision, record.cell.batch_size, row["samples_per_s"]
+    precision, batch, speed = record.cell.precision, _samples_per_step(record.cell, measured), row["samples_per_s"]
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     rate = None if work.flops is None or not isinstance(speed, float) else work.flops / batch * speed
     num_batches = record.cell.keras.steps_per_execution if record.cell.keras else 1  # in one timed step
@@ -223,6 +224,13 @@ def _work(record: Record, measured: Measurement, steps: Mapping[str, robust.Samp
         "mfu": None if step_s is None else share(work.flops, step_s, ceiling),
         "bound": found.value if found else None,
     }
+
+
+def _samples_per_step(cell: Cell, measured: Measurement) -> float:
+    """Samples of one step: as many as were asked for, unless a function of the user counts them."""
+    if not cell.model.samples or not measured.blocks:
+        return cell.batch_size
+    return sum(block.num_samples for block in measured.blocks) / sum(block.num_steps for block in measured.blocks)
 
 
 def _energy(record: Record, measured: Measurement, system: SystemSeries) -> Row:

@@ -1,5 +1,6 @@
 """Checks each network of a sweep once before anything is measured, in a process of its own."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -24,32 +25,35 @@ class Preflight:
 
     def __init__(self, hosts: Hosts, data_folder: Path) -> None:
         self._hosts, self._data_folder = hosts, data_folder
-        self._failures: dict[str, Outcome] = {}
+        self._failures: dict[tuple[str, int], Outcome] = {}
 
     def check(self, cells: Iterable[Cell]) -> int:
         """Checks one of all cells with the same network, batches and mode: the one with the smallest batch.
+
+        If that fails, the next larger batch is checked too: batch normalisation can't train on a single sample.
 
         Args:
             cells: that are not skipped.
 
         Returns:
-            How many were checked.
+            How many networks were checked.
         """
-        smallest: dict[str, Cell] = {}
+        batches: dict[str, dict[int, Cell]] = defaultdict(dict)
         for cell in cells:
             if cell.model.library in CHECKED:
-                known = smallest.get(_key(cell), cell)
-                smallest[_key(cell)] = min(known, cell, key=lambda each: each.batch_size)
-        for key, cell in smallest.items():
-            outcome = self._hosts.check(cell, self._data_folder)
-            # Only an exception is a verdict: a check that takes long, or much memory, is none.
-            if outcome.status == Status.failed:
-                self._failures[key] = replace(outcome, user_error=True)
-        return len(smallest)
+                batches[_key(cell)].setdefault(cell.batch_size, cell)
+        for key, by_size in batches.items():
+            for size in sorted(by_size):
+                outcome = self._hosts.check(by_size[size], self._data_folder)
+                # Only an exception is a verdict: a check that takes long, or much memory, is none.
+                if outcome.status != Status.failed:
+                    break
+                self._failures[key, size] = replace(outcome, user_error=True)
+        return len(batches)
 
     def failure(self, cell: Cell) -> Outcome | None:
-        """How the check of the cell's network failed; None if it did not, or if there was none."""
-        return self._failures.get(_key(cell))
+        """How the check of the cell's network and batch failed; None if it did not, or if there was none."""
+        return self._failures.get((_key(cell), cell.batch_size))
 
 
 def _key(cell: Cell) -> str:

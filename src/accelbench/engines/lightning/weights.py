@@ -29,7 +29,7 @@ def load(network: nn.Module, path: str) -> None:
         found = load_file(path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{flag}: not readable as safetensors ({error})") from error
-    own = network.state_dict()
+    own = network.state_dict(keep_vars=True)  # whose tied weights are one object also where they have no memory
     present = {_place(own[name]) for name in found if name in own}
     problems = {
         "missing": [name for name in own if name not in found and _place(own[name]) not in present],

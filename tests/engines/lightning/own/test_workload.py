@@ -9,10 +9,12 @@ import own_code
 from accelbench.engines.lightning import engine
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.asked import judge
+from accelbench.judging.row import summarise
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
+from judging.test_row import make_record
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
@@ -168,3 +170,28 @@ def test_on_a_gpu(tmp_path, pipeline):
     for loss in (None, "token_loss"):
         found = measured(tmp_path, "Tokens", "tokens", loss, device=Device.gpu, data=data)
         assert found.device == Device.gpu
+
+
+def test_rates_of_operations_are_of_the_samples_that_were_counted(tmp_path):
+    rows = []
+    for samples in (None, "own_code.one_sample"):
+        cell = own_cell("TwoInputs", "two_inputs", samples=samples)
+        found = engine.run(cell, tmp_path)
+        rows.append(summarise(make_record(cell, measurement=found)))
+    assert rows[0]["flops_per_sample"] * 4 == rows[1]["flops_per_sample"]
+
+
+def test_batches_of_different_counts_are_refused(tmp_path):
+    own_code.COUNTS[:] = [3, 4]
+    with pytest.raises(UserError, match="^model.samples=own_code.varying: counted 3 samples in one batch and 4"):
+        measured(tmp_path, "TwoInputs", "two_inputs", samples="own_code.varying")
+
+
+def test_tokens_are_of_the_batches_that_were_fed(tmp_path):
+    own_code.COUNTS[:] = [8] * 8 + [800] * 100  # eight batches for the feed, then others
+    found = measured(tmp_path, "TwoInputs", "two_inputs", tokens="own_code.varying")
+    assert found.tokens_per_sample == 2
+
+
+def test_the_largest_seed_is_one(tmp_path):
+    measured(tmp_path, "TwoInputs", "two_inputs", seed=2**32 - 1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Protocol
 
 import torch
@@ -31,8 +32,9 @@ class OwnBatch:
 
     @property
     def num_rows(self) -> int:
-        """The first dimension of the first tensor."""
-        return len(next(tensors_in(self.content)))
+        """The first dimension of the first tensor; 0 if that has none."""
+        first = next(tensors_in(self.content))
+        return len(first) if first.dim() else 0
 
 
 def put_batch(put: Put, batch: OwnBatch) -> OwnBatch:
@@ -70,7 +72,8 @@ class BatchMaker:
         self.batch_size = batch_size
         self.dtype = dtype
         self.channels_last = channels_last
-        self._num_samples, self._num_tokens = 0, 0
+        self._num_samples: int | None = None
+        self.token_counts: list[int] = []  # of the batches for the feed
         self.make = import_path("model.batch", model.batch)
         self.count_samples = import_path("model.samples", model.samples) if model.samples else None
         self.count_tokens = import_path("model.tokens", model.tokens) if model.tokens else None
@@ -90,14 +93,20 @@ class BatchMaker:
         batch = mapped(made, self._cast)
         num_samples = self._samples(batch, tensors[0])
         num_tokens = None if self.count_tokens is None else counted("model.tokens", self.count_tokens, batch)
-        self._num_samples += num_samples
-        self._num_tokens += num_tokens or 0
+        if self._num_samples not in (None, num_samples):
+            raise UserError(
+                f"model.samples={self.model.samples}: counted {self._num_samples} samples in one batch and "
+                f"{num_samples} in another: all batches should have as many"
+            )
+        self._num_samples = num_samples
+        if num_tokens is not None:
+            self.token_counts.append(num_tokens)
         return OwnBatch(batch, num_samples, num_tokens)
 
     @property
     def tokens_per_sample(self) -> float | None:
         """Of all batches that were made; None if nothing counts tokens."""
-        return self._num_tokens / self._num_samples if self._num_tokens else None
+        return fmean(self.token_counts) / self._num_samples if self.token_counts and self._num_samples else None
 
     @property
     def _flag(self) -> str:

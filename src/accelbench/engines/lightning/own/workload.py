@@ -39,7 +39,7 @@ class OwnWorkload:
     def __init__(self, cell: Cell, backend: Backend, ranks: Ranks) -> None:
         self.cell, self.backend = cell, backend
         self.seed = cell.seed + RANK_SEEDS * ranks.part[0]
-        num = cell.batch_size // ranks.num
+        self.num_samples = num = cell.batch_size // ranks.num
         self.maker = self._maker(num)
         pl.seed_everything(self.seed, verbose=False)
         pipeline = cell.data.pipeline
@@ -97,8 +97,8 @@ class OwnWorkload:
         If the function gives the same batch again, whatever the seed, its samples change places.
         """
         fed = self.example()
-        pl.seed_everything(self.seed + UNSEEN_SEED, verbose=False)
-        unseen = self.maker()
+        pl.seed_everything((self.seed + UNSEEN_SEED) % 2**32, verbose=False)
+        unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
         if all(torch.equal(*pair) for pair in zip(tensors_in(fed), tensors_in(unseen), strict=False)):
             unseen = mapped(fed, lambda tensor: tensor.roll(1, 0) if tensor.dim() else tensor)
         return fed, unseen
