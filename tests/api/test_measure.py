@@ -279,3 +279,10 @@ def test_without_torch_in_the_process_everything_is_a_function(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(UserError, match="mode: goes with a torch.nn.Module"):
         accelbench.measure(lambda: None, mode="train")
+
+
+def test_a_network_in_another_format_is_not_cast_in_silence():
+    net = nn.Linear(8, 4).bfloat16()
+    with pytest.raises(accelbench.UserError, match="weights are bfloat16: use precision='bf16'"):
+        accelbench.measure(net, torch.randn(4, 8), window=QUICK)
+    assert accelbench.measure(net, torch.randn(4, 8), precision="bf16", window=QUICK).samples_per_s > 0

@@ -169,9 +169,25 @@ class _Asked:
             if not (getattr(self, name) is value or (value is not None and getattr(self, name) == value)):
                 raise UserError(f"{name}: goes with a torch.nn.Module; a function decides that itself")
 
+    def _check_is_meant(self) -> None:
+        """Raises a UserError if the defaults would measure the network elsewhere, or in another format, than it is."""
+        first = next((each for each in self.target.parameters() if each.is_floating_point()), None)
+        if first is None:
+            return
+        if first.is_cuda and self.device == Device.cpu:
+            raise UserError("device='cpu': the network is on a GPU: use device='gpu', or move it with .cpu()")
+        stored = str(first.dtype).removeprefix("torch.")
+        words = {"bfloat16": Precision.bf16, "float16": Precision.fp16, "float64": Precision.fp64}
+        if self.precision == Precision.fp32 and stored in words:
+            raise UserError(
+                f"precision='fp32': the network's weights are {stored}: use precision='{words[stored]}', or cast it "
+                "with .float()"
+            )
+
     def _check_module(self) -> None:
         if self.batch is None:
             raise UserError("batch: is missing: what the module is called with, such as a tensor")
+        self._check_is_meant()
         if self.mode == Mode.train and self.loss is None:
             raise UserError("loss: is missing: mode='train' needs a function of (output, batch) that returns a scalar")
         if self.mode == Mode.infer and self.loss is not None:
