@@ -80,7 +80,7 @@ def workplace() -> Workplace:
 
 
 def project_folder() -> Path | None:
-    """The nearest project's folder, from the current folder up; None if there is none."""
+    """The nearest project's folder, from the current folder up; None outside of a project."""
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if _is_project(folder)), None)
 
@@ -89,7 +89,7 @@ def pipelines_place() -> Workplace:
     """The project that a stage of the pipeline runs in.
 
     Raises:
-        UserError: there is none.
+        UserError: the current folder is in no project.
     """
     place = workplace()
     if place.project is None:

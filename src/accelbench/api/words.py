@@ -83,9 +83,8 @@ def _word(name: str, value: Any) -> str:
 
 
 def _text(name: str, text: str) -> str:
-    is_path = name in ("out", "data.root")  # the command line quotes these itself
-    if is_path or (PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf")):
+    if PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf"):
         return text
-    from accelbench.settings.suites import quoted  # it imports Hydra
+    from accelbench.settings.suites import PATHS, quoted  # it imports Hydra
 
-    return quoted(text)
+    return text if name in PATHS else quoted(text)  # the command line quotes paths itself

@@ -26,13 +26,13 @@ def frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def place(error: BaseException) -> str | None:
-    """The innermost of these calls, such as `nets.py:12`; None if there is none."""
+    """The innermost of these calls, such as `nets.py:12`; None without such a call."""
     found = frames(error)
     return f"{_shown(found[-1].filename)}:{found[-1].lineno}" if found else None
 
 
 def described(error: BaseException) -> str:
-    """The traceback of the calls in the user's own files; the whole one if there is none."""
+    """The traceback of the calls in the user's own files; the whole one without such calls."""
     if not (calls := frames(error)):
         return "".join(traceback.format_exception(error))
     for call in calls:

@@ -12,6 +12,9 @@ from accelbench.schema.vocab import Phase
 # Steps timed by phase, and as many as a whole: at least MIN_STEPS, however slow.
 MIN_STEPS = 3
 MAX_STEPS = 200
+# A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit: running into the
+# limit would lose the record.
+MAX_SHARE = 0.1
 
 
 class PhasedStep(Step, Protocol):
@@ -34,6 +37,11 @@ class Stamps(Protocol):
 
     def between(self, start: Any, end: Any) -> float:
         """Seconds between two stamps that the device has reached."""
+
+
+def has_time(step_s: float, timeout_s: float) -> bool:
+    """Whether the fewest steps of a breakdown, of `step_s` each, fit into its share of the cell's time limit."""
+    return 2 * MIN_STEPS * step_s <= MAX_SHARE * timeout_s
 
 
 def measure_breakdown(

@@ -8,7 +8,7 @@ from pathlib import Path
 from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.schema.cell import Cell
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import canonical_json, plain
 from accelbench.schema.vocab import Library, Status
 
 # Of accelbench's own networks, the tests know that they run.
@@ -45,7 +45,7 @@ class Preflight:
         for key, by_size in batches.items():
             for size in sorted(by_size):
                 outcome = self._hosts.check(by_size[size], self._data_folder)
-                # Only an exception is a verdict: a check that takes long, or much memory, is none.
+                # Only an exception is a verdict: running out of time or memory says nothing.
                 if outcome.status != Status.failed:
                     break
                 self._failures[key, size] = replace(outcome, user_error=True)
@@ -57,4 +57,4 @@ class Preflight:
 
 
 def _key(cell: Cell) -> str:
-    return canonical_json([cell.engine, cell.to_json()["model"], cell.to_json()["data"], cell.mode])
+    return canonical_json([cell.engine, plain(cell.model), plain(cell.data), cell.mode])

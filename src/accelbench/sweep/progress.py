@@ -12,6 +12,7 @@ from accelbench.grid.estimate import Length, total
 from accelbench.grid.evidence import Evidence
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import summarise, warnings_of
+from accelbench.judging.warnings import relative_half_width
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import UNEXPECTED, Status
 
@@ -99,7 +100,5 @@ def outcome(record: Record) -> str:
 
 def _bounds(row: Row) -> str:
     """The half width of the speed's interval, such as ` ±2.1 %`; empty if it is unknown."""
-    rate, low, high = (row[f"samples_per_s{end}"] for end in ("", "_low", "_high"))
-    if not (isinstance(rate, float) and isinstance(low, float) and isinstance(high, float)):
-        return ""
-    return f" ±{100 * (high - low) / 2 / rate:.1f} %"
+    width = relative_half_width(row)
+    return "" if width is None else f" ±{100 * width:.1f} %"

@@ -24,7 +24,7 @@ def network(
     """Measures a copy of `model`; returns the cell with the batch's samples and place, and the measurement.
 
     Raises:
-        UserError: the model can't be copied, or the batch is none.
+        UserError: the model can't be copied, or the batch holds no tensors.
         UnsupportedError: the model computes nothing with floating-point numbers.
     """
     torch_type = "cuda" if cell.device == Device.gpu else "cpu"

@@ -32,17 +32,13 @@ from accelbench.engines.lightning.trainer import hush_lightning, set_threads, tr
 from accelbench.engines.lightning.weights import saved
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workloads import workload_of
-from accelbench.measuring.breakdown import MIN_STEPS, measure_breakdown
+from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import XLA, Library, Precision
 from accelbench.schema.work import Work
-
-# A breakdown is skipped if its fewest steps would take more than this share of the cell's time limit: running into the
-# limit would lose the record.
-MAX_BREAKDOWN = 0.1
 
 
 def run(cell: Cell, data_folder: Path, weights: Path | None = None) -> Measurement | None:
@@ -161,8 +157,7 @@ class _Run(CellRun):
 
     def _break_down(self, step: InferStep) -> None:
         """Times the phases of further steps, and profiles one."""
-        most_s = MAX_BREAKDOWN * self.cell.timeout_s
-        if self.cell.breakdown_s and 2 * MIN_STEPS * median(self.timing.latency_s) <= most_s:
+        if self.cell.breakdown_s and has_time(median(self.timing.latency_s), self.cell.timeout_s):
             self.breakdown = measure_breakdown(step, self.backend, self.cell.breakdown_s, ranks=self.ranks)
             self.operators = busiest(step, self.backend, self.ranks)
 

@@ -117,7 +117,7 @@ def loader_of(owner: Any, package: str, *, trains: bool, is_data: bool, flag: st
     """The name of the method that gives the loader.
 
     Raises:
-        UserError: there is none.
+        UserError: the module, or DataModule, has no such loader.
     """
     names = ["train_dataloader"] if trains else list(INFERENCE_LOADERS)
     found = next((name for name in names if overrides(owner, package, DATA if is_data else MODULE, name)), None)

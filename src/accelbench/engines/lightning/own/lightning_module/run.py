@@ -28,15 +28,13 @@ from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.lightning.work import Counter, not_counted
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.breakdown import MIN_STEPS, measure_breakdown
+from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.output_check import MAX_WHY, Output
 from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import XLA, Phase
 from accelbench.schema.work import Work
-
-MAX_BREAKDOWN = 0.1  # as in `engine`
 
 
 class LoopStep:
@@ -139,7 +137,7 @@ class ModuleRun(CellRun):
     def _break_down(self, step: LoopStep) -> None:
         """Times the phases of further steps, and profiles one."""
         cell = self.cell
-        if not cell.breakdown_s or 2 * MIN_STEPS * median(self.timing.latency_s) > MAX_BREAKDOWN * cell.timeout_s:
+        if not cell.breakdown_s or not has_time(median(self.timing.latency_s), cell.timeout_s):
             return
         if self.subject.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
 
