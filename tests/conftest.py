@@ -25,6 +25,15 @@ def pytest_collection_finish(session):
         raise pytest.UsageError(REASON)
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder, the current one, that is no project; with a cache folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
 @pytest.fixture(autouse=True)
 def _one_framework():
     yield

@@ -9,14 +9,6 @@ from accelbench.project import Workplace, pipelines_place, workplace
 OURS = "profile: quick\nsuites:\n  nets: {data: mnist}\n"
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DVC_ROOT", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
-
-
 @pytest.mark.parametrize(
     "text",
     [

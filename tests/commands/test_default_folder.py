@@ -10,14 +10,6 @@ from accelbench.project import Workplace
 from report.conftest import Maker
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DVC_ROOT", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
-
-
 def sweep(here, name, rate, modified_s):
     maker = Maker()
     folder = maker.suite(here / "runs", [maker.ok(maker.cell(suite=name), rate)])

@@ -10,15 +10,12 @@ from accelbench.project import Workplace, workplace
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DVC_ROOT", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def here(here, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(sys, "argv", ["accelbench"])
     for name in ("HYDRA_FULL_ERROR", "ACCELBENCH_SCRATCH"):  # set by `main`: to be put back
         monkeypatch.setenv(name, "")
-    return tmp_path
+    return here
 
 
 def test_a_new_project_has_a_suite_of_a_network_that_composes(here, capsys, monkeypatch):

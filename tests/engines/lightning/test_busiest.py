@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from accelbench.devices import cpu
@@ -8,12 +7,9 @@ from accelbench.engines.lightning.busiest import busiest
 from accelbench.schema.vocab import Mode, Precision
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-pytestmark = pytest.mark.filterwarnings(
-    # Lightning's own, on its use of torch.
-    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
-    "ignore:.*LeafSpec.*:FutureWarning",
-)
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 
 
 def operators(digits, **changes):

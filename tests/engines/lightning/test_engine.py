@@ -24,12 +24,9 @@ from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import assert_epochs_in_turn, make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-pytestmark = pytest.mark.filterwarnings(
-    # Lightning's own, on its use of torch.
-    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
-    "ignore:.*LeafSpec.*:FutureWarning",
-)
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 SMALL = {"widths": [32, 32], "dropout": 0.0}
 SGD = ModelSpec(name="mlp", args=SMALL, optimizer="sgd", learning_rate=0.05)
 ADAM = ModelSpec(name="mlp", args=SMALL, optimizer="adam", learning_rate=1e-3)

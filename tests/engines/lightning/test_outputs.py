@@ -20,12 +20,9 @@ from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.test_options import compiles
 from fakes import make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-pytestmark = pytest.mark.filterwarnings(
-    # Lightning's own, on its use of torch.
-    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
-    "ignore:.*LeafSpec.*:FutureWarning",
-)
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 MLP = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0})
 
 

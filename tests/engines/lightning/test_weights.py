@@ -16,12 +16,9 @@ from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Library, Mode, Pipeline, Precision, Protocol, Task
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-pytestmark = pytest.mark.filterwarnings(
-    # Lightning's own, on its use of torch.
-    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
-    "ignore:.*LeafSpec.*:FutureWarning",
-)
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 MLP = ModelSpec(name="mlp", args={"widths": [8], "dropout": 0.0}, optimizer="sgd", learning_rate=0.1)
 FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 1, "batch_size": 64, "model": MLP}
 NETWORKS = {

@@ -189,9 +189,8 @@ class NetworkRun(CellRun):
 
     def notes(self) -> Iterator[str]:
         """Which keys of the batch the network does not get."""
-        if self.task.left_out:
-            taken, left_out = (", ".join(map(str, keys)) for keys in (self.task.keys or (), self.task.left_out))
-            yield f"of the batch, the network gets {taken}, and the loss alone gets {left_out}"
+        if self.task.division:
+            yield f"of the batch, {self.task.division}"
 
     def warnings(self) -> Iterator[str]:
         """Why outputs were not compared."""

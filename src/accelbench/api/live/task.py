@@ -1,6 +1,5 @@
 """A user's batch and loss, as objects: which parts of the batch the network takes, and how it is trained."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.engines.lightning.own.batch import OwnBatch
-from accelbench.engines.lightning.own.task import OwnTask
+from accelbench.engines.lightning.own.task import OwnTask, taken_keys
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.errors import UserError
 
@@ -54,27 +53,16 @@ class LiveTask(OwnTask):
     """
 
     def __init__(self, network: nn.Module, batch: OwnBatch, loss: Callable[[Any, Any], Tensor] | None) -> None:
-        self.loss = loss
+        self.flag, self.loss = "loss", loss
         self._is_checked = False
         content = batch.content
         self.keys = _taken(network, list(content)) if isinstance(content, Mapping) else None
         self.left_out = [] if self.keys is None else [key for key in content if key not in self.keys]
 
-    def _check(self, loss: object) -> None:
-        if not isinstance(loss, Tensor):
-            raise UserError(f"loss: should return a scalar tensor, not a {type(loss).__name__}")
-        if loss.dim():
-            raise UserError(f"loss: should return a scalar tensor, not one of shape {tuple(loss.shape)}")
-        if not loss.requires_grad:
-            raise UserError("loss: its result depends on no trainable parameter")
-
 
 def _taken(network: nn.Module, keys: list[str]) -> list[str]:
-    parameters = inspect.signature(network.forward).parameters.values()
-    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters):
-        return keys
-    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    if not (taken := [key for key in keys if key in named]):
+    taken, named = taken_keys(network, keys)
+    if not taken:
         raise UserError(
             f"batch: it has {', '.join(map(str, keys))}, and forward takes {', '.join(named) or 'nothing'}: name the "
             "entries as its arguments, or pass a tuple"

@@ -15,12 +15,10 @@ from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol, Task
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS
 
 pytest.importorskip("transformers")
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
-    "ignore:.*LeafSpec.*:FutureWarning",
-)
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 SMALL = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 ARGS = {
     "bert": SMALL,

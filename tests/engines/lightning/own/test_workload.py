@@ -15,11 +15,9 @@ from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 from judging.test_row import make_record
+from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*isinstance.treespec, LeafSpec.*:DeprecationWarning",
-    "ignore:.*LeafSpec.*:FutureWarning",
-)
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 
 
 def own_cell(target, batch, loss=None, **changes):

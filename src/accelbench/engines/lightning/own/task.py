@@ -33,7 +33,7 @@ class OwnTask:
     """
 
     def __init__(self, model: ModelSpec, network: nn.Module, batch: OwnBatch, loss: Loss | None = None) -> None:
-        self.model = model
+        self.flag = f"model.loss={model.loss}"  # names the loss in messages
         self.loss: Loss | None = import_path("model.loss", model.loss) if model.loss else loss
         self._is_checked = False
         self.keys: Sequence[str] | None = None
@@ -66,13 +66,21 @@ class OwnTask:
             self._is_checked = True
         return output, loss
 
+    @property
+    def division(self) -> str:
+        """Who gets which keys of a batch, if the network does not get all; empty if it does."""
+        if not self.left_out:
+            return ""
+        taken, left_out = (", ".join(map(str, keys)) for keys in (self.keys or (), self.left_out))
+        return f"the network gets {taken}, and the loss alone gets {left_out}"
+
     def num_samples(self, batch: OwnBatch) -> int:
         """The number that was counted when the batch was made."""
         return batch.num_samples
 
     def _check(self, loss: object) -> None:
         """Raises a UserError if `loss` is nothing that gradients can be computed of."""
-        flag = f"model.loss={self.model.loss}"
+        flag = self.flag
         if not isinstance(loss, Tensor):
             raise UserError(f"{flag}: should return a scalar tensor, not a {type(loss).__name__}")
         if loss.dim():
@@ -81,17 +89,22 @@ class OwnTask:
             raise UserError(f"{flag}: its result depends on no trainable parameter")
 
 
+def taken_keys(network: nn.Module, keys: list[str]) -> tuple[list[str], list[str]]:
+    """The keys of a batch that are arguments of the network's `forward`, and the names of all its arguments."""
+    parameters = inspect.signature(network.forward).parameters.values()
+    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    takes_any = any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
+    return [key for key in keys if takes_any or key in named], named
+
+
 def _keys(model: ModelSpec, network: nn.Module, keys: list[str]) -> list[str]:
     """The keys of a batch that are arguments of the network's `forward`."""
     if model.inputs:
         if missing := [key for key in model.inputs if key not in keys]:
             raise UserError(f"model.inputs: {', '.join(missing)} is not in the batch, which has {', '.join(keys)}")
         return list(model.inputs)
-    parameters = inspect.signature(network.forward).parameters.values()
-    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters):
-        return keys
-    named = {each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
-    if not (taken := [key for key in keys if key in named]):
+    taken, named = taken_keys(network, keys)
+    if not taken:
         raise UserError(
             f"model.batch={model.batch}: {model.name}.forward takes {', '.join(sorted(named)) or 'nothing'}, and the "
             f"batch has {', '.join(keys)}; model.inputs=[...] names keys for forward(**inputs)"

@@ -127,9 +127,8 @@ class OwnWorkload:
 
     def notes(self) -> Iterator[str]:
         """Which keys of a batch the network does not get."""
-        if self.task.left_out:
-            taken, left_out = (", ".join(keys) for keys in (self.task.keys or (), self.task.left_out))
-            yield f"of a batch, the network gets {taken}, and the loss alone gets {left_out}"
+        if self.task.division:
+            yield f"of a batch, {self.task.division}"
 
 
 def _as_fp32(tensor: Tensor) -> Tensor:
