@@ -12,12 +12,14 @@ from accelbench.isolation.messages import (
     encode,
 )
 from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.vocab import Device, Precision, Status
 from fakes import make_cell, make_measurement
 
 REQUESTS = [
     CellRequest(cell=make_cell("raise"), engine="an.engine", data_folder="data/x", timeout_s=1.5, num_processes=2),
-    ProbeRequest(prober="a.prober", device=Device.gpu, timeout_s=300.0, log="/tmp/a\nb.log"),
+    ProbeRequest(
+        prober="a.prober", device=Device.gpu, precisions=[Precision.fp32], timeout_s=300.0, log="/tmp/a\nb.log"
+    ),
 ]
 RESULTS = [
     Answer(status=Status.ok, measurement=make_measurement(steady_boot_s=(1.0, 2.5)), peak_host_bytes=7, ended_s=0.1),

@@ -32,6 +32,7 @@ def ceilings(fp32):
         launch_s=1e-6,
         seconds=1.0,
         measured_at="2026-11-20T09:00:00.000+00:00",
+        probed=["fp32"],
     )
 
 
@@ -44,10 +45,10 @@ class FakeHosts:
     def can_probe(self, cell):
         return True
 
-    def probe(self, cell):
+    def probe(self, cell, precisions):
         if self.fails:
             raise ProbeFailedError("no such device")
-        return ceilings(self.rates.pop(0))
+        return dataclasses.replace(ceilings(self.rates.pop(0)), probed=list(precisions))
 
 
 def record_of(flops_per_second, status=Status.ok):
@@ -82,6 +83,25 @@ def test_a_device_is_probed_once_on_a_machine(tmp_path, said):
     assert read_ceilings(tmp_path, ENVIRONMENT) == {"cpu": ceilings(1e9)}
 
 
+def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(tmp_path, said):
+    asked = []
+
+    class Noting(FakeHosts):
+        def probe(self, cell, precisions):
+            asked.append(list(precisions))
+            return super().probe(cell, precisions)
+
+    def probe_for(*precisions):
+        cells = [dataclasses.replace(CELL, precision=word) for word in precisions]
+        return Prober(Noting(1e9), tmp_path, ENVIRONMENT, said.append, cells).ceilings(cells[0])
+
+    probe_for("fp32", "bf16_mixed")
+    assert "(fp32, bf16; about 8 s, once on a machine)" in said[-1]
+    assert probe_for("bf16", "fp64").probed == ["bf16", "fp32", "fp64"]
+    assert probe_for("fp64").measured_at  # all are known
+    assert asked == [["fp32", "bf16"], ["fp64"]]
+
+
 def test_another_machine_or_version_is_probed_anew(tmp_path, said):
     prober(tmp_path, FakeHosts(1e9), said).ceilings(CELL)
     other = {**ENVIRONMENT, "versions": {"torch": "3"}}
@@ -113,9 +133,9 @@ def test_any_engines_cell_has_its_device_probed_with_lightning(tmp_path, said):
     asked = []
 
     class Noting(FakeHosts):
-        def probe(self, cell):
+        def probe(self, cell, precisions):
             asked.append(cell)
-            return super().probe(cell)
+            return super().probe(cell, precisions)
 
     keras_cell = dataclasses.replace(CELL, engine=Engine.keras, keras=KerasSettings())
     assert prober(tmp_path, Noting(1e9), said).ceilings(keras_cell) == ceilings(1e9)

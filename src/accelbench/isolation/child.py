@@ -81,7 +81,8 @@ def respond(request: Request) -> Answer:
 
 
 def _probe(request: ProbeRequest) -> Answer:
-    return Answer(status=Status.ok, ceilings=importlib.import_module(request.prober).run(request.device))
+    prober = importlib.import_module(request.prober)
+    return Answer(status=Status.ok, ceilings=prober.run(request.device, request.precisions))
 
 
 def _measure(request: CellRequest) -> Answer:

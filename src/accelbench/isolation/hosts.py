@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import connection
@@ -21,7 +21,7 @@ from accelbench.lifeline import end_marked
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import MAX_TEXT
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.vocab import Device, Precision, Status
 
 # A host that has not ended its cell and itself after this long is killed.
 END_S = 10.0
@@ -112,15 +112,24 @@ class Hosts:
         """Whether the cell's engine can probe ceilings."""
         return self._spec_of(cell).prober is not None
 
-    def probe(self, cell: Cell) -> Ceilings:
+    def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings:
         """The ceilings of the cell's device, measured in a fresh process. The cell's engine has to be able to probe.
+
+        Args:
+            cell: names the device and the engine.
+            precisions: the true ones to probe.
 
         Raises:
             ProbeFailedError: the probe failed.
         """
         spec = self._spec_of(cell)
         assert spec.prober is not None
-        outcome = self._ask(spec, ProbeRequest(prober=spec.prober, device=cell.device, timeout_s=PROBE_TIMEOUT_S))
+        outcome = self._ask(
+            spec,
+            ProbeRequest(
+                prober=spec.prober, device=cell.device, precisions=list(precisions), timeout_s=PROBE_TIMEOUT_S
+            ),
+        )
         if outcome.ceilings is None:
             raise ProbeFailedError(outcome.reason or outcome.status)
         return outcome.ceilings

@@ -14,7 +14,7 @@ from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.text import MAX_REASON, beginning, ending
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.vocab import Device, Precision, Status
 
 T = TypeVar("T")
 
@@ -60,11 +60,13 @@ class ProbeRequest(_Request):
     """Probe a device's ceilings.
 
     Attributes:
-        prober: the module whose `run(device)` probes.
+        prober: the module whose `run(device, precisions)` probes.
+        precisions: the true ones to probe.
     """
 
     prober: str
     device: Device
+    precisions: list[Precision]
 
 
 Request = CellRequest | ProbeRequest

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,13 @@ from accelbench.schema.vocab import Precision
 
 # Mixed precision -> the 16-bit format that it computes in.
 MIXED = {Precision.fp16_mixed: Precision.fp16, Precision.bf16_mixed: Precision.bf16}
+TRUE_PRECISIONS = tuple(word for word in Precision if word not in MIXED)
+
+
+def formats_of(precision: str) -> list[Precision]:
+    """The true precisions that a precision computes in: two for a mixed one."""
+    lower = MIXED.get(Precision(precision))
+    return [Precision(precision)] if lower is None else [lower, Precision.fp32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +39,7 @@ class Ceilings:
         launch_s: seconds until the call of an operator returned, in a chain of calls without waiting.
         seconds: duration of the probe.
         measured_at: UTC, ISO 8601.
+        probed: the true precisions that were tried, whether or not the device has them. Empty in older records.
     """
 
     device: str
@@ -45,6 +53,7 @@ class Ceilings:
     launch_s: Seconds
     seconds: Seconds
     measured_at: str
+    probed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if unknown := set(self.flops_per_s) - set(self.how):
@@ -55,9 +64,8 @@ class Ceilings:
 
         A mixed precision may compute in either of its two formats: the higher ceiling counts.
         """
-        lower = MIXED.get(Precision(precision))
-        formats = [Precision(precision)] if lower is None else [lower, Precision.fp32]
-        return max((self.flops_per_s[word] for word in formats if word in self.flops_per_s), default=None)
+        rates = [self.flops_per_s[word] for word in formats_of(precision) if word in self.flops_per_s]
+        return max(rates, default=None)
 
     def of_devices(self, num: int) -> "Ceilings":
         """The ceilings of `num` such devices together. `launch_s` stays: they launch at the same time."""
@@ -91,6 +99,7 @@ class Ceilings:
             device_to_host_bytes_per_s=_best(self.device_to_host_bytes_per_s, other.device_to_host_bytes_per_s),
             launch_s=min(self.launch_s, other.launch_s),
             seconds=self.seconds + other.seconds,
+            probed=sorted({*self.probed, *other.probed}),
         )
 
     def to_json(self) -> dict[str, Any]:

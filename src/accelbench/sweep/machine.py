@@ -23,7 +23,7 @@ from accelbench.grid import fingerprint, support
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import significant
 from accelbench.project import MANIFEST, PARAMS, Workplace
-from accelbench.schema.ceilings import read_ceilings
+from accelbench.schema.ceilings import TRUE_PRECISIONS, read_ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean, one_line
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
@@ -69,7 +69,7 @@ def measure_ceilings(place: Workplace, console: Console) -> None:
         prober = Prober(hosts, place.cache, fingerprint.fingerprint(PROBING_ENGINE), say)
         for device in Device:
             if look(device).present:
-                prober.probe(_cell(device, Precision.fp32, Mode.infer, ModelSpec(name="mlp")))
+                prober.probe(_cell(device, Precision.fp32, Mode.infer, ModelSpec(name="mlp")), TRUE_PRECISIONS)
 
 
 def examine(place: Workplace) -> RenderableType:

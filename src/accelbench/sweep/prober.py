@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,19 @@ from accelbench.isolation.hosts import Hosts, ProbeFailedError
 from accelbench.judging.roofline import WINOGRAD, verdict
 from accelbench.judging.row import ceilings_of, summarise
 from accelbench.project import CEILINGS
-from accelbench.schema.ceilings import Ceilings, read_ceilings, write_ceilings
+from accelbench.schema.ceilings import Ceilings, formats_of, read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import CeilingVerdict, Device, Engine, Status
+from accelbench.schema.vocab import CeilingVerdict, Device, Engine, Precision, Status
 
 # The engine that probes, whichever engine a cell has: it is the device that is probed.
 PROBING_ENGINE = Engine.lightning
+SECONDS, SECONDS_EACH = 2, 3  # of a probe on two cores: in all, and more for each precision
 MAX_REPROBES = 3  # for each device in one sweep
 
 
 class Prober:
-    """Probes each device before its first cell, unless ceilings.json already has its ceilings.
+    """Probes each device before its first cell, in the cells' precisions, unless ceilings.json has its ceilings.
 
     Args:
         hosts: starts the process of a probe.
@@ -30,31 +31,47 @@ class Prober:
         environment: the fingerprint for `PROBING_ENGINE`. Ceilings of another machine, of other versions or of other
             measuring code do not count.
         say: shows a line to the user.
+        cells: those that will be measured: their precisions are probed at once.
     """
 
-    def __init__(self, hosts: Hosts, root: Path, environment: Mapping[str, Any], say: Callable[[str], None]) -> None:
-        self.hosts, self.root, self.environment, self.say = hosts, root, environment, say
+    def __init__(
+        self,
+        hosts: Hosts,
+        root: Path,
+        environment: Mapping[str, Any],
+        say: Callable[[str], None],
+        cells: Sequence[Cell] = (),
+    ) -> None:
+        self.hosts, self.root, self.environment, self.say, self.cells = hosts, root, environment, say, cells
         self.known: dict[Device, Ceilings | None] = {}
         self.num_reprobes: Counter[Device] = Counter()
 
     def runs_first(self, cell: Cell) -> bool:
         """Whether no host but the cell's has to probe its device before it."""
-        return cell.engine == PROBING_ENGINE or self._read(cell.device) is not None
+        return cell.engine == PROBING_ENGINE or not self._unprobed(self._read(cell.device), cell)
 
     def ceilings(self, cell: Cell) -> Ceilings | None:
         """The ceilings of the cell's device; None if it can't be probed."""
         if cell.device not in self.known:
-            self.known[cell.device] = self._read(cell.device) or self.probe(cell)
+            self.known[cell.device] = self._read(cell.device)
+            if unprobed := self._unprobed(self.known[cell.device], cell):
+                self.known[cell.device] = self.probe(cell, unprobed)
         return self.known[cell.device]
 
-    def probe(self, cell: Cell) -> Ceilings | None:
-        """Measures the ceilings of the cell's device, joins them with the known ones, and writes the result."""
+    def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings | None:
+        """Measures the ceilings of the cell's device, joins them with the known ones, and writes the result.
+
+        Args:
+            cell: names the device.
+            precisions: the true ones to probe.
+        """
         cell = dataclasses.replace(cell, engine=PROBING_ENGINE, keras=None)
         if not self.hosts.can_probe(cell):
-            return None
-        self.say(f"Probing what {cell.device} can do at most (some 20 s, once on a machine) ...")
+            return self.known.get(cell.device)
+        about = f"{', '.join(precisions)}; about {SECONDS + SECONDS_EACH * len(precisions)} s, once on a machine"
+        self.say(f"Probing what {cell.device} can do at most ({about}) ...")
         try:
-            found = self.hosts.probe(cell)
+            found = self.hosts.probe(cell, precisions)
         except ProbeFailedError as error:
             self.say(f"{cell.device} could not be probed: {error}. Its cells have no share of a ceiling.")
             return self.known.get(cell.device)
@@ -78,7 +95,7 @@ class Prober:
         ceiling = _ceiling(record)
         while rate and ceiling and rate > ceiling and self.num_reprobes[device] < MAX_REPROBES:
             self.num_reprobes[device] += 1
-            record = _with(record, self.probe(record.cell))
+            record = _with(record, self.probe(record.cell, formats_of(record.cell.precision)))
             ceiling = _ceiling(record)
         if rate is None or ceiling is None or record.measurement is None:
             return record
@@ -91,6 +108,12 @@ class Prober:
             warnings = [*record.measurement.warnings, excess]
             return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, warnings=warnings))
         return record
+
+    def _unprobed(self, ceilings: Ceilings | None, cell: Cell) -> list[Precision]:
+        """The true precisions of all cells on the cell's device that `ceilings` were not probed in."""
+        wanted = [cell.precision, *(other.precision for other in self.cells if other.device == cell.device)]
+        formats = dict.fromkeys(word for precision in wanted for word in formats_of(precision))
+        return [word for word in formats if ceilings is None or word not in ceilings.probed]
 
     def _read(self, device: Device) -> Ceilings | None:
         return read_ceilings(self.root, self.environment).get(device.value)

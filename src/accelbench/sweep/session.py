@@ -85,7 +85,7 @@ class Session(AbstractContextManager["Session"]):
         if self.options.verbose:
             self._hosts.listener = self._library_output.append
         place = self.ready.place
-        self._prober = Prober(self._hosts, place.cache, fingerprint(PROBING_ENGINE), self._say)
+        self._prober = Prober(self._hosts, place.cache, fingerprint(PROBING_ENGINE), self._say, runnable)
         if runnable and self._prober.runs_first(runnable[0]):
             # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
             # power. Not where another host probes the device first: that would disturb the probe.

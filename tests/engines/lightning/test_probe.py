@@ -8,8 +8,8 @@ import torch
 from accelbench.engines.lightning import kernels
 from accelbench.engines.lightning.backends import Backend, Cuda
 from accelbench.engines.lightning.kernels import families
-from accelbench.engines.lightning.probe import PRECISIONS, Stopwatch, probe
-from accelbench.schema.ceilings import Ceilings
+from accelbench.engines.lightning.probe import Stopwatch, _fast, probe
+from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Precision
 
@@ -35,6 +35,7 @@ def test_a_cpus_ceilings_are_no_lower_than_what_a_plain_call_reaches():
         found = probe(Backend(), (Precision.fp32, Precision.tf32), seconds_each=SECONDS)
         assert (found.device, found.threads) == ("cpu", torch.get_num_threads())
         assert set(found.flops_per_s) == set(found.how) == {"fp32"}  # a CPU has no TF32
+        assert found.probed == ["fp32", "tf32"]
         assert found.host_to_device_bytes_per_s is found.device_to_host_bytes_per_s is None
         assert 0 < found.launch_s < 1e-3
         assert found.seconds > 0
@@ -79,6 +80,12 @@ def test_the_products_of_all_libraries_are_the_same(make, transposed):
     torch.testing.assert_close(found.to_dense() if found.is_mkldnn else found, one @ (other.T if transposed else other))
 
 
+def test_only_the_fastest_kernels_are_repeated():
+    rates = {"slow": 1.0, **{f"fast {number}": 10.0 + number for number in range(6)}}
+    assert set(_fast(rates)) == set(rates) - {"slow"}
+    assert _fast({}) is None
+
+
 def test_the_stopwatch_tells_a_calls_own_time():
     assert Stopwatch(Backend(), 0.0).best(lambda: time.sleep(0.01)) == pytest.approx(0.01, rel=0.5)
 
@@ -108,7 +115,7 @@ def test_a_gpus_ceilings():
     found = probe(Cuda())
     assert found.device == "gpu"
     assert found.device_name == torch.cuda.get_device_name()
-    assert {"fp32", "fp16", "fp64"} <= set(found.flops_per_s) <= set(PRECISIONS)
+    assert {"fp32", "fp16", "fp64"} <= set(found.flops_per_s) <= set(TRUE_PRECISIONS)
     assert found.flops_per_s["fp16"] > found.flops_per_s["fp32"]
     assert found.memory_bytes_per_s > found.host_to_device_bytes_per_s > 1e9
     assert found.device_to_host_bytes_per_s > 1e9

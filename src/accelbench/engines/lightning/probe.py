@@ -6,7 +6,7 @@ libraries. A single kernel is not enough: on one CPU fp32 reached 193 GFLOP/s wi
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import torch
@@ -16,47 +16,49 @@ from accelbench.devices.registry import look
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.kernels import Call, Kernel, families
 from accelbench.engines.lightning.precision import DTYPES
-from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
 from accelbench.schema.vocab import Device, Precision
 
-PRECISIONS = (Precision.fp32, Precision.tf32, Precision.bf16, Precision.fp16, Precision.fp64)
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
 
 MAX_CALL_S = 0.1  # kernels that would take longer are skipped
 MIN_REPEAT_S = 0.001  # calls are timed in groups of at least this length, so that waiting is a small part of it
 MIN_REPEATS = 3
 REST_S = 0.001  # sleep before each repeat: the operating system then prefers this process to others
-NUM_ROUNDS = 2  # over all kernels, seconds apart: another program may disturb one round
+NUM_ROUNDS = 2  # seconds apart: another program may disturb one round
+NUM_FAST = 6  # the fastest kernels of the first round, which the others repeat
 # The buffers together exceed the last-level cache of every CPU and GPU known.
 MEMORY_BYTES = 512 << 20
 COPY_BYTES = 256 << 20
-NOTHING = (0.0, "")
 
 NUM_LAUNCHES = 500  # fewer than the launches that a CUDA device queues before it makes the host wait
 
 
-def run(device: Device) -> Ceilings:
-    """The ceilings of `device`, which must be present; on a CPU with all cores."""
+def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS) -> Ceilings:
+    """The ceilings of `device`, which must be present, in these true precisions; on a CPU with all cores."""
     backend = backend_for(device)
     if backend.torch_type != "xla":
         torch.set_num_threads(usable_cores())
-    found = probe(backend)
+    found = probe(backend, precisions)
     return found if found.device_name else dataclasses.replace(found, device_name=look(device).name)
 
 
-def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:
+def probe(
+    backend: Backend, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02
+) -> Ceilings:
     """The ceilings of the backend's device, measured in this process, which should do nothing else.
 
     Args:
         backend: of the device, which must be present. On a CPU, torch's current number of threads is used.
         precisions: not mixed; those that the device has no units for are left out of the result.
         seconds_each: how long each kernel is repeated after its warm-up, in each round. With the default a CPU of 2
-            cores takes about 20 s.
+            cores takes 2 s, and 3 s more for each precision.
     """
     start, measured_at = time.perf_counter(), datetime.now(UTC).isoformat(timespec="milliseconds")
     stopwatch = Stopwatch(backend, seconds_each)
-    rates: dict[Precision, tuple[float, str]] = {}
-    benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True  # cuDNN tries its algorithms
+    precisions = list(precisions)
+    rates: dict[Precision, dict[str, float]] = {}
+    benchmark = torch.backends.cudnn.benchmark
     threads = torch.get_num_threads()
     supported = [precision for precision in precisions if _has_units(backend, precision)]
     backend.prepare(allow_tf32=False)
@@ -65,8 +67,9 @@ def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, sec
             for num_threads in _rounds(backend):
                 torch.set_num_threads(num_threads)
                 for precision in supported:
-                    found = _best_rate(backend, precision, stopwatch)
-                    rates[precision] = max(rates.get(precision, NOTHING), found)
+                    known = rates.setdefault(precision, {})
+                    for name, rate in _rates(backend, precision, stopwatch, _fast(known)):
+                        known[name] = max(rate, known.get(name, 0.0))
             torch.set_num_threads(threads)
             memory = _memory_bytes_per_s(backend, stopwatch)
             to_device, to_host = _copy_bytes_per_s(backend, stopwatch)
@@ -78,8 +81,9 @@ def probe(backend: Backend, precisions: Iterable[Precision] = PRECISIONS, *, sec
         device=backend.ran_on(backend.torch_type),
         device_name=backend.device_name(),
         threads=None if backend.torch_type == "xla" else torch.get_num_threads(),
-        flops_per_s={precision: rate for precision, (rate, _) in rates.items() if rate},
-        how={precision: name for precision, (rate, name) in rates.items() if rate},
+        flops_per_s={precision: max(known.values()) for precision, known in rates.items() if known},
+        how={precision: max(known, key=lambda name: known[name]) for precision, known in rates.items() if known},
+        probed=[word.value for word in precisions],
         memory_bytes_per_s=memory,
         host_to_device_bytes_per_s=to_device,
         device_to_host_bytes_per_s=to_host,
@@ -142,30 +146,40 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
     return precision not in (Precision.tf32, Precision.bf16) or torch.cuda.get_device_capability() >= AMPERE
 
 
-def _best_rate(backend: Backend, precision: Precision, stopwatch: Stopwatch) -> tuple[float, str]:
-    """Operations per second of the fastest kernel, and its name; `NOTHING` where not one runs in this precision."""
+def _fast(known: Mapping[str, float]) -> Collection[str] | None:
+    """The names of the fastest kernels so far; None: of all kernels."""
+    return sorted(known, key=lambda name: known[name], reverse=True)[:NUM_FAST] or None
+
+
+def _rates(
+    backend: Backend, precision: Precision, stopwatch: Stopwatch, names: Collection[str] | None
+) -> Iterator[tuple[str, float]]:
+    """The names of the kernels that run in this precision, and their operations per second."""
     all_cores = torch.get_num_threads() == usable_cores()
-    found = families(DTYPES[precision], backend.device(), numpy_too=all_cores)
-    if precision != Precision.tf32:
-        return max((entry for family in found for entry in _rates(family, stopwatch)), default=NOTHING)
-    backend.prepare(allow_tf32=True)
+    backend.prepare(allow_tf32=precision == Precision.tf32)
+    torch.backends.cudnn.benchmark = True  # cuDNN tries its algorithms; `prepare` forbids it
     try:
-        return max((entry for family in found for entry in _rates(family, stopwatch)), default=NOTHING)
+        for family in families(DTYPES[precision], backend.device(), numpy_too=all_cores):
+            yield from _rates_of(family, stopwatch, names)
     finally:
         backend.prepare(allow_tf32=False)
 
 
-def _rates(family: Iterable[Kernel], stopwatch: Stopwatch) -> Iterator[tuple[float, str]]:
+def _rates_of(
+    family: Iterable[Kernel], stopwatch: Stopwatch, names: Collection[str] | None
+) -> Iterator[tuple[str, float]]:
     """The rates of a family's kernels by rising size, until one would take too long or does not run."""
     rate = None
     for kernel in family:
+        if names is not None and kernel.name not in names:
+            continue
         if rate is not None and kernel.flops / rate > MAX_CALL_S:
             return
         try:
             rate = kernel.flops / stopwatch.best(kernel.make())
         except (RuntimeError, NotImplementedError):  # no such kernel for this dtype, or not enough memory
             return
-        yield rate, kernel.name
+        yield kernel.name, rate
 
 
 def _memory_bytes_per_s(backend: Backend, stopwatch: Stopwatch) -> float:
