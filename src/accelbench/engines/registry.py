@@ -45,8 +45,7 @@ class HostSpec:
         preload: names of the modules that the host imports once, before any fork. None may start threads or use a GPU.
         environment: variables that are set before those imports.
         num_processes: how many processes run one cell: its ranks.
-        prober: name of the module whose `run(device, precisions)` measures the device's ceilings; None if the engine has
-            none.
+        prober: name of the module whose `run(device, precisions)` measures the device's ceilings, if there is one.
     """
 
     engine: str
