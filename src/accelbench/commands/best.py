@@ -53,22 +53,28 @@ def _limit(latency_ms: str | None) -> float | None:
 
 def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> int:
     from accelbench.report import read as sweeps
-    from accelbench.report.tables import best
+    from accelbench.report.tables import best_of_each
     from accelbench.report.tables.on_terminal import rendered
     from accelbench.schema.text import clean
     from accelbench.settings import params
+    from accelbench.sweep import answer
 
-    place = workplace()
+    place, console = workplace(), context.console
     name, which = (folder, "") if folder else default_folder(place)
     if which:
-        context.console.print(clean(which), markup=False, soft_wrap=True)
+        console.print(clean(which), markup=False, soft_wrap=True)
     read = sweeps.read_all(place.root / name, params.costs(place.project))
-    found = best.table(read, limit_ms)
-    if found is None:
+    found, outside = best_of_each.of_each(read, limit_ms)
+    if not found:
         raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
-    context.console.print(rendered(found))
-    for note in [*found.notes, *(note for sweep in read for note in sweep.notes)]:
-        context.console.print(note, style="dim", markup=False)
+    for each in found:
+        console.print(answer.sentence(each.found), soft_wrap=not console.is_terminal)
+        if (table := each.table()) is not None:
+            console.print(rendered(table))
+    notes = [note for sweep in read for note in sweep.notes]
+    missing = [f"{workload}: no cell is within {limit_ms:g} ms" for workload in outside]
+    for note in [*missing, best_of_each.NOTE, *notes]:
+        console.print(note, style="dim", markup=False)
     return 0
 
 

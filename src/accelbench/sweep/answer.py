@@ -42,7 +42,7 @@ def show(records: Sequence[Record], folder: str, console: Console) -> None:
         return
     console.print()
     for line in _lines(several):
-        console.print(line, soft_wrap=isinstance(line, Text))
+        console.print(line, soft_wrap=isinstance(line, Text) and not console.is_terminal)
     console.print(f"More: accelbench best {folder}; accelbench report {folder}", markup=False, soft_wrap=True)
 
 
@@ -64,9 +64,11 @@ def _lines(found: Sequence[Recommendation]) -> Iterator[RenderableType]:
 
 def sentence(found: Recommendation) -> Text:
     """Such as `mlp infer, mnist: fastest with cpu bf16 b8 at 458 samples/s, 2.74 times cpu fp32 b8; can't tell ...`."""
-    first = found.fastest
+    first, workload = found.fastest, best.workload_text(found.fastest)
+    answer = (f"{found.text(first.row)} at {significant(first.number('samples_per_s'))} samples/s", "bold")
+    if len(found.by_speed) == 1:
+        return Text.assemble(f"{workload}: ", answer, ", the only measured cell.")
     second = found.next_best or found.by_speed[1]
     ratio = (first.number("samples_per_s") or 0.0) / (second.number("samples_per_s") or 1.0)
-    answer = f"{found.text(first.row)} at {significant(first.number('samples_per_s'))} samples/s"
     behind = f"{significant(ratio)} times {found.text(second.row)}; {found.confidence(second)}"
-    return Text.assemble(f"{best.workload_text(first)}: fastest with ", (answer, "bold"), f", {behind}.")
+    return Text.assemble(f"{workload}: fastest with ", answer, f", {behind}.")

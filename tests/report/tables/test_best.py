@@ -39,11 +39,8 @@ def test_what_is_not_known_of_all_decides_nothing():
 
 
 def test_a_limit_of_latency_leaves_out_what_is_slower_or_unknown():
-    unknown = row(samples_per_s=9000.0, latency_p50_ms=None)
-    chosen = best.choices([*ROWS, unknown], latency_ms=10)
-    assert [wanted for wanted, _ in chosen] == ["throughput", "latency"]
-    assert chosen[0][1] is MIDDLE
-    assert best.choices(ROWS, latency_ms=1) == []
+    assert [best.is_within(each, 10) for each in (MIDDLE, BEATEN, row(latency_p50_ms=None))] == [True, False, False]
+    assert best.is_within(row(latency_p50_ms=None), None)
 
 
 def test_each_wanted_thing_is_told_once_and_the_rest_of_the_front_after_it():

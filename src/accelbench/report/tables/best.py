@@ -1,6 +1,6 @@
 """What to run a model with: the best cells by speed, latency, energy and money, and the Pareto front of all four."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,19 +73,20 @@ def unbeaten(rows: Sequence[Row]) -> list[Row]:
     return [row for _, row in front]
 
 
-def choices(rows: Sequence[Row], latency_ms: float | None = None) -> list[tuple[str, Row]]:
+def is_within(row: Row, latency_ms: float | None) -> bool:
+    """Whether the row's median latency is known and at most `latency_ms`; None: there is no limit."""
+    return latency_ms is None or (_number(row, "latency_p50_ms") or float("inf")) <= latency_ms
+
+
+def choices(rows: Sequence[Row]) -> list[tuple[str, Row]]:
     """Each criterion with its best row, then the rest of the Pareto front as `unbeaten`.
 
     Args:
         rows: of ok cells that did the same thing.
-        latency_ms: rows of a longer median latency, or an unknown one, are left out; None for no limit.
     """
-    inside = [
-        row for row in rows if latency_ms is None or (_number(row, "latency_p50_ms") or float("inf")) <= latency_ms
-    ]
-    found = [(criterion, row) for criterion in CRITERIA if (row := best_by(inside, criterion)) is not None]
+    found = [(criterion, row) for criterion in CRITERIA if (row := best_by(rows, criterion)) is not None]
     chosen = [id(row) for _, row in found]
-    return found + [(UNBEATEN, row) for row in unbeaten(inside)[:MAX_UNBEATEN] if id(row) not in chosen]
+    return found + [(UNBEATEN, row) for row in unbeaten(rows)[:MAX_UNBEATEN] if id(row) not in chosen]
 
 
 def half_width_entry(row: Row) -> Entry:
@@ -116,20 +117,18 @@ COLUMNS: list[Column[Choice]] = [
 ]
 
 
-def table(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> Table | None:
-    """What to use, for each model and what is done with it; None if no ok cell is within the limit."""
+def table(sweeps: Sequence[Sweep]) -> Table | None:
+    """What to use, for each model and what is done with it; None if no cell is ok."""
     notes = [
         "The best ok cell by each known criterion. Unbeaten: no other cell is at least as good by all criteria that "
         "are known of every cell. Of several repeats and seeds, the one with the middle throughput (the slower of two) "
         "is shown. ± is half of the 95 % interval within one process: use `accelbench compare` for cells that are "
         "closer than that. Warnings: how many the cell has; the table of every cell has their text."
     ]
-    if latency_ms is not None:
-        notes.append(f"Of cells whose median latency is at most {latency_ms:g} ms.")
     chosen = [
         Choice(workload_text(cells[0]), criteria, row)
         for cells in workloads(sweeps)
-        for row, criteria in _merged(choices([reported.row for reported in typical(cells)], latency_ms))
+        for row, criteria in merged(choices([reported.row for reported in typical(cells)]))
     ]
     return tabulate_known("What to use, by each criterion", COLUMNS, chosen, notes)
 
@@ -171,14 +170,12 @@ def workload_text(reported: ReportedCell) -> str:
     return f"{name} {cell.mode}, {' '.join(str(part) for part in words if part)}"
 
 
-def _merged(found: Sequence[tuple[str, Row]]) -> Iterator[tuple[Row, str]]:
+def merged(found: Sequence[tuple[str, Row]]) -> list[tuple[Row, str]]:
     """Each row once, with all criteria that it is best by."""
     criteria: dict[int, list[str]] = {}
     for criterion, row in found:
         criteria.setdefault(id(row), []).append(criterion)
-    for _, row in found:
-        if id(row) in criteria:
-            yield row, ", ".join(criteria.pop(id(row)))
+    return [(row, ", ".join(criteria.pop(id(row)))) for _, row in found if id(row) in criteria]
 
 
 def _rate(reported: ReportedCell) -> float:
