@@ -8,6 +8,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -48,6 +49,15 @@ def import_path(flag: str, path: str) -> Callable[..., Any]:
         raise UserError(f"{flag}={path}: it is part of Python's standard library")
     called: Callable[..., Any] = found
     return called
+
+
+def check_call(named: str, function: Callable[..., object], *args: object, **kwargs: object) -> None:
+    """Raises a UserError, which begins with `named`, if a class or function does not take these arguments."""
+    with suppress(ValueError):  # not every callable has a signature
+        try:
+            inspect.signature(function).bind(*args, **kwargs)
+        except TypeError as error:
+            raise UserError(f"{named}: {error}") from error
 
 
 def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., object]:

@@ -21,7 +21,7 @@ from accelbench.engines.lightning.precision import step_context
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.engines.lightning.task import ImageTask, Task
 from accelbench.engines.models import optimizer_named
-from accelbench.engines.targets import import_path
+from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Phase
 from accelbench.schema.workload import ModelSpec
@@ -48,7 +48,9 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
     path = model.own_code.get("model.optimizer")
     if path is None:
         return optimizer_named(model.optimizer, OPTIMIZERS)(parameters, lr=model.learning_rate)
-    made = import_path("model.optimizer", path)(parameters, lr=model.learning_rate)
+    make = import_path("model.optimizer", path)
+    check_call(f"model.optimizer={path}, called with (parameters, lr={model.learning_rate})", make, [], lr=0.0)
+    made = make(parameters, lr=model.learning_rate)
     if not isinstance(made, Optimizer):
         raise UserError(f"model.optimizer={path}: should return a torch.optim.Optimizer, not a {type(made).__name__}")
     return made

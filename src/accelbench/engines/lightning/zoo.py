@@ -1,8 +1,6 @@
 """Builds the network of a model's spec: accelbench's, timm's, torchvision's, transformers' or the user's."""
 
-import inspect
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 
 from torch import Tensor, nn
@@ -12,7 +10,7 @@ from accelbench.engines.lightning.networks import NETWORKS, initialise_as_keras
 from accelbench.engines.lightning.own import architectures
 from accelbench.engines.models import check_name, own_network
 from accelbench.engines.sources import Shape
-from accelbench.engines.targets import import_target, lightning_package
+from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.vocab import Library, Weights
 from accelbench.schema.workload import ModelSpec
@@ -95,11 +93,7 @@ def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
 
 def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     kind = import_target(model, nn.Module, "torch.nn.Module")
-    with suppress(ValueError):  # not every callable has a signature
-        try:
-            inspect.signature(kind).bind(**model.args)
-        except TypeError as error:
-            raise UserError(f"model.args: {model.definition}: {error}") from error
+    check_call(f"model.args: {model.definition}", kind, **model.args)
     network = kind(**model.args)
     if not isinstance(network, nn.Module):
         raise UserError(

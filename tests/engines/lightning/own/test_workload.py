@@ -1,5 +1,6 @@
 """Cells of networks and batches of the user's, in this process."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -116,6 +117,27 @@ def test_an_optimizer_of_ones_own(tmp_path):
     measured(tmp_path, "TwoInputs", "two_inputs", "sum_of_squares", optimizer="own_code.slow_adam")
     with pytest.raises(UserError, match="^model.optimizer=own_code.no_optimizer: should return a torch.optim.Optimiz"):
         measured(tmp_path, "TwoInputs", "two_inputs", "sum_of_squares", optimizer="own_code.no_optimizer")
+
+
+@pytest.mark.parametrize(
+    ("loss", "changes", "told"),
+    [
+        ("one_sample", {}, "model.loss=own_code.one_sample, called with (output, batch): too many positional"),
+        (
+            "sum_of_squares",
+            {"optimizer": "own_code.one_sample"},
+            "model.optimizer=own_code.one_sample, called with (parameters, lr=",
+        ),
+        (
+            "sum_of_squares",
+            {"batch_args": {"side": 3}},
+            "model.batch=own_code.two_inputs, called with (batch_size, side=3): got an unexpected keyword",
+        ),
+    ],
+)
+def test_a_function_that_does_not_take_its_arguments_is_named_with_the_call(tmp_path, loss, changes, told):
+    with pytest.raises(UserError, match=f"^{re.escape(told)}"):
+        measured(tmp_path, "TwoInputs", "two_inputs", loss, **changes)
 
 
 def test_samples_are_what_a_function_counts(tmp_path):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from accelbench.engines.lightning.structure import mapped, refilled, tensors_in
 from accelbench.engines.lightning.task import Put
-from accelbench.engines.targets import import_path
+from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.workload import ModelSpec
@@ -75,6 +75,8 @@ class BatchMaker:
         self._num_samples: int | None = None
         self.token_counts: list[int] = []  # of the batches for the feed
         self.make = import_path("model.batch", model.batch)
+        called = ", ".join(["batch_size", *(f"{name}={value}" for name, value in model.batch_args.items())])
+        check_call(f"{self._flag}, called with ({called})", self.make, batch_size, **model.batch_args)
         self.count_samples = import_path("model.samples", model.samples) if model.samples else None
         self.count_tokens = import_path("model.tokens", model.tokens) if model.tokens else None
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.lightning.own.batch import OwnBatch, put_batch
 from accelbench.engines.lightning.task import Loss, Put
-from accelbench.engines.targets import import_path
+from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
 from accelbench.schema.workload import ModelSpec
 
@@ -35,6 +35,8 @@ class OwnTask:
     def __init__(self, model: ModelSpec, network: nn.Module, batch: OwnBatch, loss: Loss | None = None) -> None:
         self.flag = f"model.loss={model.loss}"  # names the loss in messages
         self.loss: Loss | None = import_path("model.loss", model.loss) if model.loss else loss
+        if model.loss and self.loss:
+            check_call(f"{self.flag}, called with (output, batch)", self.loss, None, None)
         self._is_checked = False
         self.keys: Sequence[str] | None = None
         self.left_out: list[str] = []

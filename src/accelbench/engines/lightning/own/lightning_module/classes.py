@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from accelbench.engines.targets import import_path, lightning_package
+from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.workload import ModelSpec
@@ -91,11 +91,7 @@ def _takes_size(kind: Any) -> bool:
 
 
 def _made(flag: str, target: str, kind: Any, args: Mapping[str, Any]) -> Any:
-    with suppress(ValueError):  # not every callable has a signature
-        try:
-            inspect.signature(kind).bind(**args)
-        except TypeError as error:
-            raise UserError(f"{flag}: {target}: {error}") from error
+    check_call(f"{flag}: {target}", kind, **args)
     return kind(**args)
 
 
