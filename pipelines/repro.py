@@ -32,12 +32,10 @@ from accelbench.grid.evidence import Evidence, read_evidence
 from accelbench.isolation.hosts import Hosts
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
-from accelbench.project import CONFIRMED, PARAMS, PLAN
-from accelbench.schema import plan_file
+from accelbench.project import PARAMS
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import RETRIED, UNEXPECTED
-from accelbench.settings import config, params
-from accelbench.stages import stage
+from accelbench.settings import params
+from accelbench.stages import stage, verdict
 from accelbench.sweep import job
 
 PREVIEW = "runs/preview"
@@ -59,11 +57,7 @@ def main(*words: str) -> int:
         with hold(ROOT / ".accelbench.lock", "`make repro`"), Job(console) as running:
             if not words:
                 running.announce()
-            # `retry: failed` needs --force, because DVC sees no change in those sweeps.
-            again = [f"sweep@{suite}" for suite in suites_to_retry()]
-            done = (not again or running.dvc("repro", "--force", "--single-item", *again)) and running.dvc(
-                "repro", *(words or ["report"])
-            )
+            done = running.dvc("repro", *(words or ["report"]))
             return conclude() if done else 2
 
     try:
@@ -206,37 +200,18 @@ def _read() -> list[str]:
     return [fingerprint.code_digest(), fingerprint.files_digest((path.relative_to(ROOT), path) for path in settings)]
 
 
-def suites_to_retry() -> list[str]:
-    """Names of the suites with cells that `retry: failed` in params.yaml runs again."""
-    settings = params.load(ROOT)
-    if settings.get("retry") != config.Retry.failed:
-        return []
-    folders = [ROOT / "results" / str(suite) for suite in settings.suites]
-    return [
-        folder.name
-        for folder in folders
-        if (folder / PLAN).exists() and any(r.status in RETRIED for r in plan_file.read_planned(folder))
-    ]
-
-
 def conclude() -> int:
     """Prints the failed cells and where the results are.
 
     Returns:
-        1 if a cell failed unexpectedly or its record can't be read, else 0.
+        1 if a cell failed unexpectedly or its record can't be read, else 0; also 0 with `strict: false`.
     """
-    folders = [ROOT / "results" / str(suite) for suite in params.load(ROOT).suites]
-    folders += [plan.parent for plan in sorted((ROOT / CONFIRMED).glob(f"*/{PLAN}"))]
-    problems = []
-    for readable in map(plan_file.read_planned, folders):
-        failed = [record for record in readable if record.status in UNEXPECTED]
-        problems += [f"{record.cell.suite}: {record.label}: {record.status}: {record.reason}" for record in failed]
-        problems += readable.problems()
+    problems = verdict.problems(ROOT)
     for line in problems:
         print(line, file=sys.stderr)
     shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
     print(f"\nReport:  {ROOT / 'report' / 'index.html'}\nMLflow:  make ui")
-    return 1 if problems else 0
+    return int(bool(problems) and verdict.is_strict(ROOT))
 
 
 if __name__ == "__main__":

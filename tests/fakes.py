@@ -277,12 +277,13 @@ def make_ceilings(**changes):
         "launch_s": 1e-6,
         "seconds": 20.0,
         "measured_at": "2026-11-20T18:00:00.000+00:00",
+        "probed": [word.value for word in Precision],
     }
     return Ceilings(**{**values, **changes})
 
 
 def give_ceilings(root: Path) -> None:
-    """Writes ceilings of this machine's CPU: sweeps need not probe it, which takes 20 s."""
+    """Writes ceilings of this machine's CPU: sweeps need not probe it, which takes seconds."""
     from accelbench.grid.fingerprint import fingerprint
     from accelbench.schema.ceilings import write_ceilings
 

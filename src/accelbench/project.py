@@ -11,6 +11,7 @@ from accelbench.errors import UserError
 # The names of a project's files. No other module spells them.
 PARAMS = "params.yaml"
 ENVIRONMENT = "environment.json"  # the fingerprint of machine, versions and code, which every sweep depends on
+RETRIES = "retries"  # the folder of the lists of cells that are measured again, one for each suite
 CEILINGS = "ceilings.json"  # what each device was seen to do at most
 PLAN = "plan.json"  # the cells that a sweep wants
 CONFIRMED = "confirmed"  # the folder beside results/ for the repeats that say which of two cells is faster

@@ -215,6 +215,16 @@ def test_changed_measuring_code_measures_again_and_a_cell_that_fails_is_in_the_r
     assert "have their record already" not in output
     assert "timeout: no result within 0.001 s" in output
     assert "timeout" in (project.root / "report" / "cells.csv").read_text()
+    # Plain `dvc repro` ends like it, and tries the cell again as often as it is asked to.
+    project.set("retry: none", "retry: failed")
+    for _ in range(2):
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            project.dvc("repro")
+        assert measured(failed.value.stdout) == 1
+        assert "timeout: no result within 0.001 s" in failed.value.stderr
+    # An experiment keeps its result.
+    project.dvc("exp", "run", "-n", "kept", "-S", "suites.mnist_networks.batch_size=9")
+    assert "kept" in project.dvc("exp", "list")
 
 
 def test_a_wrong_setting_is_an_error_before_anything_is_run(project):

@@ -19,7 +19,7 @@ from accelbench.settings.sizes import check_yaml
 
 PROFILES = ("quick", "full")
 SECTIONS = ("costs", "data", "suites")
-KEYS = ("profile", "retry", "confirm_s", *SECTIONS)
+KEYS = ("profile", "retry", "strict", "confirm_s", *SECTIONS)
 MAX_FIGURE = 1e12  # of a device's costs: far beyond any, and a cost per sample is still finite
 
 

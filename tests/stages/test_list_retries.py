@@ -1,0 +1,44 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from accelbench.schema import plan_file, record
+from accelbench.schema.vocab import Status
+from accelbench.stages import list_retries
+from sinks import samples
+
+
+def retries(root, retry, *records):
+    """The list of the suite `nets` whose folder has these records."""
+    (root / "params.yaml").write_text(f"retry: {retry}\nsuites: {{nets: {{model: mlp}}, other: {{model: cnn}}}}\n")
+    folder = root / "results" / "nets"
+    for each in records:
+        record.write(each, folder)
+    cells = [plan_file.WantedCell(each.cell, each.name) for each in records]
+    plan_file.write_plan(plan_file.PlanFile(suite="nets", title="", study=None, profile=None, cells=cells), folder)
+    list_retries.write(root)
+    assert json.loads((root / "retries/other.json").read_text()) == {}
+    return json.loads((root / "retries/nets.json").read_text())
+
+
+@pytest.mark.parametrize("status", [Status.failed, Status.timeout, Status.killed])
+def test_a_cell_that_failed_is_listed_and_differently_after_it_failed_again(tmp_path, status):
+    failed = samples.record(samples.cell(), status)
+    assert retries(tmp_path, "none", failed) == {}
+    first = retries(tmp_path, "failed", failed)
+    again = retries(tmp_path, "failed", replace(failed, started_at="2026-11-21T09:00:00.000+00:00"))
+    assert list(first) == list(again) == [failed.name]
+    assert first != again
+    assert retries(tmp_path, "failed", samples.record(samples.cell(), Status.ok)) == {}
+
+
+@pytest.mark.parametrize("status", [Status.ok, Status.skipped, Status.oom, Status.invalid])
+def test_a_cell_that_would_end_the_same_way_is_not_listed(tmp_path, status):
+    assert retries(tmp_path, "failed", samples.record(samples.cell(), status)) == {}
+
+
+def test_before_the_first_sweep_nothing_is_listed(tmp_path):
+    (tmp_path / "params.yaml").write_text("retry: failed\nsuites: {nets: {model: mlp}}\n")
+    list_retries.write(tmp_path)
+    assert json.loads((tmp_path / "retries/nets.json").read_text()) == {}
