@@ -30,13 +30,7 @@ def main() -> None:
     for part in parts:
         run = importlib.import_module(f"bench.{part}").main
         print(f"\n== {part}: bench/{part}.py", flush=True)
-        if part not in (
-            "waiting",
-            "overhead",
-            "custom",
-            "keras",
-            "accuracy",
-        ):  # these run sweeps, which take the lock themselves
+        if part not in LOCKING:
             with hold_measuring(print):
                 run()
         else:
