@@ -134,3 +134,33 @@ COUNTS = []  # what `varying` gives next
 
 def varying(batch):
     return COUNTS.pop(0)
+
+
+class Sets(nn.Linear):
+    """Changes PyTorch's global settings, as a network's file does while it is imported, or in each step."""
+
+    def __init__(self, when="built", what="matmul"):
+        super().__init__(32, 4)
+        self.calls, self.what = (2 if when == "built" else 0), what
+        if when == "built":
+            self.change()
+
+    def change(self):
+        if self.what == "matmul":
+            torch.set_float32_matmul_precision("medium")
+        elif self.what == "newer":
+            torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+        elif self.what == "cudnn":
+            torch.backends.cudnn.allow_tf32 = True
+        elif self.what == "threads":
+            torch.set_num_threads(3)
+        elif self.what == "dtype":
+            torch.set_default_dtype(torch.float64)
+        elif self.what == "deterministic":
+            torch.use_deterministic_algorithms(True, warn_only=True)
+
+    def forward(self, left, right):
+        self.calls += 1
+        if self.calls == 2:
+            self.change()
+        return super().forward(left)

@@ -212,3 +212,20 @@ class Fails(Lit):
 class Plain(nn.Linear):
     def __init__(self):
         super().__init__(8, 3)
+
+
+class Sets(Lit):
+    """Changes a global setting of PyTorch where Lightning's users do, and in one of the first steps if asked to."""
+
+    def __init__(self, in_step=False):
+        super().__init__()
+        self.in_step = in_step
+
+    def configure_optimizers(self):
+        torch.set_float32_matmul_precision("medium")
+        return super().configure_optimizers()
+
+    def training_step(self, batch, batch_idx):
+        if self.in_step and batch_idx == 2:
+            torch.set_float32_matmul_precision("medium")
+        return super().training_step(batch, batch_idx)

@@ -261,6 +261,18 @@ def test_fp32_is_computed_in_full_precision_whatever_the_process_has_set(unusual
     assert set(seen) == {("ieee", False)}
 
 
+def test_a_network_that_changes_the_precision_of_fp32_is_refused_and_the_process_is_as_before():
+    class Sets(nn.Linear):
+        def forward(self, x):
+            torch.set_float32_matmul_precision("medium")
+            return super().forward(x)
+
+    before = torch.get_float32_matmul_precision()
+    with pytest.raises(accelbench.InvalidError, match="changed torch.set_float32_matmul_precision from highest to med"):
+        accelbench.measure(Sets(4, 4), torch.randn(4, 4), window=QUICK)
+    assert torch.get_float32_matmul_precision() == before
+
+
 @pytest.mark.gpu
 def test_a_batch_on_the_gpu_is_not_copied_and_the_gpus_generator_is_as_before():
     net, batch = Net(), torch.randn(8, 16)

@@ -32,5 +32,10 @@ def test_defects_make_the_numbers_false_and_warnings_do_not():
     assert judge(make_cell(), make_measurement(warnings=["slow"])) is None
 
 
+def test_what_made_another_precision_run_is_named_beside_it():
+    found = make_measurement(precision="tf32", defects=["its code changed a setting"])
+    assert judge(make_cell(), found) == "asked for precision fp32, but tf32 ran; its code changed a setting"
+
+
 def test_fewer_devices_than_were_asked_for_are_no_measurement():
     assert judge(make_cell(devices=2), make_measurement()) == "asked for 2 devices, but 1 ran"

@@ -27,3 +27,7 @@ class BaseBackend:
     def device_name(self) -> str | None:
         """The hardware's name; None if only `devices.registry` knows it."""
         return None
+
+    def changed(self) -> list[str]:
+        """Sentences about the framework's settings that changed while the cell was measured; each makes it invalid."""
+        return []

@@ -190,6 +190,7 @@ class CellRun:
             self.timing = clock.measure_steps(step, wait, cell.warmup, cell.steps, compiles, ranks=ranks)
         else:
             self.timing = clock.measure(step, wait, cell.window, compiles, ranks=ranks)
+        self.defects += self.backend.changed()
         if self.fetches_inside:
             self.timing.data_s = []
         if self.backend.on_host or self.copies_inside or cell.data.pipeline == Pipeline.device:
@@ -201,6 +202,7 @@ class CellRun:
         """Measures one epoch."""
         self.ranks.end()  # so that all ranks begin together
         began_boot_s, seconds = epochs.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
+        self.defects += self.backend.changed()
         num_samples = self.feed.num_samples
         loss, accuracy = self.outcome(step, num_samples) if self.trains else (None, None)
         self.epochs.append(

@@ -109,6 +109,7 @@ class NetworkRun(CellRun):
         with nullcontext() if self.trains else torch.inference_mode():
             if self.plain is not self.network:  # compiled code runs no hooks: let them see the plain network first
                 self._run_plain()
+            self.backend.hold(torch.get_default_dtype())
             make = TrainStep if self.trains else StructuredStep
             self.step = make(self.module, itertools.repeat(self.batch))
             self.measure_window(self.step)

@@ -1,7 +1,7 @@
 """How Lightning runs on each kind of device: copying, waiting, time stamps, and what really ran."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from accelbench.devices import cpu
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.lightning import spmd, xla, xla_ranks
+from accelbench.engines.lightning.global_state import Held, restore, values_of_a_cell
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
 from accelbench.measuring.clock import Compiles, no_compiles
 from accelbench.schema.vocab import XLA, Device
@@ -31,9 +32,32 @@ class Backend(BaseBackend):
         # of torch.nn.
         XLAAccelerator.is_available = staticmethod(lambda: False)
         self.count_compiles: Callable[[], Compiles] = no_compiles  # replaced if torch.compile is used
+        self.held: Held | None = None
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Sets what is global in the device's library, for one cell."""
+        """Sets what is global in PyTorch and the device's library, for one cell."""
+        restore(values_of_a_cell(allow_tf32=allow_tf32))
+        self.held = Held()
+
+    def hold(self, dtype: torch.dtype) -> None:
+        """Sets it again, just before the first step: the user's code may have changed it. `changed` compares with it.
+
+        Without `prepare`, in the user's own process, the settings are the present ones.
+
+        Args:
+            dtype: of new tensors.
+        """
+        self.held = self.held or Held()
+        self.held.again(dtype)
+
+    def changed(self) -> list[str]:
+        """What is not as it was before the first step; nothing if `hold` was not called."""
+        return self.held.changed() if self.held is not None else []
+
+    def notes(self) -> Iterator[str]:
+        """What the user's code had set, and `hold` set back."""
+        if self.held is not None and self.held.overridden:
+            yield f"its code set {', '.join(self.held.overridden)}; it was measured with accelbench's settings"
 
     def device(self) -> torch.device:
         """The device that tensors are put on."""
@@ -110,15 +134,9 @@ class Cuda(Backend):
         self.index = index
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Allows or forbids TF32: by default, PyTorch computes fp32 convolutions in TF32.
-
-        cuDNN chooses algorithms by its rules, which is PyTorch's default. Algorithms chosen by trial may differ between
-        two processes.
-        """
+        """Chooses the GPU too, and forgets its peak of memory."""
         torch.cuda.set_device(self.index)
-        torch.backends.cudnn.benchmark = False
-        torch.backends.cuda.matmul.allow_tf32 = allow_tf32
-        torch.backends.cudnn.allow_tf32 = allow_tf32
+        super().prepare(allow_tf32)
         torch.cuda.reset_peak_memory_stats()
 
     def place(self, device: torch.device, rank: int) -> str:
@@ -170,7 +188,17 @@ class Xla(Backend):
         """Makes fp32 multiply in fp32: by default a TPU casts to bf16 first."""
         if self.num_asked > 1:
             spmd.start(self.num_asked)
+        super().prepare(allow_tf32)
         xla.multiply_precisely()
+
+    def hold(self, dtype: torch.dtype) -> None:
+        """XLA's matrix precision too."""
+        super().hold(dtype)
+        xla.multiply_precisely()
+
+    def changed(self) -> list[str]:
+        """XLA's matrix precision too."""
+        return [*super().changed(), *xla.changed_precision()]
 
     def seed(self, number: int) -> None:
         """Seeds torch_xla, which starts from the same state in each process."""

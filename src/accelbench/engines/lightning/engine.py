@@ -25,7 +25,7 @@ from accelbench.engines.lightning.module import (
 )
 from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
-from accelbench.engines.lightning.precision import Observer
+from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
 from accelbench.engines.lightning.structure import copied_into, tensors_in
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
@@ -132,6 +132,7 @@ class _Run(CellRun):
         if math.isnan(self.build_s):
             self.build_s = time.perf_counter() - self.build_started
             self.backend.seed(self.ranks.join(self.cell.seed))
+            self.backend.hold(STORED_DTYPES[self.cell.precision])
             if self.compiler is not None:  # compiled code runs no hooks: let them see the plain network first
                 options.run_plain(self.network, step, self.workload.example())
 
@@ -246,8 +247,9 @@ class _Run(CellRun):
         return of_rank.of_devices(self.ranks.num)
 
     def notes(self) -> Iterator[str]:
-        """How the batches are used."""
+        """How the batches are used, and what the user's code set in vain."""
         yield from self.workload.notes()
+        yield from self.backend.notes()
 
     def tokens_per_sample(self) -> float | None:
         """Of the batches that the network got."""

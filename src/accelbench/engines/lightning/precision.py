@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
 from accelbench.engines.formats import FORMATS, word_for
+from accelbench.engines.lightning.global_state import multiplies_in_tf32
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.engines.lightning.xla import TrueXLAPrecision
 from accelbench.errors import UnsupportedError
@@ -148,7 +149,7 @@ class Observer:
         """The word for the precision that ran, or its dtypes if there is no word for them."""
         assert self.result is not None, "look was called"
         stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self.result))
-        tf32 = self.result.device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
+        tf32 = self.result.device.type == "cuda" and multiplies_in_tf32()
         return word_for(stored, computed, tf32=tf32)
 
     def device(self) -> torch.device:

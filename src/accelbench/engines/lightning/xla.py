@@ -135,6 +135,15 @@ def multiply_precisely() -> None:
     torch_xla.backends.set_mat_mul_precision("highest")
 
 
+def changed_precision() -> list[str]:
+    """A sentence if XLA's matrix precision is no longer its highest."""
+    import torch_xla.backends
+
+    now = torch_xla.backends.get_mat_mul_precision()
+    found = f"its code changed torch_xla's matrix precision from highest to {now} while it was measured"
+    return [] if now == "highest" else [found]
+
+
 def device_name() -> str | None:
     """The TPU's name, such as `TPU v4`; None on PJRT's CPU."""
     import torch_xla

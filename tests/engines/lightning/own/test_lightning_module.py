@@ -237,3 +237,14 @@ def test_what_would_be_counted_wrong_is_not_supported(tmp_path):
 def test_the_users_own_error_comes_through(tmp_path):
     with pytest.raises(AttributeError, match="nowhere"):
         measured(tmp_path, "Fails")
+
+
+def test_fp32_is_full_precision_whatever_the_module_sets(tmp_path):
+    try:
+        found = measured(tmp_path, "Sets")
+        assert torch.get_float32_matmul_precision() == "highest"
+        assert [note for note in found.notes if "its code set torch.set_float32_matmul_precision (medium)" in note]
+        cell = lit_cell("Sets", args={"in_step": True})
+        assert "changed torch.set_float32_matmul_precision from highest" in judge(cell, engine.run(cell, tmp_path))
+    finally:
+        torch.set_float32_matmul_precision("highest")

@@ -133,6 +133,7 @@ class ModuleRun(CellRun):
         self.subject.check_set_up()
         self.num_params = zoo.num_params(self.subject.module)
         self.observer = Observer(self.subject.module)
+        self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
 
     def _break_down(self, step: LoopStep) -> None:
         """Times the phases of further steps, and profiles one."""
@@ -230,6 +231,7 @@ class ModuleRun(CellRun):
     def notes(self) -> Iterator[str]:
         """What of the user's ran, and what did not."""
         yield from self.subject.notes()
+        yield from self.backend.notes()
         if self.trains and self.looked.loss is None:
             yield "training_step returns no loss, so that only the weights were checked to be finite"
         if self.cell.breakdown_s and self.subject.num_accumulated > 1:

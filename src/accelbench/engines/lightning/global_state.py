@@ -1,0 +1,154 @@
+"""PyTorch's global settings that a number depends on: one list, for setting, for reading back and for putting back."""
+
+import operator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+FULL = "ieee"
+TF32 = "tf32"
+DEFAULT_DTYPE = "torch.set_default_dtype"
+DEFAULT_DEVICE = "torch.set_default_device"
+DETERMINISTIC = "torch.use_deterministic_algorithms"
+ANOMALIES = "torch.autograd.set_detect_anomaly"
+BENCHMARK = "torch.backends.cudnn.benchmark"
+# Who says what fp32 is computed in, from the general to the particular. The first two are PyTorch's older settings: if
+# they disagree with the newer ones, they can't be read, and the newer ones hold.
+OLDER = ("torch.set_float32_matmul_precision", "torch.backends.cudnn.allow_tf32")
+FP32_ON_GPU = tuple(f"torch.backends.{place}.fp32_precision" for place in ("cudnn", "cudnn.conv", "cudnn.rnn")) + (
+    "torch.backends.cuda.matmul.fp32_precision",
+)
+FP32_PLACES = (
+    "torch.backends.fp32_precision",
+    *FP32_ON_GPU,
+    *(f"torch.backends.{place}.fp32_precision" for place in ("mkldnn", "mkldnn.conv", "mkldnn.rnn", "mkldnn.matmul")),
+)
+FLAGS = (
+    *(BENCHMARK, "torch.backends.cudnn.deterministic", "torch.backends.cudnn.enabled"),
+    *("torch.backends.mkldnn.deterministic", "torch.backends.mkldnn.enabled"),
+    "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
+    "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
+    "torch.backends.cuda.matmul.allow_fp16_accumulation",
+)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    get: Callable[[], Any]
+    set: Callable[[Any], object]
+
+
+def _attribute(path: str) -> _Setting:
+    owner, _, name = path.removeprefix("torch.").rpartition(".")
+    find = operator.attrgetter(owner)
+    return _Setting(lambda: getattr(find(torch), name), lambda value: setattr(find(torch), name, value))
+
+
+def _autocast(torch_type: str) -> _Setting:
+    return _Setting(partial(torch.is_autocast_enabled, torch_type), partial(torch.set_autocast_enabled, torch_type))
+
+
+def _default_device() -> torch.device | None:
+    """For new tensors; None if nobody set one."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
+
+
+# In the order in which they are set: a later one may undo a part of what an earlier one does.
+SETTINGS: dict[str, _Setting] = {
+    OLDER[0]: _Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    **{path: _attribute(path) for path in (*OLDER[1:], *FP32_PLACES, *FLAGS)},
+    DEFAULT_DTYPE: _Setting(torch.get_default_dtype, torch.set_default_dtype),
+    DEFAULT_DEVICE: _Setting(_default_device, torch.set_default_device),
+    "torch.set_num_threads": _Setting(torch.get_num_threads, torch.set_num_threads),
+    DETERMINISTIC: _Setting(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    ANOMALIES: _Setting(torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    **{f"torch.set_autocast_enabled({kind!r})": _autocast(kind) for kind in ("cpu", "cuda")},
+}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without PyTorch's advice to use its newer settings."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Please use the new API settings to control TF32")
+        yield
+
+
+def _read(name: str) -> Any:
+    try:
+        return SETTINGS[name].get()
+    except RuntimeError:
+        if name in OLDER:
+            return None
+        raise
+
+
+def snapshot() -> dict[str, Any]:
+    """The present value of each setting; None for an older one that the newer ones overrule."""
+    with _quiet():
+        return {name: _read(name) for name in SETTINGS}
+
+
+def restore(values: Mapping[str, Any]) -> None:
+    """Sets what differs from `values`."""
+    with _quiet():
+        for name in SETTINGS:
+            if name not in values or (name in OLDER and values[name] is None):
+                continue
+            if _read(name) != values[name]:
+                SETTINGS[name].set(values[name])
+
+
+def values_of_a_cell(*, allow_tf32: bool) -> dict[str, Any]:
+    """The settings that are not PyTorch's defaults: by default, a GPU computes fp32 convolutions in TF32.
+
+    cuDNN chooses algorithms by its rules, which is PyTorch's default. Algorithms chosen by trial may differ between
+    two processes.
+    """
+    values = {OLDER[0]: "high" if allow_tf32 else "highest", OLDER[1]: allow_tf32}
+    values |= dict.fromkeys(FP32_PLACES, FULL)
+    return values | dict.fromkeys(FP32_ON_GPU, TF32 if allow_tf32 else FULL) | {BENCHMARK: False}
+
+
+def multiplies_in_tf32() -> bool:
+    """Whether a GPU multiplies fp32 matrices in TF32 now."""
+    return bool(_read("torch.backends.cuda.matmul.fp32_precision") == TF32)
+
+
+class Held:
+    """The settings of a measurement: those that hold when this is made.
+
+    Attributes:
+        overridden: what `again` set back, such as `torch.backends.cudnn.benchmark (True)`.
+    """
+
+    def __init__(self) -> None:
+        self.values = snapshot()
+        self.overridden: list[str] = []
+
+    def again(self, dtype: torch.dtype) -> None:
+        """Sets them again, since the user's code may have changed them while it was imported and built a network.
+
+        Args:
+            dtype: of new tensors in a step, which Lightning sets around it.
+        """
+        self.values[DEFAULT_DTYPE] = dtype
+        self.overridden = [f"{name} ({value})" for name, (_, value) in self._differences().items()]
+        restore(self.values)
+
+    def changed(self) -> list[str]:
+        """A sentence if they have changed since; it names them."""
+        found = [f"{name} from {before} to {now}" for name, (before, now) in self._differences().items()]
+        return [f"its code changed {', '.join(found)} while it was measured"] if found else []
+
+    def _differences(self) -> dict[str, tuple[Any, Any]]:
+        now = snapshot()
+        pairs = {name: (value, now[name]) for name, value in self.values.items()}
+        overruled = {name for name in OLDER if None in pairs[name]}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name not in overruled}

@@ -1,0 +1,59 @@
+"""PyTorch's global settings, which a user's code may change."""
+
+import pytest
+import torch
+
+from accelbench.engines.lightning import engine, global_state
+from accelbench.judging.asked import judge
+from accelbench.schema.vocab import Protocol
+from engines.lightning.own.test_workload import own_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS
+
+pytestmark = IGNORES_LIGHTNINGS_WARNINGS
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    before = global_state.snapshot()
+    yield
+    global_state.restore(before)
+
+
+THREE_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 3}
+CHANGES = [
+    ("matmul", "torch.set_float32_matmul_precision"),
+    ("newer", "torch.backends.mkldnn.matmul.fp32_precision"),
+    ("cudnn", "torch.backends.cudnn.allow_tf32"),
+    ("threads", "torch.set_num_threads"),
+    ("deterministic", "torch.use_deterministic_algorithms"),
+]
+
+
+@pytest.mark.parametrize(("what", "name"), CHANGES)
+def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measured(tmp_path, what, name):
+    cell = own_cell("Sets", "two_inputs", args={"what": what}, **THREE_STEPS)
+    found = engine.run(cell, tmp_path)
+    assert judge(cell, found) is None
+    assert found.threads != 3
+    (note,) = (note for note in found.notes if "its code set" in note)
+    assert name in note
+    assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
+
+
+@pytest.mark.parametrize(("what", "name"), [*CHANGES, ("dtype", "torch.set_default_dtype")])
+def test_what_a_network_sets_in_a_step_makes_the_cell_invalid(tmp_path, what, name):
+    cell = own_cell("Sets", "two_inputs", args={"what": what, "when": "step"}, **THREE_STEPS)
+    why = judge(cell, engine.run(cell, tmp_path))
+    assert why.startswith("its code changed")
+    assert name in why
+
+
+def test_tf32_is_read_from_the_newer_setting_and_the_older_one():
+    for tf32 in (True, False):
+        global_state.restore(global_state.values_of_a_cell(allow_tf32=tf32))
+        assert global_state.multiplies_in_tf32() is tf32
+        assert torch.backends.cudnn.conv.fp32_precision == ("tf32" if tf32 else "ieee")
+        assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
+        assert torch.backends.cudnn.allow_tf32 is torch.backends.cuda.matmul.allow_tf32 is tf32
+    torch.backends.cuda.matmul.fp32_precision = "tf32"  # the older setting raises an error now
+    assert global_state.multiplies_in_tf32()
