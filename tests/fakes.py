@@ -210,6 +210,10 @@ def run(cell: Cell, data_folder: Path, weights: Path | None = None) -> Measureme
         shutil.rmtree(os.environ["TMPDIR"])
     if fault == "lose data":
         Path(data_folder, "manifest.json").unlink()
+    if fault.startswith(("change ", "touch ")):
+        what, _, name = fault.partition(" ")
+        path = Path(data_folder).parents[1] / name
+        path.write_bytes((path.read_bytes() if path.exists() else b"") + (b"# changed" if what == "change" else b""))
     if fault == "not finite":
         return make_measurement(latency_s=[0.01, float("nan")])
     if fault == "other device":

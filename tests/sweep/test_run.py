@@ -26,8 +26,8 @@ from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
-from accelbench.schema.workload import DataSpec
+from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
 from accelbench.sweep import delivery, run, session
@@ -449,6 +449,35 @@ def test_only_measured_numbers_become_invalid_when_the_data_is_lost(swept, proje
     assert result.records[0].measurement is not None
     assert result.records[1].reason == "ValueError: a bad layer"
     plan.report_on.cache_clear()
+
+
+def of_users_files(project, fault, **changes):
+    (project / "mine").mkdir(exist_ok=True)
+    (project / "mine/nets.py").write_text("class Net: ...")
+    weights = project / "w.safetensors"
+    weights.write_bytes(b"weights")
+    model = ModelSpec(name="Net", network="mine.nets.Net", args={"fault": fault}, weights=str(weights), **changes)
+    return make_cell(model=dataclasses.replace(model, library=Library.custom))
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("touch mine/nets.py", None),
+        ("change mine/nets.py", "mine/nets.py changed while it was measured: run the sweep again"),
+        ("change w.safetensors", "w.safetensors changed while it was measured: run the sweep again"),
+    ],
+)
+def test_a_file_of_the_users_that_changes_while_it_is_measured_makes_the_numbers_invalid(swept, project, fault, reason):
+    cell = of_users_files(project, fault)
+    (found,) = swept([cell])[0].records
+    assert (found.status, found.reason) == (Status.invalid if reason else Status.ok, reason)
+    assert found.measurement is not None
+
+
+def test_a_new_file_of_the_users_package_is_a_change(swept, project):
+    cells = [of_users_files(project, "none"), of_users_files(project, "change mine/late.py")]
+    assert [found.status for found in swept(cells)[0].records] == [Status.ok, Status.invalid]
 
 
 def test_what_does_not_run_here_is_a_record_with_its_reason_and_nobodys_fault(swept, project, monkeypatch):

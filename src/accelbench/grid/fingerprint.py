@@ -124,6 +124,14 @@ def source_digest(flag: str, path: str) -> str:
     If that is a single module, the other modules of its folder count too. It is searched in the current folder, then
     on Python's path. Nothing is imported.
 
+    The arguments and the error are those of `source_files`.
+    """
+    return files_digest(sorted(source_files(flag, path).items()))
+
+
+def source_files(flag: str, path: str) -> dict[Path, Path]:
+    """What `source_digest` reads: name -> file.
+
     Args:
         flag: the setting that names it.
         path: the dotted path of a class or a function.
@@ -137,11 +145,9 @@ def source_digest(flag: str, path: str) -> str:
     if found is None or not (folders or found.origin):
         raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
     if folders:
-        files = {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.rglob("*.py")}
-    else:
-        parent = Path(str(found.origin)).parent
-        files = {file.relative_to(parent): file for file in parent.glob("*.py")}
-    return files_digest(sorted(files.items()))
+        return {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.rglob("*.py")}
+    parent = Path(str(found.origin)).parent
+    return {file.relative_to(parent): file for file in parent.glob("*.py")}
 
 
 def git_state(root: Path) -> dict[str, Any]:

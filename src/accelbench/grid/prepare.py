@@ -9,11 +9,14 @@ from accelbench.data.arrays import how_to_prepare
 from accelbench.data.manifest import check_arrays, read_manifest
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint, git_state, source_digest
+from accelbench.grid.identity import identity
 from accelbench.grid.plan import Planned, plan
+from accelbench.grid.users_files import UsersFiles
 from accelbench.project import Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import WantedCell
+from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, Engine
 
 
@@ -25,15 +28,38 @@ class Prepared:
         place: where the sweep works.
         data: the data set of all cells.
         data_folder: where its arrays are.
-        environments: what the records of each engine's cells keep of machine, versions, code and git.
+        users_files: the files that the cells' identities were made of.
+        fingerprints: those of each engine's cells.
+        git: the state of the checkout.
         planned: the cells in the order in which they run.
     """
 
     place: Workplace
     data: Data
     data_folder: Path
-    environments: Mapping[Engine, Mapping[str, Any]]
+    users_files: UsersFiles
+    fingerprints: Mapping[Engine, Mapping[str, Any]]
+    git: Mapping[str, Any]
     planned: list[Planned]
+
+    def environment(self, engine: Engine) -> dict[str, Any]:
+        """What the records of the engine's cells keep of machine, versions, code and git."""
+        return {**self.fingerprints[engine], "git": self.git}
+
+    def changed_file(self, record: Record) -> Path | None:
+        """A file of the user that was changed since, so that the record's cell would have another identity now.
+
+        None if there is none.
+        """
+        changed = self.users_files.changed(record.cell)
+        if not changed:
+            return None
+        source_digest.cache_clear()
+        try:
+            same = identity(record.cell, self.data, self.fingerprints[record.cell.engine]) == record.identity
+        except UserError:  # it is gone
+            same = False
+        return None if same else changed[0]
 
 
 def data_name(cells: Sequence[Cell]) -> str:
@@ -92,16 +118,18 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
         UserError: the cells use several data sets, or theirs is not prepared.
     """
     source_digest.cache_clear()  # a notebook plans again and again, and the user's code changes meanwhile
+    users_files = UsersFiles(cells)  # before they are read
     data, folder = data_of(cells, place)
     if data.name != MODULE:
         check_arrays(folder)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
     planned = plan(cells, data, fingerprints, earlier)
-    git = git_state(place.root)
     return Prepared(
         place=place,
         data=data,
         data_folder=folder,
-        environments={engine: {**found, "git": git} for engine, found in fingerprints.items()},
+        users_files=users_files,
+        fingerprints=fingerprints,
+        git=git_state(place.root),
         planned=planned,
     )

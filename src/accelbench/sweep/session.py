@@ -20,7 +20,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.project import SAFETENSORS
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
-from accelbench.schema.text import ending
+from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, Device, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.preflight import Preflight
@@ -106,7 +106,7 @@ class Session(AbstractContextManager["Session"]):
             self._prober.ceilings(item.cell)
         ready = self.ready
         measured = {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
-        environment = {**ready.environments[item.cell.engine], **measured}
+        environment = {**ready.environment(item.cell.engine), **measured}
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
         weights = self.folder / f"{item.record_name}{SAFETENSORS}" if item.cell.save_weights else None
         record = run_cell(
@@ -121,7 +121,7 @@ class Session(AbstractContextManager["Session"]):
         """The record with the ceilings of its device and what follows from them; may probe the device again."""
         try:
             judged = self._prober.judged(record)
-            if judged.status == Status.ok and (defect := self._data_defect()) is not None:
+            if judged.status == Status.ok and (defect := self._data_defect() or self._file_defect(record)) is not None:
                 judged = dataclasses.replace(judged, status=Status.invalid, reason=defect)
             records.write(judged, self.folder)
         except (UserError, OSError):
@@ -138,6 +138,15 @@ class Session(AbstractContextManager["Session"]):
             return None if read_manifest(self.ready.data_folder) == self.ready.data else DATA_CHANGED
         except DataError as error:
             return f"the data set could not be read after the measurement: {error}"
+
+    def _file_defect(self, record: Record) -> str | None:
+        """Why the user's code and weights are not what the sweep was planned with; None if they are."""
+        path = self.ready.changed_file(record)
+        if path is None:
+            return None
+        here = Path.cwd()
+        name = path.relative_to(here) if path.is_relative_to(here) else path
+        return f"{one_line(str(name))} changed while it was measured: run the sweep again"
 
     def show(self, record: Record) -> None:
         """Shows the record's outcome."""
