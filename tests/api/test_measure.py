@@ -1,6 +1,7 @@
 import random
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 
 import accelbench
 from accelbench import InvalidError, UserError, Window
+from accelbench.api.live import gpu_work
 
 # The older settings of fp32, which the tests read, warn.
 pytestmark = pytest.mark.filterwarnings("ignore:Please use the new API settings")
@@ -285,6 +287,43 @@ def test_a_batch_on_the_gpu_is_not_copied_and_the_gpus_generator_is_as_before():
     assert on_host.raw.copy_in_s
     assert not on_gpu.raw.copy_in_s
     assert next(net.parameters()).device.type == "cpu"
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Stands in for a GPU that the process uses: what it has allocated, and whether a function runs kernels on it."""
+    fake = SimpleNamespace(allocated=5, runs_kernels=False)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda index: {"allocation.all.allocated": fake.allocated})
+    monkeypatch.setattr(gpu_work, "_runs_kernels", lambda function: fake.runs_kernels)
+    return fake
+
+
+def test_a_function_that_uses_the_gpu_is_not_measured_as_one_of_the_cpu(gpu):
+    def allocates():
+        gpu.allocated += 1
+
+    assert accelbench.measure(lambda: None, window=QUICK).device == "cpu"
+    with pytest.raises(UserError, match="device='cpu': the function used the GPU"):
+        accelbench.measure(allocates, window=QUICK)
+    gpu.runs_kernels = True
+    with pytest.raises(UserError, match="use device='gpu'"):
+        accelbench.measure(lambda: None, window=QUICK)
+
+
+@pytest.mark.gpu
+def test_a_function_that_only_starts_kernels_on_the_gpu_is_found():
+    weights, product = torch.randn(256, 256, device="cuda"), torch.empty(256, 256, device="cuda")
+    torch.mm(weights, weights, out=product)
+
+    def starts():
+        product.add_(weights)
+
+    with pytest.raises(UserError, match="device='cpu': the function used the GPU"):
+        accelbench.measure(starts, window=QUICK)
+    assert accelbench.measure(starts, device="gpu", window=QUICK).device == "gpu"
+    assert accelbench.measure(lambda: None, window=QUICK).device == "cpu"
 
 
 def test_without_torch_in_the_process_everything_is_a_function(monkeypatch):

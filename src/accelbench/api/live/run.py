@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from accelbench.api.live.gpu_work import USED, GpuWork
 from accelbench.api.live.task import LiveTask, never_fed
 from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import zoo
@@ -223,9 +224,16 @@ class FunctionRun(CellRun):
         return _Call(self.function, self.cell.batch_size)
 
     def run_steps(self) -> None:
-        """One window; the function has no output to copy."""
+        """One window; the function has no output to copy.
+
+        Raises:
+            UserError: the function uses a GPU, but the cell's device is the CPU.
+        """
+        gpu_work = GpuWork()
         super().run_steps()
         self.timing.copy_out_s = []
+        if self.cell.device == Device.cpu and gpu_work.is_of(self.function):
+            raise UserError(USED)
 
     def observe(self) -> Observed:
         """Nothing: what the function computes is unknown."""
