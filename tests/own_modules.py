@@ -229,3 +229,14 @@ class Sets(Lit):
         if self.in_step and batch_idx == 2:
             torch.set_float32_matmul_precision("medium")
         return super().training_step(batch, batch_idx)
+
+
+class ReturnsNone(Lit):
+    """Returns no loss for some batches of an epoch, which has 5."""
+
+    def __init__(self, batches=(3,)):
+        super().__init__()
+        self.none_for = batches
+
+    def training_step(self, batch, batch_idx):
+        return None if batch_idx in self.none_for else super().training_step(batch, batch_idx)

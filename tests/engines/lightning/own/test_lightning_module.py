@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 import pytorch_lightning as pl
 import torch
+from lightning_utilities.core.rank_zero import WarningCache
 from pytorch_lightning.loggers.logger import DummyLogger
+from pytorch_lightning.loops.optimization.automatic import Closure
 
 import own_modules
 from accelbench.engines.lightning import engine
@@ -248,3 +250,14 @@ def test_fp32_is_full_precision_whatever_the_module_sets(tmp_path):
         assert "changed torch.set_float32_matmul_precision from highest" in judge(cell, engine.run(cell, tmp_path))
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_steps_that_lightning_skips_are_no_training(tmp_path):
+    cell = lit_cell("ReturnsNone", args={"batches": [3]})
+    assert judge(cell, engine.run(cell, tmp_path)) == (
+        f"training_step returned None in 2 of {2 * STEPS} measured steps: Lightning trains nothing then"
+    )
+    measured(tmp_path, "ReturnsNone", args={"batches": []})
+    with pytest.raises(UserError, match="own_modules.ReturnsNone: training_step returned None in every step"):
+        engine.run(lit_cell("ReturnsNone", args={"batches": [0, 1, 2, 3, 4]}), tmp_path)
+    assert isinstance(Closure.warning_cache, WarningCache)

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from accelbench.engines.lightning.own.lightning_module.sections import Section, Wrap
 from accelbench.engines.lightning.precision import Observer
-from accelbench.errors import UserError
 from accelbench.schema.vocab import Phase
 
 
@@ -51,8 +50,3 @@ class Looks:
         result = self.result
         loss = result.get("loss") if isinstance(result, Mapping) else result
         return loss.item() if isinstance(loss, Tensor) and loss.numel() == 1 else None
-
-    def check_loss(self, flag: str, *, is_automatic: bool) -> None:
-        """Raises a UserError if Lightning skipped the batch."""
-        if is_automatic and self.result is None:
-            raise UserError(f"{flag}: training_step returned None, so that Lightning skips the batch")

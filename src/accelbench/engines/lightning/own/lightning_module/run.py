@@ -23,6 +23,7 @@ from accelbench.engines.lightning.own.lightning_module.baton import Baton
 from accelbench.engines.lightning.own.lightning_module.loader import SwitchingLoader, unmarked
 from accelbench.engines.lightning.own.lightning_module.looking import Looks
 from accelbench.engines.lightning.own.lightning_module.sections import counting, marking, wrapped
+from accelbench.engines.lightning.own.lightning_module.skipped import Skipped
 from accelbench.engines.lightning.own.lightning_module.subject import Subject
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.structure import mapped, tensors_in
@@ -116,7 +117,10 @@ class ModuleRun(CellRun):
             self.baton.step()  # up to the first batch
             self._note_built()
             step = self.step = LoopStep(self.baton, self.subject.batch_sizes.sizes)
-            self.measure_window(step)
+            skipped = Skipped(lambda: step.num_steps)
+            with skipped.noted(self.subject.package):
+                self.measure_window(step)
+            self.defects += skipped.defects(self.subject.flag, self.timing.num_warmup_steps, step.num_steps)
             self.note_resources()
             self._break_down(step)
             self._look()
@@ -157,8 +161,6 @@ class ModuleRun(CellRun):
         with wrapped(self.trainer, self.looked.wrap(self.subject.module, observer)):
             self.step.compute(None)
         self.backend.wait()
-        if self.trains:
-            self.looked.check_loss(self.subject.flag, is_automatic=self.subject.is_automatic)
         results = [*tensors_in(self.looked.result)]
         if self.trains:
             results += self.subject.module.parameters()

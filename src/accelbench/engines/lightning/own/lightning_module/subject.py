@@ -79,11 +79,6 @@ class Subject:
             self.module.predict_step = self._forward_of(self.module)
 
     @property
-    def is_automatic(self) -> bool:
-        """Whether Lightning, and not training_step, calls backward and optimiser."""
-        return bool(self.module.automatic_optimization)
-
-    @property
     def num_accumulated(self) -> int:
         """Batches whose gradients make one step of the optimiser."""
         return int(self.trainer.accumulate_grad_batches) if self.trains else 1
