@@ -164,3 +164,17 @@ class Sets(nn.Linear):
         if self.calls == 2:
             self.change()
         return super().forward(left)
+
+
+class Compiles(nn.Linear):
+    """Compiles a function of its own, and again for each batch, since each has one row more."""
+
+    def __init__(self):
+        super().__init__(32, 4)
+        self.calls = 0
+        self.compiled = torch.compile(torch.relu, backend="eager", dynamic=False)
+
+    def forward(self, left, right):
+        self.calls += 1
+        self.compiled(left.new_zeros(self.calls))
+        return super().forward(left)

@@ -23,7 +23,6 @@ from accelbench.engines.lightning.precision import Observer, plugin_for, step_co
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.lightning.work import count
 from accelbench.errors import UserError
-from accelbench.measuring.clock import Compiles
 from accelbench.measuring.output_check import Output
 from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
@@ -99,8 +98,6 @@ class NetworkRun(CellRun):
         self.context = step_context(plugin)
         self.module = cast(BenchModule, _LiveModule(network, cell, task, backend, plugin))
         self.plain: nn.Module = getattr(network, "_orig_mod", network)  # without torch.compile
-        if self.plain is not network:
-            backend.count_compiles = _compiles
         self.observer = Observer(self.plain)
         self.unchecked: list[str] = []
         self.unseen: OwnBatch | None = None
@@ -264,10 +261,6 @@ class _Call:
 
     def num_samples(self, batch: None) -> int:
         return self.samples
-
-
-def _compiles() -> Compiles:
-    return torch._dynamo.utils.counters["stats"]["unique_graphs"], 0.0
 
 
 def _as_fp32(tensor: torch.Tensor) -> torch.Tensor:

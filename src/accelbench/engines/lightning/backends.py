@@ -13,9 +13,10 @@ from torch.optim import Optimizer
 from accelbench.devices import cpu
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.lightning import spmd, xla, xla_ranks
+from accelbench.engines.lightning.compilations import Compilations
 from accelbench.engines.lightning.global_state import Held, restore, values_of_a_cell
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
-from accelbench.measuring.clock import Compiles, no_compiles
+from accelbench.measuring.clock import Compiles
 from accelbench.schema.vocab import XLA, Device
 
 
@@ -31,7 +32,7 @@ class Backend(BaseBackend):
         # Else Lightning imports torch_xla to look for a TPU, whatever the device: that takes 1.5 s and replaces parts
         # of torch.nn.
         XLAAccelerator.is_available = staticmethod(lambda: False)
-        self.count_compiles: Callable[[], Compiles] = no_compiles  # replaced if torch.compile is used
+        self.count_compiles: Callable[[], Compiles] = Compilations()  # replaced with the option `compile`
         self.held: Held | None = None
 
     def prepare(self, allow_tf32: bool) -> None:

@@ -215,3 +215,12 @@ def test_tokens_are_of_the_batches_that_were_fed(tmp_path):
 
 def test_the_largest_seed_is_one(tmp_path):
     measured(tmp_path, "TwoInputs", "two_inputs", seed=2**32 - 1)
+
+
+def test_what_a_network_compiles_itself_is_counted(tmp_path):
+    found = engine.run(own_cell("Compiles", "two_inputs", protocol=Protocol.steps, warmup=1, steps=2), tmp_path)
+    assert found.num_compiles >= 5
+    assert 0 < found.compile_s < 60
+    assert any("times in the steady state" in warning for warning in found.warnings)
+    plain = engine.run(own_cell("TwoInputs", "two_inputs", protocol=Protocol.steps, warmup=1, steps=2), tmp_path)
+    assert (plain.num_compiles, plain.compile_s) == (None, None)
