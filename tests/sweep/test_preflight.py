@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from accelbench.isolation.messages import Outcome
-from accelbench.schema.vocab import Library, Mode, Precision, Status
+from accelbench.schema.vocab import Device, Library, Mode, Precision, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.sweep.preflight import Preflight
 from fakes import make_cell
@@ -35,10 +35,25 @@ def test_cells_that_differ_in_precision_and_batch_are_checked_once_with_the_smal
 def test_a_failure_is_that_of_every_cell_of_the_network(tmp_path):
     preflight = Preflight(Checks(), tmp_path)
     bad = own("bad")
-    preflight.check([bad, own("good")])
-    for cell in (bad, replace(bad, precision=Precision.bf16)):
+    half = replace(bad, precision=Precision.bf16)
+    preflight.check([bad, half, own("good")])
+    for cell in (bad, half, replace(bad, seed=3), replace(half, device=Device.gpu)):
         assert preflight.failure(cell) == Outcome(status=Status.failed, reason="nets.py:3: no", user_error=True)
     assert preflight.failure(own("good")) is None
+
+
+def test_what_fails_in_fp32_on_the_cpu_may_run_on_a_gpu(tmp_path):
+    class NeedsGpu(Checks):
+        def check(self, cell, data_folder):
+            outcome = super().check(cell, data_folder)
+            return replace(outcome, status=Status.ok) if cell.device == Device.gpu else outcome
+
+    hosts, bad = NeedsGpu(), own("bad")
+    preflight = Preflight(hosts, tmp_path)
+    assert preflight.check([replace(bad, device=Device.gpu), bad]) == 1
+    assert [cell.device for cell in hosts.checked] == [Device.cpu, Device.gpu]
+    assert preflight.failure(bad) is not None
+    assert preflight.failure(replace(bad, device=Device.gpu)) is None
 
 
 def test_what_fails_with_one_sample_is_tried_with_more(tmp_path):

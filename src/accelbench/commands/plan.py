@@ -79,7 +79,7 @@ def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context
     if failures:
         lines = [f"{names[key]}: {failure.reason}" for key, failure in failures.items()]
         raise UserError("\n  ".join(["these cells can't run:", *lines]))
-    context.console.print(f"Checked {num} network{'s' * (num != 1)}: each runs a batch.", markup=False)
+    context.console.print(f"Checked {num} network{'s' * (num != 1)}: found no mistake.", markup=False)
 
 
 def _steps(cell: Cell) -> str:

@@ -1,11 +1,13 @@
 """Checks of networks before they are measured."""
 
+from dataclasses import replace
+
 import pytest
 from torch import nn
 
 from accelbench.engines.lightning import preflight
 from accelbench.errors import UserError
-from accelbench.schema.vocab import Library, Mode, Pipeline
+from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.own.test_workload import own_cell
 from fakes import make_cell
@@ -44,6 +46,34 @@ class Ids(nn.Module):
         return self.embedding(ids)
 
 
+class NeedsGpu(nn.Module):
+    """Its kernel has no code for the CPU, or none for fp32."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Linear(784, 10)
+
+    def forward(self, images):
+        raise RuntimeError("Expected x.is_cuda() to be true")
+
+
+class NeedsGpuToBeBuilt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        raise AssertionError("no device of compute capability 9.0")
+
+
+class Misspelt(NeedsGpu):
+    def forward(self, images):
+        return self.wieghts(images)
+
+
+class MisspeltWhenBuilt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Linear(784)
+
+
 def cell_of(kind, **changes):
     spec = ModelSpec(name=kind.__name__, library=Library.custom, network=f"{kind.__module__}.{kind.__name__}")
     return make_cell(model=spec, data=RANDOM, **changes)
@@ -53,6 +83,25 @@ def cell_of(kind, **changes):
 @pytest.mark.parametrize("mode", Mode)
 def test_what_runs_passes(tmp_path, kind, mode):
     preflight.check(cell_of(kind, mode=mode), tmp_path)
+
+
+@pytest.mark.parametrize("kind", [NeedsGpu, NeedsGpuToBeBuilt])
+def test_what_fails_in_fp32_on_the_cpu_is_left_to_a_cell_that_runs_elsewhere(tmp_path, kind):
+    for elsewhere in ({"device": Device.gpu}, {"precision": Precision.bf16}):
+        preflight.check(cell_of(kind, **elsewhere), tmp_path)
+    with pytest.raises((RuntimeError, AssertionError), match="Expected|capability"):
+        preflight.check(cell_of(kind), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"), [(Misspelt, AttributeError), (MisspeltWhenBuilt, (TypeError, UserError)), (None, UserError)]
+)
+def test_a_mistake_in_a_name_or_an_argument_is_one_on_every_device(tmp_path, kind, error):
+    cell = cell_of(kind or Ids, device=Device.gpu, precision=Precision.bf16)
+    if kind is None:
+        cell = replace(cell, model=replace(cell.model, network=f"{__name__}.Nowhere"))
+    with pytest.raises(error):
+        preflight.check(cell, tmp_path)
 
 
 @pytest.mark.parametrize("loss", [None, "token_loss"])

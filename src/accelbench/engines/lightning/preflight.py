@@ -21,6 +21,8 @@ from accelbench.schema.vocab import Device, Library, Mode, Precision
 
 FEW = 2  # samples; batch normalisation needs more than one
 MAX_WEIGHTS = 200_000_000  # of a network that is built on the CPU to check it; building a larger one takes long
+# Mistakes in names, imports and arguments: no device and no precision mends them.
+EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
 
 def check(cell: Cell, data_folder: Path) -> None:
@@ -29,6 +31,10 @@ def check(cell: Cell, data_folder: Path) -> None:
     First on the meta device, which computes nothing, and knows no contents and not all rules about types; then on the
     CPU in fp32, with few samples. A failure of either is no verdict yet: a network may need contents, or whole batches.
     What fails with a whole batch on the CPU fails.
+
+    A cell that runs elsewhere, or in another precision than fp32, may have kernels that the CPU does not have, or not
+    in fp32. Of such a cell, only a mistake that is one everywhere fails: one that accelbench finds itself, and
+    `EVERYWHERE`. Anything else is left to the cell.
 
     Args:
         cell: whose batch is used; its device need not be present.
@@ -41,14 +47,24 @@ def check(cell: Cell, data_folder: Path) -> None:
         return
     whole = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
     try:
-        if _run(whole, data_folder, torch.device("meta")) > MAX_WEIGHTS:
+        _check(whole, data_folder)
+    except (UserError, UnsupportedError, *EVERYWHERE):
+        raise
+    except Exception:
+        if (cell.device, cell.precision) == (Device.cpu, Precision.fp32):
+            raise
+
+
+def _check(cell: Cell, data_folder: Path) -> None:
+    try:
+        if _run(cell, data_folder, torch.device("meta")) > MAX_WEIGHTS:
             return
         if cell.model.library == Library.custom:
-            _run(replace(whole, batch_size=min(FEW, whole.batch_size)), data_folder, torch.device("cpu"))
+            _run(replace(cell, batch_size=min(FEW, cell.batch_size)), data_folder, torch.device("cpu"))
     except (UserError, UnsupportedError):
         raise
     except Exception:
-        _run(whole, data_folder, torch.device("cpu"))
+        _run(cell, data_folder, torch.device("cpu"))
 
 
 def _run(cell: Cell, data_folder: Path, device: torch.device) -> int:
