@@ -178,3 +178,20 @@ class Compiles(nn.Linear):
         self.calls += 1
         self.compiled(left.new_zeros(self.calls))
         return super().forward(left)
+
+
+class Pooled(nn.Linear):
+    """One row for all rows of a batch, as for a graph of many nodes; a stuck one keeps its first."""
+
+    def __init__(self, is_stuck=False, groups=1):
+        super().__init__(32, 4)
+        self.is_stuck, self.groups, self.kept = is_stuck, groups, None
+
+    def forward(self, left, right):
+        pooled = super().forward(left).unflatten(0, (self.groups, -1)).mean(1)
+        self.kept = pooled if self.kept is None else self.kept
+        return self.kept if self.is_stuck else pooled
+
+
+def two_samples(batch):
+    return 2

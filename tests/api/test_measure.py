@@ -337,3 +337,12 @@ def test_a_network_in_another_format_is_not_cast_in_silence():
     with pytest.raises(accelbench.UserError, match="weights are bfloat16: use precision='bf16'"):
         accelbench.measure(net, torch.randn(4, 8), window=QUICK)
     assert accelbench.measure(net, torch.randn(4, 8), precision="bf16", window=QUICK).samples_per_s > 0
+
+
+def test_an_output_may_have_one_row_for_all_rows_of_the_batch():
+    class Pooled(nn.Linear):
+        def forward(self, nodes):
+            return super().forward(nodes).mean(0, keepdim=True)
+
+    found = accelbench.measure(Pooled(4, 2), torch.randn(8, 4), samples=1, window=QUICK)
+    assert found.samples_per_s > 0

@@ -17,7 +17,7 @@ from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule, StructuredStep, TrainStep, new_optimizer
-from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.outputs import all_finite, described, size_of
 from accelbench.engines.lightning.own.batch import OwnBatch
 from accelbench.engines.lightning.precision import Observer, plugin_for, step_context
 from accelbench.engines.lightning.structure import mapped, tensors_in
@@ -101,6 +101,7 @@ class NetworkRun(CellRun):
         self.observer = Observer(self.plain)
         self.unchecked: list[str] = []
         self.unseen: OwnBatch | None = None
+        self.num_rows = batch.num_rows  # of the output
 
     def run_steps(self) -> None:
         """In training with gradients, else in inference mode, as Lightning's Trainer does."""
@@ -129,7 +130,9 @@ class NetworkRun(CellRun):
         if self.unseen is None:
             self.unchecked.append(SAME_INPUTS)
         else:
-            self.keep_outputs(self.batch.num_rows, None)
+            if self.batch.num_samples != self.batch.num_rows:  # the user says what is a sample
+                self.num_rows = size_of(self.result, (self.batch.num_rows, self.batch.num_samples))
+            self.keep_outputs(self.num_rows, None)
 
     def _on_host(self) -> OwnBatch:
         on_host: OwnBatch = mapped(self.batch, lambda tensor: tensor.cpu())
@@ -158,7 +161,7 @@ class NetworkRun(CellRun):
             torch.set_default_dtype(dtype)
 
     def _described(self, output: Any) -> Output:
-        return described(output, self.batch.num_rows, min(NUM_SAMPLES, self.batch.num_rows))
+        return described(output, self.num_rows, min(NUM_SAMPLES, self.num_rows))
 
     def observe(self) -> Observed:
         """Of the first step, and of the last one's result."""

@@ -1,5 +1,7 @@
 """The tensors of a network's output: what they are, and their rows for the images that are compared."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -27,3 +29,13 @@ def _described(tensor: Tensor, size: int, num: int) -> OutputTensor:
         return OutputTensor(shape)
     values = tensor.cpu()  # first of all: XLA would compile the slice
     return OutputTensor(shape, {axis: values.movedim(axis, 0)[:num].double().numpy() for axis in axes})
+
+
+def size_of(output: object, sizes: Sequence[int]) -> int:
+    """The first of `sizes` that a dimension of an output's tensors has; 1 if none has, so that it is compared whole.
+
+    It is for batches whose samples a function of the user counts: an output may have one row for each row of the batch,
+    such as a node, or one for each sample, such as a graph, or one for all.
+    """
+    shapes = [tuple(tensor.shape) for tensor in tensors_in(output)]
+    return next((size for size in sizes if any(batch_axes(shape, size) for shape in shapes)), 1)

@@ -261,3 +261,10 @@ def test_steps_that_lightning_skips_are_no_training(tmp_path):
     with pytest.raises(UserError, match="own_modules.ReturnsNone: training_step returned None in every step"):
         engine.run(lit_cell("ReturnsNone", args={"batches": [0, 1, 2, 3, 4]}), tmp_path)
     assert isinstance(Closure.warning_cache, WarningCache)
+
+
+def test_an_output_may_have_one_row_if_samples_are_counted(tmp_path):
+    found = measured(tmp_path, "Pools", samples="own_modules.num_labels", mode=Mode.infer)
+    assert "the output" not in " ".join(found.warnings)
+    cell = lit_cell("Pools", mode=Mode.infer)
+    assert "one row, not one for each of the batch's 8" in judge(cell, engine.run(cell, tmp_path))

@@ -224,3 +224,16 @@ def test_what_a_network_compiles_itself_is_counted(tmp_path):
     assert any("times in the steady state" in warning for warning in found.warnings)
     plain = engine.run(own_cell("TwoInputs", "two_inputs", protocol=Protocol.steps, warmup=1, steps=2), tmp_path)
     assert (plain.num_compiles, plain.compile_s) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("samples", "groups"), [("own_code.one_sample", 1), ("own_code.two_samples", 2), ("own_code.two_samples", 1)]
+)
+def test_an_output_may_have_one_row_for_each_sample_that_a_function_counts(tmp_path, samples, groups):
+    settings = {"samples": samples, "protocol": Protocol.steps, "warmup": 1, "steps": 2}
+    found = engine.run(cell := own_cell("Pooled", "two_inputs", args={"groups": groups}, **settings), tmp_path)
+    assert (judge(cell, found), found.warnings) == (None, [])
+    stuck = own_cell("Pooled", "two_inputs", args={"groups": groups, "is_stuck": True}, **settings)
+    assert "does not depend on the inputs" in judge(stuck, engine.run(stuck, tmp_path))
+    without = own_cell("Pooled", "two_inputs", **{**settings, "samples": None})
+    assert "one row, not one for each of the batch's 4 samples" in judge(without, engine.run(without, tmp_path))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed
-from accelbench.engines.lightning.outputs import described
+from accelbench.engines.lightning.outputs import described, size_of
 from accelbench.engines.lightning.own.batch import BatchMaker, Maker, OwnBatch, put_batch
 from accelbench.engines.lightning.own.task import OwnTask
 from accelbench.engines.lightning.precision import STORED_DTYPES
@@ -73,7 +73,9 @@ class OwnWorkload:
             )
 
     def check_first(self, output: object) -> None:
-        """Any output will do."""
+        """Any output will do. If samples are counted, it shows what its rows stand for."""
+        if self.cell.model.samples:
+            self.num_rows = size_of(output, (self.first.num_rows, self.first.num_samples))
 
     def test_feed(self) -> Feed:
         """Raises an UnsupportedError: whole epochs need a data set."""

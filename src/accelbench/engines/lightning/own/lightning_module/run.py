@@ -18,7 +18,7 @@ from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.busiest import busiest
-from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.outputs import all_finite, described, size_of
 from accelbench.engines.lightning.own.lightning_module.baton import Baton
 from accelbench.engines.lightning.own.lightning_module.loader import SwitchingLoader, unmarked
 from accelbench.engines.lightning.own.lightning_module.looking import Looks
@@ -183,7 +183,10 @@ class ModuleRun(CellRun):
         try:
             if not self.num_rows:
                 raise UnsupportedError("its batches hold no tensors that accelbench finds")
-            self.keep_outputs(self.num_rows, None)
+            self.size = self.num_rows
+            if self.cell.model.samples:
+                self.size = size_of(self.looked.result, (self.num_rows, self.subject.batch_sizes.sizes[-1]))
+            self.keep_outputs(self.size, None)
         except Exception as error:  # a user's module may raise anything: it was measured all the same
             self.unchecked = beginning(one_line(message_of(error)), MAX_WHY)
 
@@ -204,7 +207,7 @@ class ModuleRun(CellRun):
             with wrapped(self.trainer, look.wrap(self.subject.module, None)):
                 self.step.compute(None)
             self.called[id(batch)] = mapped(look.given, _on_cpu)
-            outputs.append(described(look.result, self.num_rows, min(NUM_SAMPLES, self.num_rows)))
+            outputs.append(self._described(look.result))
         return outputs
 
     def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
@@ -212,7 +215,10 @@ class ModuleRun(CellRun):
         predict = self.subject.new_predict()
         with torch.no_grad():
             outputs = [predict(mapped(self.called[id(batch)], Tensor.clone)) for batch in batches]
-        return [described(output, self.num_rows, min(NUM_SAMPLES, self.num_rows)) for output in outputs]
+        return [self._described(output) for output in outputs]
+
+    def _described(self, output: Any) -> Output:
+        return described(output, self.size, min(NUM_SAMPLES, self.size))
 
     def observe(self) -> Observed:
         """What the steps showed."""
