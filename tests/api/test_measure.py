@@ -346,3 +346,28 @@ def test_an_output_may_have_one_row_for_all_rows_of_the_batch():
 
     found = accelbench.measure(Pooled(4, 2), torch.randn(8, 4), samples=1, window=QUICK)
     assert found.samples_per_s > 0
+
+
+def test_settings_of_the_process_that_slow_it_down_are_warnings():
+    def told(found):
+        return [warning for warning in found.warnings if "in this process: torch" in warning]
+
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_anomaly_enabled(True)
+    torch.backends.cudnn.benchmark = True
+    try:
+        of_network = accelbench.measure(nn.Linear(4, 4), torch.randn(4, 4), window=QUICK)
+        of_function = accelbench.measure(lambda: None, window=QUICK)
+        assert (torch.is_anomaly_enabled(), torch.backends.cudnn.benchmark) == (True, True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.set_anomaly_enabled(False)
+        torch.backends.cudnn.benchmark = False
+    on = [
+        "deterministic algorithms are on in this process: torch.use_deterministic_algorithms",
+        "anomaly detection is on in this process: torch.autograd.set_detect_anomaly",
+    ]
+    assert told(of_network) == on
+    by_trial = "cuDNN chooses algorithms by trial in this process: torch.backends.cudnn.benchmark"
+    assert told(of_function) == [on[0], by_trial, on[1]]
+    assert told(accelbench.measure(lambda: None, window=QUICK)) == []

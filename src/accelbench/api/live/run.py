@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from accelbench.api.live.gpu_work import USED, GpuWork
+from accelbench.api.live.state import kept
 from accelbench.api.live.task import LiveTask, never_fed
 from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import zoo
@@ -195,8 +196,9 @@ class NetworkRun(CellRun):
             yield f"of the batch, {self.task.division}"
 
     def warnings(self) -> Iterator[str]:
-        """Why outputs were not compared."""
+        """Why outputs were not compared, and settings of the process."""
         yield from self.unchecked
+        yield from kept()
 
 
 class FunctionRun(CellRun):
@@ -244,6 +246,10 @@ class FunctionRun(CellRun):
             num_devices=1,
             threads=torch.get_num_threads() if self.cell.device == Device.cpu else None,
         )
+
+    def warnings(self) -> Iterator[str]:
+        """Settings of the process."""
+        yield from kept()
 
 
 class _Call:

@@ -9,12 +9,32 @@ import torch
 from lightning_fabric.accelerators import XLAAccelerator
 
 from accelbench.engines.lightning.global_state import (
+    ANOMALIES,
+    BENCHMARK,
+    CUDNN_DETERMINISTIC,
     DEFAULT_DEVICE,
     DEFAULT_DTYPE,
+    DETERMINISTIC,
     restore,
     snapshot,
     values_of_a_cell,
 )
+
+# Settings of the process that a measurement may keep, as they do not change the precision -> what one means if it is on
+KEPT = {
+    DETERMINISTIC: "deterministic algorithms are on",
+    CUDNN_DETERMINISTIC: "cuDNN's deterministic algorithms are on",
+    BENCHMARK: "cuDNN chooses algorithms by trial",
+    ANOMALIES: "anomaly detection is on",
+}
+
+
+def kept() -> Iterator[str]:
+    """A warning for each setting of the process that changes how long things take."""
+    found = snapshot()
+    for name, meaning in KEPT.items():
+        if found[name]:
+            yield f"{meaning} in this process: {name}"
 
 
 @contextlib.contextmanager
@@ -22,8 +42,9 @@ def as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = F
     """Sets what a cell's own process has, and puts the process's state back on leaving.
 
     Inside, autocast is off, gradients are on, new tensors are `dtype`, cuDNN chooses algorithms by its rules, and fp32
-    is computed in full precision, or in TF32. Put back are these, the random generators, the numbers of threads, and
-    what Lightning and the user's network change of them.
+    is computed in full precision, or in TF32. Deterministic algorithms and the detection of anomalies stay as they are.
+    Put back are these, the random generators, the numbers of threads, and what Lightning and the user's network change
+    of them.
 
     Args:
         torch_type: `cpu` or `cuda`.

@@ -17,6 +17,7 @@ DEFAULT_DEVICE = "torch.set_default_device"
 DETERMINISTIC = "torch.use_deterministic_algorithms"
 ANOMALIES = "torch.autograd.set_detect_anomaly"
 BENCHMARK = "torch.backends.cudnn.benchmark"
+CUDNN_DETERMINISTIC = "torch.backends.cudnn.deterministic"
 # Who says what fp32 is computed in, from the general to the particular. The first two are PyTorch's older settings: if
 # they disagree with the newer ones, they can't be read, and the newer ones hold.
 OLDER = ("torch.set_float32_matmul_precision", "torch.backends.cudnn.allow_tf32")
@@ -29,7 +30,7 @@ FP32_PLACES = (
     *(f"torch.backends.{place}.fp32_precision" for place in ("mkldnn", "mkldnn.conv", "mkldnn.rnn", "mkldnn.matmul")),
 )
 FLAGS = (
-    *(BENCHMARK, "torch.backends.cudnn.deterministic", "torch.backends.cudnn.enabled"),
+    *(BENCHMARK, CUDNN_DETERMINISTIC, "torch.backends.cudnn.enabled"),
     *("torch.backends.mkldnn.deterministic", "torch.backends.mkldnn.enabled"),
     "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
     "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
