@@ -2,6 +2,7 @@ import sys
 
 import pytest
 
+from accelbench.api.words import words_of
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
 from accelbench.settings import compose as composing
@@ -82,3 +83,19 @@ def test_one_cell_is_read_as_in_a_shell(project):
 def test_what_is_not_one_cell_is_refused(project, words):
     with pytest.raises(UserError):
         one_cell(words)
+
+
+def test_paths_of_ones_own_files_may_have_spaces_commas_and_signs(project):
+    weights = ["my weights, 2 (a=b).safetensors", "other one.safetensors"]
+    for name in weights:
+        (project / name).touch()
+    (project / "my pictures, 2020").mkdir()
+    of_network = ["model=custom", "model.target=nets.Net", "mode=infer"]
+    (config,) = compose([*of_network, f"model.weights={weights[0]}"])
+    assert config.model.weights == weights[0]
+    (config,) = compose(["data=folder", "data.path=my pictures, 2020"])
+    assert config.data.path == "my pictures, 2020"
+    (config,) = compose(words_of("data=folder", {"data.path": project / "my pictures, 2020"}))
+    assert config.data.path == str(project / "my pictures, 2020")
+    several = compose(["-m", *of_network, f"model.weights=none,{weights[1]}"])
+    assert [config.model.weights for config in several] == ["none", weights[1]]

@@ -26,6 +26,7 @@ NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "verbose"}
 NO_SUITE = "adhoc"
 ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # of the user's own code
 PATHS = ("out", "data.root")  # settings whose values are paths
+AXES_OF_PATHS = ("data.path", "model.weights")  # of these, a comma may also separate several values
 # The key of a suite that lists combinations to leave out; all others are settings.
 EXCLUDE = "exclude"
 
@@ -143,9 +144,13 @@ def _settings_in(words: list[str]) -> dict[str, str]:
 
 
 def readable(word: str) -> str:
-    """`word` as Hydra reads it: a path in `out=` or `data.root=` gets quotes if Hydra would not take it as it is."""
+    """`word` as Hydra reads it: a path gets quotes if Hydra would not take it as it is.
+
+    Of a setting that may be an axis, only a path that is there: it may have commas, which else separate values.
+    """
     name, _, path = word.partition("=")
-    if name not in PATHS or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
+    is_path = name in PATHS or (name in AXES_OF_PATHS and Path(path).expanduser().exists())
+    if not is_path or re.fullmatch(r"[\w./:@+-]*|['\"].*", path, re.ASCII | re.DOTALL):
         return word
     return f"{name}={quoted(path)}"
 
