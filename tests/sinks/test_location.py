@@ -131,14 +131,50 @@ def test_addresses_of_an_earlier_store_of_this_project_stay_valid(tmp_path, monk
         ),
     ],
 )
-def test_a_database_of_another_schema_is_refused(tmp_path, statements, told):
+def test_a_database_of_another_schema_is_refused(tmp_path, statements, told, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     path = tmp_path / "mlflow.db"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         for statement in statements:
             connection.execute(statement)
     before = path.read_bytes()
     with pytest.raises(UserError, match=f"mlflow.db {told}.* MLFLOW_TRACKING_URI.* tracking=none"):
-        location.check_schema(path, "4567")
+        location.check_is_ours(path, "4567")
     assert path.read_bytes() == before
     if len(statements) == 2:
-        location.check_schema(path, "0123")
+        location.check_is_ours(path, "0123")
+
+
+def made_by_mlflow(path, experiments, num_runs):
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE alembic_version (version_num)")
+        connection.execute("INSERT INTO alembic_version VALUES ('0123')")
+        connection.execute("CREATE TABLE experiments (name)")
+        connection.executemany("INSERT INTO experiments VALUES (?)", [(name,) for name in experiments])
+        connection.execute("CREATE TABLE runs (run_uuid)")
+        connection.executemany("INSERT INTO runs VALUES (?)", [(str(number),) for number in range(num_runs)])
+
+
+@pytest.mark.parametrize(
+    ("experiments", "num_runs", "is_ours"),
+    [
+        (["Default"], 0, True),
+        (["Default", "accelbench/adhoc"], 3, True),
+        (["Default", "mine", "accelbench/adhoc"], 3, True),
+        (["Default", "mine"], 0, False),
+        (["Default"], 3, False),
+        (["Default", "my accelbench/runs"], 3, False),
+    ],
+)
+def test_a_store_of_the_users_own_experiments_is_not_added_to(tmp_path, monkeypatch, experiments, num_runs, is_ours):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    path = tmp_path / "mlflow.db"
+    made_by_mlflow(path, experiments, num_runs)
+    if is_ours:
+        location.check_is_ours(path, "0123")
+    else:
+        told = "mlflow.db has runs or experiments of yours, and none of accelbench.* MLFLOW_TRACKING_URI"
+        with pytest.raises(UserError, match=told):
+            location.check_is_ours(path, "0123")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
+    location.check_is_ours(path, "0123")

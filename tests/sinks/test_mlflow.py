@@ -309,6 +309,16 @@ def test_a_store_of_another_release_is_neither_used_nor_migrated(root, tmp_path)
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("cc1f77228345",)]
 
 
+def test_nothing_is_added_to_a_store_of_the_users_own(root):
+    with closing(sqlite3.connect(root / "mlflow.db")) as connection, connection:
+        connection.execute("UPDATE experiments SET name = 'mine' WHERE name LIKE 'accelbench/%'")
+    sink = deliver(root, record())
+    assert sink.undelivered == 1
+    assert sink.problem.startswith("mlflow.db has runs or experiments of yours, and none of accelbench, and is left as")
+    with closing(sqlite3.connect(root / "mlflow.db")) as connection:
+        assert sorted(connection.execute("SELECT name FROM experiments")) == [("Default",), ("mine",)]
+
+
 def test_a_deleted_experiment_comes_back(root):
     deliver(root, record())
     client = client_of(root)

@@ -6,12 +6,15 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from accelbench.errors import UserError
 from accelbench.lock import hold
 from accelbench.sinks.base import masked, one_line
 
+PREFIX = "accelbench/"  # of the names of our experiments
+TABLES = ("runs", "trace_info", "registered_models")  # of MLflow: with a row, the store has been used
 HOST, PORT = "127.0.0.1", 5000  # where `accelbench ui` serves the project's store by default
 LOCAL_SERVER = f"http://{HOST}:{PORT}"
 PROXIED = "mlflow-artifacts:/"  # of an address below the artifacts' folder, wherever that is
@@ -112,28 +115,45 @@ def _check_writable(path: Path) -> None:
         raise UserError(f"{path.name}: not usable ({error})") from error
 
 
-def check_schema(path: Path, wanted: str) -> None:
-    """Refuses a database that MLflow would migrate: it may be another program's, or shared with another MLflow.
+def check_is_ours(path: Path, wanted: str) -> None:
+    """Refuses a database of another program, or of the user's own experiments; MLflow might migrate it.
+
+    A store is ours if it has an experiment of ours, or nothing yet. What the user named with MLFLOW_TRACKING_URI is
+    meant: of that, only the schema is looked at.
 
     Args:
         path: of the database.
         wanted: the schema's revision in the MLflow that is installed.
 
     Raises:
-        UserError: it has another schema, or is no MLflow store.
+        UserError: it has another schema, or is no MLflow store, or holds runs of others alone.
     """
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)) as connection:
-        try:
-            found = [revision for (revision,) in connection.execute("SELECT version_num FROM alembic_version")]
-        except sqlite3.OperationalError:  # no such table
-            found = []
-    if found == [wanted]:
+        found = _rows(connection, "SELECT version_num FROM alembic_version")
+        experiments = [str(name) for name in _rows(connection, "SELECT name FROM experiments")]
+        used = any(_rows(connection, f"SELECT 1 FROM {table} LIMIT 1") for table in TABLES)
+    if found != [wanted]:
+        problem = "is of another release of MLflow" if found else "is no store of MLflow's"
+    elif os.environ.get("MLFLOW_TRACKING_URI") or any(name.startswith(PREFIX) for name in experiments):
         return
-    problem = "is of another release of MLflow" if found else "is no store of MLflow's"
+    elif used or set(experiments) - {"Default"}:
+        problem = "has runs or experiments of yours, and none of accelbench"
+    else:
+        return
     raise UserError(
         f"{path.name} {problem}, and is left as it is: name another store with MLFLOW_TRACKING_URI, "
         "such as sqlite:///accelbench.db, or use tracking=none"
     )
+
+
+def _rows(connection: sqlite3.Connection, query: str) -> list[Any]:
+    """The first column of what a query finds; empty without its table."""
+    try:
+        return [first for first, *_ in connection.execute(query)]
+    except sqlite3.OperationalError as error:
+        if "no such table" not in str(error):
+            raise
+        return []
 
 
 def unreachable(root: Path, error: Exception) -> UserError:

@@ -18,8 +18,9 @@ from accelbench.sinks.base import Sink
 from accelbench.sinks.location import (
     LOCAL_SERVER,
     OPENING_PATIENCE_S,
+    PREFIX,
     PROXIED,
-    check_schema,
+    check_is_ours,
     database,
     folder_of,
     is_own,
@@ -57,7 +58,6 @@ from mlflow.entities import Run as MLflowRun  # noqa: E402
 from mlflow.store.db.utils import _get_latest_schema_revision  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
-PREFIX = "accelbench/"
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
@@ -90,7 +90,7 @@ class Store:
                 # The client would give the default experiment a folder below the current one, in SQL without escapes.
                 SqlAlchemyStore(tracking_uri(root), PROXIED)
             elif is_own(root):
-                check_schema(database(root), _get_latest_schema_revision())  # else the client may migrate it
+                check_is_ours(database(root), _get_latest_schema_revision())  # else the client may migrate it
             self._client = MlflowClient(tracking_uri(root))
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
