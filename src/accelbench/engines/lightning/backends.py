@@ -27,13 +27,13 @@ class Backend(BaseBackend):
     torch_type = "cpu"
     fixed_shapes = False  # whether each new shape, such as a short last batch, is compiled
     fused = False  # whether a step is recorded and run as a whole
+    held: Held | None = None  # the settings of the cell, once they are set
 
     def __init__(self) -> None:
         # Else Lightning imports torch_xla to look for a TPU, whatever the device: that takes 1.5 s and replaces parts
         # of torch.nn.
         XLAAccelerator.is_available = staticmethod(lambda: False)
         self.count_compiles: Callable[[], Compiles] = Compilations()  # replaced with the option `compile`
-        self.held: Held | None = None
 
     def prepare(self, allow_tf32: bool) -> None:
         """Sets what is global in PyTorch and the device's library, for one cell."""
