@@ -153,7 +153,7 @@ class Sets(nn.Linear):
         elif self.what == "cudnn":
             torch.backends.cudnn.allow_tf32 = True
         elif self.what == "threads":
-            torch.set_num_threads(3)
+            torch.set_num_threads(torch.get_num_threads() + 1)
         elif self.what == "dtype":
             torch.set_default_dtype(torch.float64)
         elif self.what == "deterministic":

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning import engine, global_state
 from accelbench.judging.asked import judge
 from accelbench.schema.vocab import Protocol
@@ -34,10 +35,12 @@ def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measure
     cell = own_cell("Sets", "two_inputs", args={"what": what}, **THREE_STEPS)
     found = engine.run(cell, tmp_path)
     assert judge(cell, found) is None
-    assert found.threads != 3
+    assert found.threads == usable_cores()
     (note,) = (note for note in found.notes if "its code set" in note)
     assert name in note
-    assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
+    wanted = {**global_state.values_of_a_cell(allow_tf32=False), global_state.DETERMINISTIC: 0}
+    now = global_state.snapshot()
+    assert {setting: now[setting] for setting in wanted} == wanted
 
 
 @pytest.mark.parametrize(("what", "name"), [*CHANGES, ("dtype", "torch.set_default_dtype")])
