@@ -16,14 +16,14 @@ from accelbench.judging.row import summarise
 from accelbench.project import RECORDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block, Measurement
-from accelbench.schema.record import Record, read
+from accelbench.schema.record import Record, read_all
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 NUM_CELLS = 1000
 NUM_PROCESSES = 5
 NUM_STEPS = 400
-TARGET_S = 5.0
+COMPARE_TARGET_S, READ_TARGET_S = 5.0, 3.0
 
 
 def main() -> None:
@@ -38,13 +38,12 @@ def main() -> None:
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         compared_s = time.perf_counter() - start
         start = time.perf_counter()
-        for side in sides:
-            for path in side.glob(RECORDS):
-                summarise(read(path))
+        for record in read_all(path for side in sides for path in side.glob(RECORDS)):
+            summarise(record)
         summarised_s = time.perf_counter() - start
-    print(f"`accelbench compare` of {num:,} records: {compared_s:.1f} s (target: at most {TARGET_S:g} s)")
+    print(f"`accelbench compare` of {num:,} records: {compared_s:.1f} s (target: at most {COMPARE_TARGET_S:g} s)")
     print(f"  {next(line for line in done.stdout.splitlines() if ' same' in line and line[0].isdigit())}")
-    print(f"reading and summarising them: {summarised_s:.1f} s (target: at most {TARGET_S:g} s)")
+    print(f"reading and summarising them: {summarised_s:.1f} s (target: at most {READ_TARGET_S:g} s)")
 
 
 def fill(folder: Path, minute: int, num_cells: int = NUM_CELLS) -> None:

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.schema import plan_file, record
+from accelbench.schema import parallel, plan_file, record
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Block, Epoch, Evaluation
 from accelbench.schema.record import Record
@@ -214,7 +214,12 @@ def test_a_copy_under_another_name_is_no_record_of_that_cell(tmp_path):
     assert record.read(copy) == make_record()  # a user may name any file
 
 
-def test_what_can_not_be_read_costs_only_itself(tmp_path):
+@pytest.mark.parametrize("are_many", [False, True])
+def test_what_can_not_be_read_costs_only_itself(tmp_path, monkeypatch, are_many):
+    if are_many:  # several processes read them
+        for name, value in {"NUM_FIRST": 0, "MANY": 2, "CHUNK": 2}.items():
+            monkeypatch.setattr(parallel, name, value)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     good = record.write(make_record(), tmp_path)
     names = [f"{index:012x}-{8 * '0'}.json" for index in range(5)]
     half, pipe, folder, lost, missing = (tmp_path / name for name in names)

@@ -150,8 +150,14 @@ def _conclude(pairing: Pairing, comparisons: list[Comparison], terms: Terms, con
 
 
 def _check_disjoint(first: RecordSet, second: RecordSet) -> None:
+    starts = [{process.started_at for process in records.processes} for records in (first, second)]
+    common = starts[0] & starts[1]  # a label takes longer
     a, b = (
-        {(process.started_at, label(process.cell)) for process in records.processes if process.rates}
+        {
+            (process.started_at, label(process.cell))
+            for process in records.processes
+            if process.rates and process.started_at in common
+        }
         for records in (first, second)
     )
     if a & b:

@@ -117,7 +117,7 @@ def find(name: str, root: Path, default: str = RESULTS) -> RecordSet:
     readable = read_all(list(_records_below(found, notes, planned=not word)))
     if word:
         return _selected(name, word, readable, notes)
-    processes = [Process.of(record) for record in readable]
+    processes = [process for _, process in readable.each(Process.of)]
     if not processes:
         unread = [*notes, *listed(readable.problems())]
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if unread else ''}records", *unread]))
@@ -159,7 +159,7 @@ def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Pa
 
 def _selected(name: str, word: str, readable: Readable, notes: Sequence[str]) -> RecordSet:
     """The records that WORD selects: by revision or branch, else by machine."""
-    processes = [Process.of(record) for record in readable]
+    processes = [process for _, process in readable.each(Process.of)]
     left_out = readable.refused_text
     for selection in Selection:
         chosen = [process for process in processes if _matches(process.environment, word.lower(), selection)]

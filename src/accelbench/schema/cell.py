@@ -65,7 +65,7 @@ class Options:
     @property
     def enabled(self) -> list[str]:
         """The names of the options that are on, in the order of their definition."""
-        return [name for name, value in dataclasses.asdict(self).items() if value]
+        return [name for name, value in vars(self).items() if value]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +192,7 @@ class Cell:
     @property
     def id(self) -> str:
         """12 hexadecimal digits: the digest of the settings, seed and repeat included."""
-        return id_of(dataclasses.asdict(self))
+        return digest(self.settings())[:12]
 
     @property
     def own_code(self) -> dict[str, str]:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.conditions import Data, Environment, SystemSeries
 from accelbench.schema.measurement import Measurement
+from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.serialize import load, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
@@ -28,6 +29,7 @@ DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w")
 RecordName = Annotated[str, re.compile("[0-9a-f]{12}-[0-9a-f]{8}")]  # `Record.name`
 MAX_NAMED = 5  # files in a list of those that can't be read
 
+Result = TypeVar("Result")
 Value = str | float | int | bool | None
 Row = dict[str, Value]  # a record's published numbers, by column; see `judging.row.summarise`
 
@@ -157,7 +159,7 @@ def read(path: Path) -> Record:
 
 @dataclass(frozen=True)
 class Readable:
-    """The readable records of some files, read one at a time while iterating. A file that is missing has none.
+    """The readable records of some files, read while iterating; many by several processes. A missing file has none.
 
     Attributes:
         refused: file -> why it could not be read. Complete once the iteration has ended.
@@ -171,14 +173,31 @@ class Readable:
 
     def by_path(self) -> Iterator[tuple[Path, Record]]:
         """Each readable record with its file."""
+        return self.each(lambda record: record)
+
+    def each(self, function: Callable[[Record], Result]) -> Iterator[tuple[Path, Result]]:
+        """`function` of each readable record, with the record's file.
+
+        Args:
+            function: of no side effects. The process that reads the record calls it, and may have to send its result:
+                a small one takes less time than the record.
+        """
         self.refused.clear()
-        for path in filter(os.path.lexists, self.paths):
+
+        def if_readable(path: Path) -> tuple[Path, list[Result]]:
             try:
-                record = _read_named(path)
-            except UserError as error:
-                self.refused[path] = error
-            else:
-                yield path, record
+                return path, [function(_read_named(path))]
+            except UserError:
+                return path, []
+
+        for path, results in mapped(if_readable, self.paths):
+            if not results and os.path.lexists(path):
+                try:
+                    results = [function(_read_named(path))]
+                except UserError as error:
+                    self.refused[path] = error
+            for result in results:
+                yield path, result
 
     def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
         """A line for each file that could not be read: its name, the reason, and what to do about it."""

@@ -1,0 +1,66 @@
+import multiprocessing as mp
+import os
+import signal
+
+import pytest
+
+from accelbench.schema import parallel
+from accelbench.schema.parallel import mapped
+
+
+@pytest.fixture(autouse=True)
+def few_are_many(monkeypatch):
+    for name, value in {"NUM_FIRST": 2, "MANY": 4, "CHUNK": 3}.items():
+        monkeypatch.setattr(parallel, name, value)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+
+def test_many_items_are_computed_by_several_processes_and_come_in_order():
+    found = list(mapped(lambda item: (item, os.getpid()), range(12)))
+    assert [item for item, _ in found] == list(range(12))
+    by = [pid for _, pid in found]
+    assert by[:2] == [os.getpid()] * 2
+    assert by[2:5] == by[8:11] != by[5:8]
+    assert os.getpid() not in by[2:]
+
+
+@pytest.mark.parametrize("num", [0, 1, 5])
+def test_few_items_are_computed_here(num):
+    assert list(mapped(lambda _: os.getpid(), iter(range(num)))) == [os.getpid()] * num
+
+
+def test_the_first_items_are_taken_one_at_a_time():
+    taken = []
+    found = mapped(taken.append, (taken.append("took") for _ in range(100)))
+    next(found)
+    assert taken == ["took", None]
+
+
+def test_what_a_killed_process_did_not_send_is_computed_here():
+    here = os.getpid()
+
+    def square(item):
+        if item == 6 and os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item**2
+
+    assert list(mapped(square, range(20))) == [item**2 for item in range(20)]
+
+
+def test_an_error_of_the_function_is_raised_here(capfd):
+    def invert(item):
+        return 1 / (7 - item)
+
+    found = mapped(invert, range(20))
+    assert [next(found) for _ in range(5)] == [1 / (7 - item) for item in range(5)]
+    with pytest.raises(ZeroDivisionError):
+        list(found)
+    assert capfd.readouterr().err == ""
+
+
+def test_no_process_is_left_if_the_rest_is_not_wanted():
+    found = mapped(lambda item: [item] * 100_000, range(20))
+    assert [next(found)[0] for _ in range(4)] == [0, 1, 2, 3]
+    assert len(mp.active_children()) == 2
+    found.close()
+    assert mp.active_children() == []
