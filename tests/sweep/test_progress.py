@@ -8,6 +8,7 @@ from rich.console import Console
 from accelbench.grid.evidence import Evidence
 from accelbench.grid.plan import Planned
 from accelbench.presentation import duration
+from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block, Evaluation
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
@@ -103,3 +104,16 @@ def test_the_time_left_becomes_known_with_the_first_cells():
         *[f"about {duration(2 * took_s)} left"] * 2,
         f"about {duration(took_s)} left",
     ]
+
+
+def test_what_the_cells_to_come_are_estimated_by_is_computed_once(monkeypatch):
+    computed = []
+    settings = Cell.settings
+    monkeypatch.setattr(Cell, "settings", lambda cell: computed.append(cell) or settings(cell))
+    items = [Planned(make_cell(batch_size=size), "0" * 64, None) for size in (1, 2, 3)]
+    with SweepProgress(Console(file=io.StringIO(), force_terminal=True), items, Evidence()) as progress:
+        progress.start(items[0])
+        progress.finish(make_record(items[0].cell))
+        computed.clear()
+        progress.start(items[1])
+    assert computed == []

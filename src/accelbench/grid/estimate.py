@@ -4,7 +4,6 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from accelbench.engines.registry import host_spec
 from accelbench.grid.evidence import Evidence, Limits
 from accelbench.presentation import duration
 from accelbench.schema.cell import Cell
@@ -81,12 +80,12 @@ def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell]
         evidence: what was measured on this machine.
         started: cells whose hosts have started already.
     """
-    hosts = {host_spec(cell).key for cell in started}
+    hosts = {evidence.traits(cell).host for cell in started}
     found = []
     for cell in cells:
-        key = host_spec(cell).key
-        found.append(length_of(cell, evidence, (0.0, 0.0) if key in hosts else evidence.start_s(cell)))
-        hosts.add(key)
+        host = evidence.traits(cell).host
+        found.append(length_of(cell, evidence, (0.0, 0.0) if host in hosts else evidence.start_s(cell)))
+        hosts.add(host)
     return found
 
 

@@ -28,6 +28,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -110,10 +111,36 @@ class Finished:
         )
         return self.free * shortest, longest / self.free
 
+    @cached_property
     def shares(self) -> Limits:
         """What the cell took at least and at most, as shares of its `_scale`."""
         share = self.took_s / _scale(self.cell, self.num_samples)
         return self.free * share, share / self.free
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What the estimate of a cell depends on, besides its numbers of steps.
+
+    Attributes:
+        cell: the cell.
+        work: equal for cells whose steps do the same work for each sample.
+        kind: equal for cells of other models that may take about as long.
+        host: equal for cells that are forked from the same host.
+    """
+
+    cell: Cell
+    work: str
+    kind: str
+    host: tuple[object, ...]
+
+    @classmethod
+    def of(cls, cell: Cell) -> "Traits":
+        """The traits of `cell`."""
+        spec, backend = host_spec(cell), cell.keras and cell.keras.backend
+        work = {name: value for name, value in cell.settings().items() if name not in COUNTS}
+        kind = [cell.engine, backend, cell.device, cell.devices, cell.data.name, cell.protocol]
+        return cls(cell=cell, work=canonical_json(work), kind=canonical_json(kind), host=spec.key)
 
 
 class Evidence:
@@ -125,6 +152,7 @@ class Evidence:
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._offsets_s: list[float] = []
+        self._traits: dict[int, Traits] = {}  # by the cell's address, which is its own as long as it is kept here
         self._same_work: dict[str, dict[int, list[Finished]]] = defaultdict(lambda: defaultdict(list))
         self._others: dict[str, dict[tuple[str, int], Finished]] = defaultdict(dict)
         self._waits_s: dict[tuple[object, ...], list[float]] = defaultdict(list)
@@ -139,6 +167,12 @@ class Evidence:
             bisect.insort(self._offsets_s, offset)
         self._note(record)
 
+    def traits(self, cell: Cell) -> Traits:
+        """The traits of `cell`. They are kept: a sweep estimates the cells to come again whenever one has finished."""
+        if id(cell) not in self._traits:
+            self._traits[id(cell)] = Traits.of(cell)
+        return self._traits[id(cell)]
+
     def limits_s(self, cell: Cell) -> Limits:
         """The shortest and the longest time that `cell` may take, without the start of its host."""
         least_s = expected_s(cell, 0.0, (0, 0))
@@ -147,11 +181,11 @@ class Evidence:
 
     def has_same_work(self, cell: Cell) -> bool:
         """Whether a cell was measured whose steps do the same work."""
-        return _work(cell) in self._same_work
+        return self.traits(cell).work in self._same_work
 
     def start_s(self, cell: Cell) -> Limits:
         """Seconds that the start of the cell's host takes, which imports the framework."""
-        waits_s = self._waits_s.get(host_spec(cell).key)
+        waits_s = self._waits_s.get(self.traits(cell).host)
         return (median(waits_s[-NUM_LATEST:]),) * 2 if waits_s else START_S
 
     def _note(self, record: Record) -> None:
@@ -159,12 +193,12 @@ class Evidence:
         finished = Finished.of(record, waited_s)
         if finished is None:
             return
-        cell, work = finished.cell, _work(finished.cell)
-        self._same_work[work][cell.batch_size].append(finished)
-        self._others[_kind(cell)].pop((work, cell.batch_size), None)
-        self._others[_kind(cell)][work, cell.batch_size] = finished
+        cell, traits = finished.cell, Traits.of(finished.cell)
+        self._same_work[traits.work][cell.batch_size].append(finished)
+        self._others[traits.kind].pop((traits.work, cell.batch_size), None)
+        self._others[traits.kind][traits.work, cell.batch_size] = finished
         if waited_s > IMPORT_S:
-            self._waits_s[host_spec(cell).key].append(waited_s)
+            self._waits_s[traits.host].append(waited_s)
 
     def _waited_s(self, record: Record) -> float:
         """How long the cell waited for its host: other cells since the machine started did not have to."""
@@ -175,7 +209,7 @@ class Evidence:
         return min(offset_s - first, record.wall_s)
 
     def _from_same_work(self, cell: Cell) -> Limits | None:
-        batches, size = self._same_work.get(_work(cell)), cell.batch_size
+        batches, size = self._same_work.get(self.traits(cell).work), cell.batch_size
         if not batches:
             return None
         nearest = [
@@ -191,11 +225,11 @@ class Evidence:
         return _around(finished.limits_s(cell, shortest, longest) for finished in like)
 
     def _from_others(self, cell: Cell) -> Limits | None:
-        others = self._others.get(_kind(cell), {})
+        others = self._others.get(self.traits(cell).kind, {})
         latest = list(others.values())[-MAX_OTHERS:]
         if len({finished.cell.model.name for finished in latest}) < MIN_OTHERS:
             return None
-        lowest, highest = _around(finished.shares() for finished in latest)
+        lowest, highest = _around(finished.shares for finished in latest)
         scale_s = _scale(cell, latest[-1].num_samples)
         return lowest * scale_s, highest * scale_s
 
@@ -219,17 +253,6 @@ def _modified_s(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _work(cell: Cell) -> str:
-    """Equal for cells whose steps do the same work for each sample."""
-    return canonical_json({name: value for name, value in cell.settings().items() if name not in COUNTS})
-
-
-def _kind(cell: Cell) -> str:
-    """Equal for cells of other models that may take about as long."""
-    backend = cell.keras and cell.keras.backend
-    return canonical_json([cell.engine, backend, cell.device, cell.devices, cell.data.name, cell.protocol])
 
 
 def _scale(cell: Cell, num_samples: tuple[int, int]) -> float:

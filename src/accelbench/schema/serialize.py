@@ -9,7 +9,6 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,9 +57,13 @@ def plain(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
+    if _is_dataclass(value):
         return plain(value)
-    return [_plain(part) for part in value] if isinstance(value, list) and value and is_dataclass(value[0]) else value
+    return [_plain(part) for part in value] if isinstance(value, list) and value and _is_dataclass(value[0]) else value
+
+
+def _is_dataclass(value: Any) -> bool:
+    return "__dataclass_fields__" in type(value).__dict__  # `dataclasses.is_dataclass` takes 1.3 us for an enum
 
 
 def canonical_json(value: object) -> str:
