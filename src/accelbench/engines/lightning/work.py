@@ -5,6 +5,7 @@ costs neither the computation nor the memory. The tensors pretend to be on the C
 autocast, attention and recurrent layers use the operators of the CPU.
 """
 
+import collections
 import copy
 import functools
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from accelbench.engines.lightning import operators
-from accelbench.engines.lightning.module import OPTIMIZERS, BenchModule
+from accelbench.engines.lightning.module import OPTIMIZERS, BenchModule, new_optimizer
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.structure import mapped
 from accelbench.schema.text import beginning, message_of, one_line
@@ -46,9 +47,9 @@ def count(module: BenchModule, batch: Any, precision: Precision, *, train: bool)
     Returns:
         The counts; all None, with the reason, if the network fails or needs the contents of its tensors.
     """
-    counter = Counter()
+    counter, fakes = Counter(), _FakeTensors(allow_non_fake_inputs=True)
     try:
-        with _FakeTensors(allow_non_fake_inputs=True):
+        with fakes:
             network = _hollow(module.network, STORED_DTYPES[precision]).train(train)
             batch = mapped(batch, lambda tensor: _empty(tensor, tensor.dtype))
             context = torch.autocast("cpu", dtype=DTYPES[precision]) if precision in MIXED else nullcontext()
@@ -58,6 +59,8 @@ def count(module: BenchModule, batch: Any, precision: Precision, *, train: bool)
             else:
                 with counter, torch.no_grad(), context:
                     module.task.infer(network, batch)
+        if train:
+            _optimise(hollow, counter, fakes)
     except Exception as error:  # a user's network may raise anything
         return not_counted(error)
     return counter.work()
@@ -83,31 +86,34 @@ def _train(module: BenchModule, batch: Any, context: AbstractContextManager[Any]
         with context:
             _, loss = module.task.train(module.network, batch)
         loss.backward()
-    _optimise(module, counter)
 
 
-def _optimise(module: BenchModule, counter: "Counter") -> None:
-    """A later step of the optimiser, after the backward pass.
+def _optimise(module: BenchModule, counter: "Counter", fakes: FakeTensorMode) -> None:
+    """A later step of the optimiser, after the backward pass; the first step creates the optimiser's state.
 
-    `OPTIMIZERS` update each parameter alone: of the parameters that are alike, one is updated.
+    `OPTIMIZERS` update each parameter alone, by operators that are the same on every device: of the parameters that are
+    alike, one on the device `meta` is updated, which takes a tenth of the time that fake tensors take.
     """
-    optimizer = module.configure_optimizers()
     if module.model.optimizer not in OPTIMIZERS:  # of the user's own nothing is known
-        optimizer.step()
-        with counter:
+        with fakes:
+            optimizer = module.configure_optimizers()
             optimizer.step()
+            with counter:
+                optimizer.step()
         return
-    (group,) = optimizer.param_groups
-    groups: dict[object, list[Tensor]] = {}
-    for parameter in group["params"]:
-        if parameter.grad is not None:
-            layouts = [(tensor.shape, tensor.stride(), tensor.dtype) for tensor in (parameter, parameter.grad)]
-            groups.setdefault(tuple(layouts), []).append(parameter)
-    for alike in groups.values():
-        group["params"] = alike[:1]
-        optimizer.step()  # the first step creates the optimiser's state
-        with counter.times(len(alike)):
+    pairs = [(each, each.grad) for each in module.parameters() if each.requires_grad and each.grad is not None]
+    layouts = (tuple((tensor.shape, tensor.stride(), tensor.dtype) for tensor in pair) for pair in pairs)
+    for of_parameter, of_gradient in (alike := collections.Counter(layouts)):
+        parameter = nn.Parameter(_on_meta(*of_parameter))
+        parameter.grad = _on_meta(*of_gradient)
+        optimizer = new_optimizer(module.model, [parameter])
+        optimizer.step()
+        with counter.times(alike[of_parameter, of_gradient]):
             optimizer.step()
+
+
+def _on_meta(shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
 
 
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
