@@ -12,6 +12,7 @@ from pathlib import Path
 
 from accelbench.engines.registry import HostSpec
 from accelbench.errors import UnsupportedError, UserError
+from accelbench.measuring import done
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block, Measurement
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
@@ -158,6 +159,13 @@ def run(cell: Cell, data_folder: Path, weights: Path | None = None) -> Measureme
     if fault == "tell pid":
         with Path(data_folder, "pids").open("a") as file:
             file.write(f"{os.getpid()}\n")
+    if fault == "await news":
+        news = Path(data_folder, "news")
+        is_early, patience = news.exists(), time.monotonic() + 10
+        done.announce()
+        while not news.exists() and time.monotonic() < patience:
+            time.sleep(0.001)
+        return make_measurement(defects=["the news came early"] if is_early else ["no news"] * (not news.exists()))
     if fault == "last":
         time.sleep(0.1)
     if fault == "tell peak":

@@ -10,6 +10,7 @@ import pytest
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.judging.asked import judge
+from accelbench.measuring import done
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import NOT_IN_TIME, STALE, OutputTensor
 from accelbench.schema.cell import Options
@@ -112,6 +113,15 @@ def test_whole_epochs_are_trained_and_tested(digits):
     assert measured.evaluation == measured.epochs[-1].evaluation
     assert run.log == ["test"] * 2
     assert_epochs_in_turn(measured)
+
+
+def test_it_says_when_nothing_more_is_timed(digits):
+    run = Run(digits, **FIT)
+    done.listen(lambda: run.log.append("timed"))
+    run.measure()
+    assert run.log == ["test", "test", "timed"]
+    Run(digits, **FIT).measure()
+    assert run.log == ["test", "test", "timed"]  # once
 
 
 def test_epochs_of_inference_have_no_loss_and_are_not_tested(digits):

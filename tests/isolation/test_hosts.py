@@ -70,6 +70,17 @@ def test_who_listens_gets_what_was_printed(tmp_path):
     assert "last words" in heard[0]
 
 
+def test_the_sweep_may_work_as_soon_as_nothing_more_is_timed(tmp_path):
+    told = []
+    with Hosts(faulty_host) as hosts:
+        hosts.meanwhile = lambda: (tmp_path / "news").touch() or told.append("timed")
+        assert hosts.run(make_cell(), tmp_path).status == Status.ok  # this engine says nothing
+        assert told == []
+        assert hosts.run(make_cell("await news"), tmp_path).reason is None
+        assert told == ["timed"]
+        assert hosts.run(make_cell("raise"), tmp_path).status == Status.failed
+
+
 def test_a_killed_host_is_replaced(tmp_path):
     with Hosts(faulty_host) as hosts:
         hosts.run(make_cell(), tmp_path)

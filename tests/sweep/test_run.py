@@ -541,6 +541,37 @@ def test_a_tracker_gets_what_is_on_disk_already(swept, project, monkeypatch):
     assert sent == [True, True]
 
 
+def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(swept, project, monkeypatch):
+    sent = []
+
+    class Watching(Broken):
+        def _send(self, of):
+            (project / "data/mnist/news").touch()
+            sent.append(of.cell.batch_size)
+
+    monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Watching(None)])
+    result, _ = swept([make_cell(), make_cell("await news", batch_size=8)])
+    assert [(found.status, found.reason) for found in result.records] == [(Status.ok, None)] * 2
+    assert sent == [result.records[0].cell.batch_size, 8]
+
+
+def test_what_was_measured_is_delivered_when_the_sweep_is_interrupted(swept, project, monkeypatch):
+    sent = []
+
+    class Watching(Broken):
+        def _send(self, of):
+            sent.append(of.cell.batch_size)
+
+    def measure(self, item, plain=session.Session.measure):
+        return plain(self, item) if item.cell.batch_size == 8 else (_ for _ in ()).throw(KeyboardInterrupt)
+
+    monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Watching(None)])
+    monkeypatch.setattr(session.Session, "measure", measure)
+    with pytest.raises(KeyboardInterrupt):
+        swept([make_cell(batch_size=8), make_cell(batch_size=16)])
+    assert sent == [8]
+
+
 def test_a_single_record_is_delivered_after_it_was_shown(project, monkeypatch):
     events = []
 

@@ -17,7 +17,7 @@ from accelbench.devices.memory import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.sources import Shape, check_has_epochs, is_random
-from accelbench.measuring import clock, epochs
+from accelbench.measuring import clock, done, epochs
 from accelbench.measuring.in_time import in_time
 from accelbench.measuring.output_check import NOT_FINITE, Findings, Output, Outputs, check
 from accelbench.measuring.output_error import limit
@@ -170,6 +170,7 @@ class CellRun:
         """Runs the cell and collects its measurement; None in a process that is not the first of its ranks."""
         self.run_steps()
         self.note_resources()
+        done.announce()
         observed = self.observe()
         return None if observed is None else self._collect(observed)
 

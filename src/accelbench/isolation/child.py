@@ -20,6 +20,7 @@ from accelbench.isolation import users_code
 from accelbench.isolation.messages import Answer, CellRequest, ProbeRequest, Request, encode
 from accelbench.judging.asked import judge
 from accelbench.lifeline import end_with_starter
+from accelbench.measuring import done
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import message_of
@@ -43,6 +44,7 @@ def main(
     environment: Mapping[str, str],
     answers: "connection.Connection[bytes, bytes]",
     stack: "connection.Connection[bytes, bytes]",
+    timed: "connection.Connection[bytes, bytes]",
 ) -> None:
     """The entry of the process; it does not return.
 
@@ -51,6 +53,7 @@ def main(
         environment: this rank's variables.
         answers: gets the encoded `Answer`.
         stack: gets the call stack at each `STACK_DUMP_SIGNAL`, also while a library's code runs.
+        timed: gets an empty message when nothing more is timed.
     """
     os.setsid()  # a process group, so that one signal ends the data workers too
     end_with_starter(lambda: os.killpg(0, signal.SIGKILL))
@@ -61,6 +64,7 @@ def main(
     os.environ.update(environment)
     # A folder of its own: whatever empties its TMPDIR must not remove the socket that further cells are forked through.
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="cell-")
+    done.listen(lambda: timed.send_bytes(b""))
     answer = respond(request)
     if answer.peak_host_bytes is None:
         answer = replace(answer, peak_host_bytes=high_water_bytes())

@@ -1,9 +1,10 @@
 """The host: a small process that owns one preloaded forkserver and runs requests from it, one at a time.
 
 `hosts.Hosts` starts it. The first line on standard input is the list of modules to preload; each further line is a
-request (`messages.Request`) and gets one line on standard output, its `messages.Outcome`. A cell of several processes
-has the answer of the first one, its rank 0, and ends as soon as any rank fails. When standard input closes, the host
-kills what runs and exits.
+request (`messages.Request`) and gets one line on standard output, its `messages.Outcome`. An empty line before that one
+says that nothing more is timed: the sweep may use the machine meanwhile. A cell of several processes has the answer of
+the first one, its rank 0, and ends as soon as any rank fails. When standard input closes, the host kills what runs and
+exits.
 """
 
 import contextlib
@@ -54,8 +55,8 @@ def main() -> None:
     context.set_forkserver_preload(json.loads(sys.stdin.readline()))
     forkserver.ensure_running()  # starts its imports now, before the first request
 
-    def answer(outcome: Outcome) -> None:
-        outcomes.write(encode(outcome) + "\n")
+    def answer(outcome: Outcome | None) -> None:
+        outcomes.write(f"{'' if outcome is None else encode(outcome)}\n")
         outcomes.flush()
 
     for line in sys.stdin:
@@ -64,11 +65,12 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class _Rank:
-    """One process of a request, and the pipes that its answer and its call stack come by."""
+    """One process of a request, and the pipes that its answer and its call stack come by; `timed` see `child.main`."""
 
     process: ForkServerProcess
     answers: "connection.Connection[bytes, bytes]"
     stack: "connection.Connection[bytes, bytes]"
+    timed: "connection.Connection[bytes, bytes]"
 
     @property
     def pid(self) -> int:
@@ -104,8 +106,14 @@ class _Rank:
 Answers = dict[int, Answer | None]
 
 
-def _run(context: Any, request: Request, answer: Callable[[Outcome], None]) -> None:
-    """Runs a request and answers it; its processes end while the sweep goes on, and before the next request."""
+def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None]) -> None:
+    """Runs a request and answers it; its processes end while the sweep goes on, and before the next request.
+
+    Args:
+        context: of the forkserver.
+        request: what to run.
+        answer: gets None if nothing more is timed, and then the outcome.
+    """
     oom_kills = _oom_kills()
     forkserver.ensure_running()  # starts another one if it has died
     own = children(os.getpid())
@@ -114,7 +122,8 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome], None]) -> N
         for environment in _environments(request.num_processes):
             ranks.append(_start(context, request, environment))
         sampler = Sampler(ranks[0].pid, num_gpus=request.num_gpus, others=[rank.pid for rank in ranks[1:]])
-        result = _result(ranks, _await(ranks, sampler, request.timeout_s), request, oom_kills)
+        answers = _await(ranks, sampler, request.timeout_s, lambda: answer(None))
+        result = _result(ranks, answers, request, oom_kills)
         answer(
             Outcome(
                 status=result.status,
@@ -153,6 +162,7 @@ def _end(ranks: Sequence[_Rank], own: Collection[int]) -> None:
     for rank in ranks:
         rank.answers.close()
         rank.stack.close()
+        rank.timed.close()
 
 
 def _join(ranks: Sequence[_Rank]) -> None:
@@ -165,12 +175,14 @@ def _join(ranks: Sequence[_Rank]) -> None:
 def _start(context: Any, request: Request, environment: dict[str, str]) -> _Rank:
     answers, to_answers = context.Pipe(duplex=False)
     stack, to_stack = context.Pipe(duplex=False)
-    arguments = (request, environment, to_answers, to_stack)
+    timed, to_timed = context.Pipe(duplex=False)
+    arguments = (request, environment, to_answers, to_stack, to_timed)
     process: ForkServerProcess = context.Process(target=child.main, args=arguments, daemon=False)
     process.start()
     to_answers.close()
     to_stack.close()
-    return _Rank(process, answers, stack)
+    to_timed.close()
+    return _Rank(process, answers, stack, timed)
 
 
 def _environments(num: int) -> list[dict[str, str]]:
@@ -187,19 +199,26 @@ def _environments(num: int) -> list[dict[str, str]]:
     return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num)]
 
 
-def _await(ranks: Sequence[_Rank], sampler: Sampler, timeout_s: float) -> Answers | None:
-    """The answers once rank 0 has answered or any rank has failed; None after `timeout_s`. Samples meanwhile."""
+def _await(ranks: Sequence[_Rank], sampler: Sampler, timeout_s: float, say_timed: Callable[[], None]) -> Answers | None:
+    """The answers once rank 0 has answered or any rank has failed; None after `timeout_s`. Samples meanwhile.
+
+    Calls `say_timed` when nothing more is timed in rank 0, which then has dismissed the others.
+    """
+    stdin, timed = sys.stdin.fileno(), [ranks[0].timed]
     deadline = time.monotonic() + timeout_s
     answers: Answers = {}
     while (left := deadline - time.monotonic()) > 0:
         pipes = {rank.answers: index for index, rank in enumerate(ranks) if index not in answers}
-        ready = connection.wait([*pipes, sys.stdin.fileno()], timeout=min(SAMPLE_S, left))
+        ready = connection.wait([*pipes, *timed, stdin], timeout=min(SAMPLE_S, left))
         answered = [index for pipe, index in pipes.items() if pipe in ready]
         answers |= {index: ranks[index].read() for index in answered}
         if 0 in answers or not all(map(_is_good, answers.values())):
             return answers
-        if ready and not answered:  # standard input has closed: no request comes while the host is busy
+        if stdin in ready:  # standard input has closed: no request comes while the host is busy
             sys.exit(0)
+        if ranks[0].timed in ready:
+            timed.clear()
+            say_timed()
         sampler.sample()
     return None
 

@@ -47,10 +47,12 @@ class Hosts:
     Attributes:
         listener: gets what each cell's process and its libraries printed, after the process ended, and the last
             output of each host; None to drop it.
+        meanwhile: is called while a cell runs, as soon as nothing more is timed there; None to do nothing.
     """
 
     def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec, margin_s: float = MARGIN_S) -> None:
         self.listener: Callable[[str], None] | None = None
+        self.meanwhile: Callable[[], None] | None = None
         self._spec_of, self._margin_s = spec_of, margin_s
         self._hosts: dict[tuple[object, ...], _Host] = {}
         self._numbers = itertools.count()
@@ -98,7 +100,7 @@ class Hosts:
             num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,
         )
-        return self._ask(spec, request)
+        return self._ask(spec, request, self.meanwhile)
 
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
         """Has the cell's engine check, in a fresh process of its host, that the network runs on a batch."""
@@ -139,13 +141,13 @@ class Hosts:
             self._hosts[spec.key] = _start(spec, self._scratch, next(self._numbers))
         return self._hosts[spec.key]
 
-    def _ask(self, spec: HostSpec, request: Request) -> Outcome:
+    def _ask(self, spec: HostSpec, request: Request, meanwhile: Callable[[], None] | None = None) -> Outcome:
         Path(self._scratch).mkdir(exist_ok=True)  # it is the cells' TMPDIR: one may have emptied or removed it
         host = self._host(spec)
         reason = "the process that starts cells died"
         with tempfile.NamedTemporaryFile(dir=self._scratch, suffix=".log", delete=False) as log:
             try:
-                outcome = host.ask(replace(request, log=log.name), self._margin_s)
+                outcome = host.ask(replace(request, log=log.name), self._margin_s, meanwhile)
             except TimeoutError as error:
                 outcome, reason = None, str(error)
             if self.listener is not None:
@@ -183,8 +185,13 @@ class _Host:
         self.stdin.write(encode(message).encode() + b"\n")
         self.stdin.flush()
 
-    def ask(self, request: Request, margin_s: float) -> Outcome | None:
+    def ask(self, request: Request, margin_s: float, meanwhile: Callable[[], None] | None = None) -> Outcome | None:
         """The outcome of `request`; blocks until it comes. None if the host died.
+
+        Args:
+            request: what to run.
+            margin_s: see `Hosts`.
+            meanwhile: is called when nothing more is timed.
 
         Raises:
             TimeoutError: no outcome came within the request's `timeout_s` and `margin_s`.
@@ -203,6 +210,10 @@ class _Host:
             if not part:
                 return None
             line += part
+            if line.startswith(b"\n"):
+                del line[0]
+                if meanwhile is not None:
+                    meanwhile()
         self.has_answered = True
         return decode(Outcome, bytes(line))
 

@@ -2,6 +2,8 @@
 
 sweep  -- CellRequest or ProbeRequest -->  host  -- the same -->  child
 sweep  <-- Outcome --                      host  <-- Answer --    child
+
+When nothing more is timed, the child says so by an empty message, and the host by an empty line.
 """
 
 import json

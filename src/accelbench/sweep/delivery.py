@@ -1,4 +1,4 @@
-"""The trackers of a sweep: opened when a record is delivered, or before the first of several cells."""
+"""The trackers of a sweep: opened before the first of several cells, or else when all were measured."""
 
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -26,27 +26,31 @@ class Delivery(AbstractContextManager["Delivery"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        try:
+            self.deliver()
+        finally:
+            self._stack.__exit__(kind, error, trace)
 
     def open(self) -> None:
-        """Opens the trackers: MLflow's import and its database take seconds. Records are then delivered at once."""
+        """Opens the trackers: MLflow's import and its database take seconds."""
         self._sinks = [self._stack.enter_context(sink) for sink in make_sinks(self._tracking, self._root)]
 
     def add(self, record: Record) -> None:
-        """Delivers the record, or keeps it for `finish` if the trackers are not open."""
-        if self._sinks is None:
-            self._waiting.append(record)
-            return
-        for sink in self._sinks:
-            sink.deliver(record)
+        """Keeps the record for `deliver` or `finish`."""
+        self._waiting.append(record)
+
+    def deliver(self) -> None:
+        """Delivers the records that were kept if the trackers are open. Not to be called while a cell is timed."""
+        while self._sinks is not None and self._waiting:
+            record = self._waiting.pop(0)
+            for sink in self._sinks:
+                sink.deliver(record)
 
     def finish(self) -> None:
         """Delivers the records that were kept."""
-        if self._waiting:
+        if self._waiting and self._sinks is None:
             self.open()
-        for record in self._waiting:
-            self.add(record)
-        self._waiting.clear()
+        self.deliver()
 
     def links(self, record: Record) -> dict[str, str]:
         """Tracker -> where it shows the run of a delivered record. Each link is a query."""

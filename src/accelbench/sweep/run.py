@@ -70,8 +70,7 @@ def run(
 ) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, whatever happens.
 
-    The records of several cells are delivered to the trackers one by one, the record of a single cell after it was
-    shown.
+    Trackers get the record of one of several cells after the timed part of a later one; a single record after `show`.
 
     Args:
         cells: the grid.
@@ -102,6 +101,7 @@ def run(
                 _write_plan(ready, earlier, options, folder)
                 kept.note(folder / PLAN, lambda: _write_plan(ready, earlier, options, folder))
                 done, todo = known(ready, folder, options.retry, console)
+                hosts.meanwhile = delivery.deliver
                 session = Session(ready, todo, folder, options, console, sweep_id, hosts)
                 result = SweepResult(folder, _measure(session, done, kept, delivery))
         (show or partial(conclude, console=console))(result)
@@ -128,6 +128,7 @@ def _measure(session: Session, done: Sequence[Record], kept: KeptFiles, delivery
                 session.show(record)
                 delivery.add(record)
                 measured.append(record)
+            delivery.deliver()
     finally:  # an interrupted sweep keeps its records too
         _say_restored(kept.restore(), console)
     return measured
