@@ -159,7 +159,7 @@ def read(path: Path) -> Record:
 
 @dataclass(frozen=True)
 class Readable:
-    """The readable records of some files, read while iterating; many by several processes. A missing file has none.
+    """The readable records of some files, read one at a time while iterating. A file that is missing has none.
 
     Attributes:
         refused: file -> why it could not be read. Complete once the iteration has ended.
@@ -172,16 +172,22 @@ class Readable:
         return (record for _, record in self.by_path())
 
     def by_path(self) -> Iterator[tuple[Path, Record]]:
-        """Each readable record with its file."""
-        return self.each(lambda record: record)
+        """Each readable record with its file. This process reads it: sending a whole record would take too long."""
+        return self._each(lambda record: record, map)
 
     def each(self, function: Callable[[Record], Result]) -> Iterator[tuple[Path, Result]]:
-        """`function` of each readable record, with the record's file.
+        """`function` of each readable record, with the record's file; of many records, computed by several processes.
 
         Args:
-            function: of no side effects. The process that reads the record calls it, and may have to send its result:
-                a small one takes less time than the record.
+            function: of no side effects, with a result that is small beside the record; see `parallel.mapped`.
         """
+        return self._each(function, mapped)
+
+    def _each(
+        self,
+        function: Callable[[Record], Result],
+        apply: Callable[[Callable[[Path], Any], Iterable[Path]], Iterable[tuple[Path, list[Result]]]],
+    ) -> Iterator[tuple[Path, Result]]:
         self.refused.clear()
 
         def if_readable(path: Path) -> tuple[Path, list[Result]]:
@@ -190,7 +196,7 @@ class Readable:
             except UserError:
                 return path, []
 
-        for path, results in mapped(if_readable, self.paths):
+        for path, results in apply(if_readable, self.paths):
             if not results and os.path.lexists(path):
                 try:
                     results = [function(_read_named(path))]
