@@ -1,5 +1,6 @@
 import io
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -12,17 +13,24 @@ from accelbench.sweep.missing_data import prepare_missing
 PARAMS = "data: {random: {}, mnist: {source: /nowhere}}\n"
 
 
-def said(root, name):
+def said(root, name, **settings):
     out = io.StringIO()
-    prepare_missing(Workplace.of_project(root), DataSpec(name=name), Console(file=out))
+    prepare_missing(Workplace.of_project(root), DataSpec(name=name, **settings), Console(file=out))
     return out.getvalue()
 
 
 def test_a_missing_set_is_prepared_once_and_a_line_says_so(tmp_path):
     (tmp_path / "params.yaml").write_text(PARAMS)
-    assert said(tmp_path, "random") == f"Preparing {tmp_path}/data/random, once.\n"
-    assert read_manifest(tmp_path / "data" / "random").name == "random"
+    np.savez(tmp_path / "mine.npz", images=np.zeros((40, 8, 8), np.uint8), labels=np.arange(40) % 2)
+    arrays = {"path": str(tmp_path / "mine.npz")}
+    assert said(tmp_path, "arrays", **arrays).startswith(f"Preparing {tmp_path}/data/arrays")
+    assert said(tmp_path, "arrays", **arrays) == ""
+
+
+def test_random_images_are_prepared_without_a_word(tmp_path):
+    (tmp_path / "params.yaml").write_text(PARAMS)
     assert said(tmp_path, "random") == ""
+    assert read_manifest(tmp_path / "data" / "random").name == "random"
 
 
 def test_outside_of_a_project_a_set_has_its_own_settings_and_lies_where_the_user_says(tmp_path, monkeypatch):

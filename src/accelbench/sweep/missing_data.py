@@ -5,7 +5,7 @@ from rich.console import Console
 from accelbench.data.arrays import how_to_prepare
 from accelbench.errors import UserError
 from accelbench.project import MANIFEST, Workplace, shown
-from accelbench.schema.vocab import MODULE
+from accelbench.schema.vocab import MODULE, RANDOM
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.params import data_settings
 
@@ -32,7 +32,8 @@ def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
     if data.path and own.is_prepared(place, data):
         return
     settings = {} if data.path else data_settings(place.project, data.name)
-    console.print(f"Preparing {shown(folder)}, once.", highlight=False, soft_wrap=True)
+    if data.name != RANDOM:  # which has no files, but a manifest
+        console.print(f"Preparing {shown(folder)}, once.", highlight=False, soft_wrap=True)
     try:
         if data.path:
             own.prepare(place, data)
