@@ -40,7 +40,7 @@ def warnings_of_record(record: Record, row: Row) -> list[str]:
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[str]:
     blocks, window = measured.blocks, record.cell.window
     if 0 < len(blocks) < robust.NUM_SAMPLES_FOR[50]:
-        yield f"only {len(blocks)} blocks were measured"
+        yield f"only {len(blocks)} block{'s were' if len(blocks) > 1 else ' was'} measured"
     short = sum(block.seconds < window.block_s for block in blocks) * (record.cell.protocol == Protocol.window)
     if short:
         yield f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady"
