@@ -113,8 +113,8 @@ compile_s num_compiles num_fallbacks first_step_s build_s peak_device_mb peak_ho
 cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
 flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ceiling_flops_per_s bound
 energy_j_per_sample energy_provenance cost_per_million_samples
-mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name num_devices cudnn_benchmark
-warnings
+mfu accuracy train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
+cudnn_benchmark warnings
 """
 MEASURED = [*_MEASURED.split(), *BREAKDOWN]
 
@@ -252,6 +252,8 @@ def _steadiness(measured: Measurement) -> Row:
 
 def _facts(measured: Measurement) -> Row:
     peak, evaluation = measured.peak_device_bytes, measured.evaluation
+    # Without the first epoch's, which includes compilation, if there are others.
+    evaluations_s = [epoch.evaluation.seconds for epoch in measured.steady_epochs if epoch.evaluation]
     return {
         "num_params": measured.num_params,
         "threads": measured.threads,
@@ -268,6 +270,7 @@ def _facts(measured: Measurement) -> Row:
         "output_error": measured.output_error,
         "busiest_operators": _busiest(measured.operators),
         "test_loss": evaluation.loss if evaluation else None,
+        "evaluation_s": robust.median(evaluations_s) if evaluations_s else None,
         "device_name": measured.device_name,
         "num_devices": measured.num_devices,
         "cudnn_benchmark": measured.cudnn_benchmark,

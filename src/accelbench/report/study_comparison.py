@@ -11,6 +11,7 @@ from accelbench.report.read import ReportedCell, Sweep
 from accelbench.schema.vocab import RANDOM, Device, Mode, Precision, Protocol
 
 METRICS = {Mode.train: "train_time", Mode.infer: "test_time"}
+# A study's testing time is of an evaluation; ours of inference, with our evaluation beside it where one was timed.
 TITLES = {Mode.train: "Training time", Mode.infer: "Testing time"}
 
 # From the precision of most studies to the one least like it.
@@ -47,6 +48,8 @@ class PublishedComparison:
         time_s: seconds of `ours`; None if unknown.
         estimated: whether `time_s` is an estimate.
         speedup: the CPU's time / this device's time, of cells that differ only in the device; else None.
+        evaluation_s: for inference, seconds of one evaluation on the test set by the training cell nearest to the
+            reference settings that timed any; None if unknown.
         published: the published time; None if the study has none.
         published_speedup: the published CPU time / the published time of this device.
     """
@@ -58,6 +61,7 @@ class PublishedComparison:
     time_s: float | None
     estimated: bool
     speedup: float | None
+    evaluation_s: float | None
     published: Published | None
     published_speedup: float | None
 
@@ -161,9 +165,15 @@ def _compare(sweep: Sweep, model: str, mode: Mode, device: Device) -> PublishedC
         time_s=_time_s(ours),
         estimated=ours is not None and ours.row["time_provenance"] == "estimated",
         speedup=_speedup(our_cpu, ours),
+        evaluation_s=_evaluation_s(sweep, model, device) if mode == Mode.infer else None,
         published=theirs,
         published_speedup=their_cpu.value / theirs.value if theirs and their_cpu else None,
     )
+
+
+def _evaluation_s(sweep: Sweep, model: str, device: Device) -> float | None:
+    trained = nearest_cell(sweep, model, Mode.train, device, known="evaluation_s")
+    return trained.number("evaluation_s") if trained is not None and trained.is_ok else None
 
 
 def _time_s(reported: ReportedCell | None) -> float | None:

@@ -142,7 +142,7 @@ LIES = [
     ),
     Lie(
         study="002",
-        claim="Batches were 8 times larger on the TPU.",
+        claim="Batches were larger on the TPU: they were scaled with its 8 cores.",
         answer=Remedy.impossible,
         how="A speed-up compares two cells of the same batch size; the batch per device is a column.",
         test="tests/report/test_study_comparison.py::test_no_speedup_between_cells_that_differ_in_more_than_the_device",
