@@ -57,6 +57,7 @@ def test_what_no_text_of_study_002_says_is_marked_as_assumed() -> None:
     assert {(entry.metric, entry.assumed) for entry in published.load("002")} == {
         ("train_time", "batch_size"),
         ("epochs", "value"),
+        ("speedup_over_gpu", None),
     }
 
 

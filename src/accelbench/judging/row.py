@@ -30,6 +30,8 @@ SERIES = {
     "other_cpu_utilization_percent": "other_cpu_utilization_percent",
     "gpu_utilization_percent": "gpu_0_utilization_percent",
     "gpu_power_w": "gpu_0_power_w",
+    "gpu_temperature_c": "gpu_0_temperature_c",
+    "gpu_clock_mhz": "gpu_0_sm_clock_mhz",
 }
 
 
@@ -111,6 +113,7 @@ launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
 num_blocks num_steps num_outliers stopped num_warmup_steps settled
 compile_s num_compiles num_fallbacks first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
 cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
+gpu_temperature_c gpu_clock_mhz
 flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ceiling_flops_per_s bound
 energy_j_per_sample energy_provenance cost_per_million_samples
 mfu accuracy train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices

@@ -1,25 +1,27 @@
 """The contents of the report's page, whatever the format."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from matplotlib.figure import Figure
 
 from accelbench.report import published
-from accelbench.report.pictures import by_batch, phases, roofline, studies, study_summary, times
-from accelbench.report.read import NOT_RUN, UNREADABLE, ReportedCell, Sweep
-from accelbench.report.study_comparison import compare_with_published, gain_over_cpu
+from accelbench.report.pictures.drawn import pictures_of
+from accelbench.report.read import NOT_RUN, UNREADABLE, Sweep
 from accelbench.report.tables import (
     accuracy_by_device,
     all_cells,
     batch_scaling,
     best,
+    device_load,
+    device_pairs,
     device_scaling,
     engine_pairs,
     first_screen,
     lies,
+    no_effect,
     not_ok,
     options,
     study,
@@ -144,9 +146,15 @@ def _section(sweep: Sweep) -> Section:
         *(study_times.table(sweep, mode) for mode in Mode),
         engine_pairs.table(sweep),
         options.table(sweep),
+        device_pairs.headlines(sweep),
+        device_pairs.table(sweep),
         *(study_steps.table(sweep, metric) for metric in study_steps.METRICS),
+        device_load.table(sweep),
+        device_load.power_ratios(sweep),
+        no_effect.table(sweep),
         study.quality(sweep),
         accuracy_by_device.table(sweep),
+        study.one_epoch(sweep),
         study.preparation(sweep),
         batch_scaling.best_batch(sweep),
         device_scaling.table(sweep),
@@ -164,7 +172,8 @@ def _section(sweep: Sweep) -> Section:
 
 
 def _pictures(sweep: Sweep) -> tuple[list[Picture], list[str]]:
-    drawn = {**_common(sweep), **STUDY_PICTURES.get(sweep.study or "", _by_batch)(sweep)}
+    warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]))
+    drawn = pictures_of(sweep, warning)
     left_out = [f"No picture of {what.lower()}: no ok cell has any." for what, figure in drawn.values() if not figure]
     pictures = [
         Picture(
@@ -176,91 +185,6 @@ def _pictures(sweep: Sweep) -> tuple[list[Picture], list[str]]:
         if figure
     ]
     return pictures, left_out
-
-
-# File name of a picture -> what it shows, and the picture (None if there is nothing to draw).
-Drawn = dict[str, tuple[str, Figure | None]]
-
-
-def _warning(sweep: Sweep) -> str:
-    return ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]))
-
-
-def _common(sweep: Sweep) -> Drawn:
-    """The pictures that any suite may have."""
-    comparisons = [compared for mode in Mode for compared in compare_with_published(sweep, mode)]
-    name, warning = sweep.suite, _warning(sweep)
-    learning, ceiling = "Accuracy and loss per epoch", "How near each cell comes to its device's ceiling"
-    step = "Where a step's time goes"
-    drawn: Drawn = {
-        "curves": (learning, studies.curves(sweep, f"{learning}, {name}", warning)),
-        "roofline": (ceiling, roofline.roofline(sweep.cells, f"{ceiling}, {name}", warning)),
-        "breakdown": (step, phases.phases(sweep.cells, f"{step}, {name}", warning)),
-    }
-    drawn = {kind: (what, figure) for kind, (what, figure) in drawn.items() if figure}
-    if not comparisons:
-        return drawn
-    figure = times.times(comparisons, f"Time per network and device, {name}", warning)
-    return {"times": ("Training and testing time", figure), **drawn}
-
-
-def _by_batch(sweep: Sweep) -> Drawn:
-    """Throughput and latency against batch size."""
-    rows, warning, name = sweep.ok_rows, _warning(sweep), sweep.suite
-    return {
-        "throughput": (
-            "Throughput against batch size",
-            by_batch.throughput(rows, f"Throughput, with its spread within a process, {name}", warning),
-        ),
-        "latency": (
-            "Latency against batch size",
-            by_batch.latency(rows, f"Latency p50, thick to p90, thin to p99, {name}", warning),
-        ),
-    }
-
-
-def _by_family(sweep: Sweep) -> Drawn:
-    """Study 000's bars by family of networks, precision and batch."""
-    pictures: dict[str, tuple[str, str, Callable[[ReportedCell], float | None]]] = {
-        "families": ("Throughput by family", "images/s", lambda reported: reported.number("samples_per_s")),
-        "speedups": (
-            "Speed-up over the CPU, throughput",
-            "x",
-            lambda reported: gain_over_cpu(reported, sweep.cells, "samples_per_s"),
-        ),
-        "communication": ("Copying to the device and back", "% of a step", study_steps.communication_percent),
-    }
-    return {
-        kind: (what, studies.families(sweep.cells, value, unit, f"{what}, {sweep.suite}", _warning(sweep)))
-        for kind, (what, unit, value) in pictures.items()
-    }
-
-
-def _dashboards(sweep: Sweep) -> Drawn:
-    """Study 003's four panels for each network, and its summary."""
-    drawn: Drawn = {}
-    for model in dict.fromkeys(reported.cell.model.name for reported in sweep.cells):
-        cells = [reported for reported in sweep.cells if reported.cell.model.name == model]
-        figure = studies.dashboard(cells, f"{model}: inference by batch, {sweep.suite}", _warning(sweep))
-        drawn[f"dashboard_{len(drawn)}"] = (f"Latency, throughput and speed-up of {model}", figure)
-    drawn["summary"] = (
-        "Devices, the best batches and conclusions on one page",
-        study_summary.summary_page(sweep, f"Summary, {sweep.suite}", _warning(sweep)),
-    )
-    return drawn
-
-
-def _nothing(sweep: Sweep) -> Drawn:
-    return {}
-
-
-# The pictures of a study's suite that replace throughput and latency against batch.
-STUDY_PICTURES: Mapping[str, Callable[[Sweep], Drawn]] = {
-    "000": _by_family,
-    "002": _nothing,  # one batch size
-    "003": _dashboards,
-    "004": _nothing,  # one batch size
-}
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:

@@ -62,10 +62,13 @@ class Published:
 
     Attributes:
         device: None if the source does not say.
+        model: the network; `all` for a mean over all of the study's.
         batch_size: None if the source does not say.
         metric: `train_time`, `test_time` (s), `accuracy` (of the test set), `train_accuracy` (of the last epoch; %),
-            `loss` (of training), `validation_loss`, `epochs`, `time_per_image`, `latency` (ms),
-            `communication_share` (%) or `peak_memory` (MB).
+            `loss` (of training), `validation_loss`, `epochs`, `one_epoch_time` (s), `time_per_image`, `latency` (ms),
+            `communication_share` (%), `peak_memory` (MB), `utilization` (%), `power` (W), `temperature` (°C);
+            `speedup_over_<device>` (x), or its bounds with `low_` and `high_` before it, or with `end_to_end_` the same
+            from the study's raw data.
         assumed: which of these the source does not say: `batch_size`, `metric` or `value`.
         source: where the number was published.
     """

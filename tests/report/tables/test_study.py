@@ -27,3 +27,13 @@ def test_a_published_accuracy_stands_beside_ours_of_the_same_thing(read, maker) 
 def test_the_autoencoders_published_losses_are_of_training_and_of_the_test_set(read, maker) -> None:
     (row,) = texts(study.quality(read([maker.ok(maker.cell("autoencoder"), 1000)])), "autoencoder")
     assert (row["training loss"], row["test loss"]) == ("0.0268", "0.0131")
+
+
+def test_the_published_time_of_one_epoch_stands_beside_ours_with_building(read, maker) -> None:
+    trained = [Epoch(seconds=seconds, num_samples=50_000, loss=1.2, accuracy=0.5) for seconds in (20.0, 9.0)]
+    tested = Evaluation(num_samples=10_000, seconds=1, loss=1.3, accuracy=0.51)
+    cell = maker.cell("mlp_cifar10", protocol=Protocol.fit, epochs=2, batch_size=32)
+    table = study.one_epoch(read([maker.ok(cell, 1000, epochs=trained, evaluation=tested)], study="004"))
+    cpu, gpu = texts(table, "mlp_cifar10")
+    assert (cpu["ours (s)"], cpu["published (s)"]) == ("20.1", "44.5")
+    assert (gpu["ours (s)"], gpu["ours: cell"], gpu["published (s)"]) == ("–", "not planned", "3.6")

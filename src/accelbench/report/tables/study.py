@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelbench.report import published
-from accelbench.report.read import Sweep
+from accelbench.report.published import Published
+from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.study_comparison import nearest_cell, published_for_sweep
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.study_times import describe, published_entry, published_epochs
@@ -84,6 +85,42 @@ def _published_quality(sweep: Sweep, model: str) -> Iterator[_Quality]:
             train_accuracy, accuracy, train_loss, loss = map(published_entry, found)
             numbers = (train_accuracy, accuracy, train_loss, loss)
             yield _Quality(model, "published", device or "not stated", *numbers, source)
+
+
+@dataclass(frozen=True)
+class _OneEpoch:
+    """The time to build a network and train it for one epoch, ours and the published; None if unknown."""
+
+    published: Published
+    ours: ReportedCell | None
+
+    @property
+    def time_s(self) -> float | None:
+        """Our seconds: building, and the first epoch with its compilation."""
+        measured = self.ours.record.measurement if self.ours is not None and self.ours.record else None
+        return measured.build_s + measured.epochs[0].seconds if measured is not None and measured.epochs else None
+
+
+ONE_EPOCH_COLUMNS: list[Column[_OneEpoch]] = [
+    Column("network", lambda one: word(one.published.model)),
+    Column("device", lambda one: word(one.published.device)),
+    Column("ours (s)", lambda one: number(one.time_s)),
+    Column("ours: cell", lambda one: word(describe(one.ours))),
+    Column("published (s)", lambda one: published_entry(one.published)),
+    Column("published by", lambda one: word(one.published.source)),
+]
+
+
+def one_epoch(sweep: Sweep) -> Table | None:
+    """The times of a single epoch, ours and the published; None if the study published none."""
+    found = []
+    for entry in published_for_sweep(sweep):
+        if entry.metric == "one_epoch_time" and entry.device is not None:
+            cell = nearest_cell(sweep, entry.model, Mode.train, Device(entry.device), known="test_loss")
+            ours = cell if cell is not None and cell.is_ok else None
+            found.append(_OneEpoch(entry, ours or nearest_cell(sweep, entry.model, Mode.train, Device(entry.device))))
+    notes = ["One run with building and compiling; ours is the first epoch of the cell, whichever number it runs."]
+    return tabulate_known("One epoch", ONE_EPOCH_COLUMNS, found, notes)
 
 
 def preparation(sweep: Sweep) -> Table | None:
