@@ -41,8 +41,10 @@ def test_study_002_s_ratio_needs_no_cpu(read, maker):
 def test_study_003_s_printed_speedups_stand_beside_ours(scaled):
     rows = texts(device_pairs.table(scaled))
     assert [(row["whose"], row["speed-up (x)"], row["batch"]) for row in rows] == [
-        *(("ours", "5.00", batch) for batch in ("1", "8", "16")),
+        ("ours", "5.00", "1"),
+        ("ours", "5.00", "8"),
         ("published", "4.95", "8"),
+        ("ours", "5.00", "16"),
         ("published", "6.97", "16"),
         ("published", "4 to 6", "–"),
     ]

@@ -299,7 +299,7 @@ def _finish_gains(axes: Axes) -> None:
     """A line at 1, or the words that there is nothing to draw."""
     if axes.lines:
         axes.axhline(1, color="grey", linewidth=0.8)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])  # room for the marks
         return
     axes.text(0.5, 0.5, "no other device was measured", transform=axes.transAxes, ha="center", color="grey")
     axes.set_yticks([])

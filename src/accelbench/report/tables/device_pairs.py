@@ -1,12 +1,13 @@
 """Device against device: speed-ups between cells that differ only in the device, and the published ones."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from accelbench.report import published
 from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.study_comparison import equal_on, published_for_sweep
+from accelbench.report.study_comparison import equal_on, one_per_setting, published_for_sweep
 from accelbench.report.tables.study_times import describe
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, tabulate_known, word
 from accelbench.schema.vocab import Device, Mode, Precision
@@ -95,7 +96,12 @@ def table(sweep: Sweep) -> Table | None:
     theirs = list(_published(sweep))
     shown = [each for devices in _device_pairs(sweep) for each in (*_ours(sweep, devices), *_of(theirs, devices))]
     models = list(dict.fromkeys(reported.cell.model.name for reported in sweep.cells))
-    return tabulate_known("Device against device", COLUMNS, sorted(shown, key=lambda s: models.index(s.model)), NOTES)
+
+    def place(speedup: _Speedup) -> tuple[float, ...]:
+        """A published speed-up follows ours of the same batch."""
+        return models.index(speedup.model), PAIRS.index(speedup.devices), speedup.batch_size or math.inf
+
+    return tabulate_known("Device against device", COLUMNS, sorted(shown, key=place), NOTES)
 
 
 def _of(found: Iterable[_Speedup], devices: tuple[Device, Device]) -> list[_Speedup]:
@@ -110,9 +116,10 @@ def _device_pairs(sweep: Sweep) -> list[tuple[Device, Device]]:
 
 
 def _ours(sweep: Sweep, devices: tuple[Device, Device]) -> Iterator[_Speedup]:
-    for pair in pairs(sweep, *devices):
-        cell, ratio = pair.first.cell, pair.ratio("samples_per_s")
-        if ratio is not None:
+    found = {pair.first.name: pair for pair in pairs(sweep, *devices)}
+    for reported in one_per_setting(pair.first for pair in found.values()):
+        pair, cell = found[reported.name], reported.cell
+        if (ratio := pair.ratio("samples_per_s")) is not None:
             settings = (cell.precision, cell.batch_size, f"{cell.engine}, {describe(pair.first)}")
             yield _Speedup(cell.model.name, cell.mode, devices, "ours", number(ratio), pair.copying, *settings)
 
@@ -148,10 +155,33 @@ def _from_times(entries: list[Published], devices: tuple[Device, Device], mode: 
             if one.model == other.model and (unequal or one.batch_size == other.batch_size):
                 ratio = other.value / one.value
                 batch_size = None if unequal else one.batch_size
-                source = f"{other.value:g} {one.unit} over {one.value:g} {one.unit}: {other.source}"
-                yield _Speedup(
-                    one.model, mode, devices, "published", number(ratio), None, Precision.fp32, batch_size, source
-                )
+                source = f"{other.value:g} {one.unit} / {one.value:g} {one.unit}: {_machine(other)} / {_machine(one)}"
+                settings = (Precision.fp32, batch_size, source)
+                copying = _copying_ratio(one, other)
+                yield _Speedup(one.model, mode, devices, "published", number(ratio), copying, *settings)
+
+
+def _machine(entry: Published) -> str:
+    """The end of the source, which names what the number was measured on."""
+    return entry.source.rpartition(": ")[2]
+
+
+def _copying_ratio(one: Published, other: Published) -> float | None:
+    """The published time of copying of one over that of the other; None if either is unknown."""
+    times = [_copying(entry) for entry in (one, other)]
+    return times[0] / times[1] if times[0] is not None and times[1] else None
+
+
+def _copying(entry: Published) -> float | None:
+    same = (entry.device, entry.model, entry.precision, entry.batch_size)
+    shares = (
+        share.value
+        for share in published.load(entry.study)
+        if share.metric == "communication_share"
+        and (share.device, share.model, share.precision, share.batch_size) == same
+    )
+    share = next(shares, None)
+    return None if share is None else share / 100 * entry.value
 
 
 def _float32(entry: Published) -> Published | None:
