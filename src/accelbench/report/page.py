@@ -4,10 +4,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from accelbench.data.manifest import read_manifest
+from accelbench.errors import DataError
 from accelbench.report import published
+from accelbench.report.pictures import samples
 from accelbench.report.pictures.drawn import pictures_of
 from accelbench.report.read import NOT_RUN, UNREADABLE, Sweep
 from accelbench.report.tables import (
@@ -32,7 +36,7 @@ from accelbench.report.tables.all_cells import Cells
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS
 from accelbench.schema.serialize import canonical_json
-from accelbench.schema.vocab import Mode, Status
+from accelbench.schema.vocab import RANDOM, Mode, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +88,8 @@ class Page:
         when: the first and the last start, UTC; None if nothing has run.
         first: the tables of the first screen: what to use, which devices were there, what is missing.
         environments: (what, description) of the machine, the versions and the code.
+        samples: a look at each data set that was measured.
+        without_samples: a sentence for each of which there is none, with the reason.
         details: the tables of the best cells by each criterion and of the failures.
         cells: every cell, for the page's table and charts.
         lies: what was wrong with the five studies, and what accelbench does about it.
@@ -97,18 +103,27 @@ class Page:
     first: list[Table]
     environments: list[tuple[str, str]]
     sections: list[Section]
+    samples: list[Picture]
+    without_samples: list[str]
     details: list[Table]
     cells: Cells
     lies: Table
 
     @property
     def pictures(self) -> list[Picture]:
-        """The pictures of all sections."""
-        return [picture for section in self.sections for picture in section.pictures]
+        """All pictures, in the page's order."""
+        return [*(picture for section in self.sections for picture in section.pictures), *self.samples]
 
 
-def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = ()) -> Page:
-    """The page on `sweeps`, with `notices` at its top."""
+def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | None = None) -> Page:
+    """The page on `sweeps`, with `notices` at its top.
+
+    Args:
+        sweeps: what was measured.
+        notices: sentences for the top of the page.
+        data: the folder of the prepared data sets, for a look at them; None for none.
+    """
+    sheets, without = _samples(sweeps, data) if data is not None else ([], [])
     outcomes = Counter(reported.outcome for sweep in sweeps for reported in sweep.cells)
     starts = [record.started_at for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     return Page(
@@ -120,6 +135,8 @@ def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = ()) -> Page:
         first=_known(first_screen.table(sweeps), first_screen.devices(sweeps), not_ok.reasons(sweeps)),
         environments=list(_environments(sweeps)),
         sections=[_section(sweep) for sweep in sweeps if sweep.cells],
+        samples=sheets,
+        without_samples=without,
         details=_known(best.table(sweeps), not_ok.failures(sweeps)),
         cells=all_cells.cells(sweeps),
         lies=lies.table(),
@@ -139,6 +156,28 @@ def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
             f"NOT {name.upper()}: a stand-in ({source}) was measured in {num:,} {'cell' if num == 1 else 'cells'}. "
             f"Their times, accuracies and losses are not {name.upper()}'s and cannot be compared with published ones."
         )
+
+
+def _samples(sweeps: Sequence[Sweep], folder: Path) -> tuple[list[Picture], list[str]]:
+    """A picture of each data set that was measured, and a sentence for each that is not in `folder` any more."""
+    measured = [record for sweep in sweeps for record in sweep.records if record.measurement and record.data]
+    sheets, without = [], []
+    for data in {record.data.digest: record.data for record in measured if record.data}.values():
+        if data.name == RANDOM or Path(data.name).name != data.name:
+            continue
+        title = f"{data.name}: the first training images of each class"
+        warning = f"NOT {data.name.upper()}: a stand-in" if data.stand_in else ""
+        try:
+            is_there = read_manifest(folder / data.name).digest == data.digest
+            figure = samples.sheet(folder / data.name, title, warning) if is_there else None
+        except (DataError, OSError, ValueError):
+            figure = None
+        if figure is None:
+            without.append(f"No samples of {data.name}: the data set that was measured is not in the data folder.")
+        else:
+            alt = " ".join(filter(None, (title, warning)))
+            sheets.append(Picture(path=f"plots/samples_{data.name}.png", alt=alt, figure=figure))
+    return sheets, without
 
 
 def _section(sweep: Sweep) -> Section:
