@@ -72,8 +72,8 @@ LIES = [
     ),
     Lie(
         study="000",
-        claim="Headline speed-ups of 744.41, 48.28 and 15.42 times divide launch times; end to end, its raw data gives "
-        "127, 0.84 and 151.",
+        claim="Headline speed-ups (744.41, 48.28, 15.42) divide launch times; end to end, its raw data gives 127, 0.84 "
+        "and 151.",
         answer=Remedy.shown,
         how="Speed-ups are of waited-for work, from start to end; the report shows the study's raw data beside them.",
         test="tests/report/tables/test_device_pairs.py::test_the_headline_stands_beside_what_its_raw_data_gives",

@@ -15,7 +15,7 @@ from accelbench.schema.vocab import Mode
 WHAT_IS_TIMED = {
     Mode.train: "Our training time is of the training epochs alone: evaluations between them are timed apart.",
     Mode.infer: "Ours (s) is inference alone: the outputs of the whole test set. An evaluation also computes loss and "
-    "accuracy; it is timed where whole epochs are trained (protocol fit), and is what Keras' evaluate does.",
+    "accuracy, as Keras' evaluate does; it is timed where whole epochs are trained (protocol fit), else it is a dash.",
 }
 PERCENT_STUDIES = {"001"}  # they print speed-ups in percent
 
@@ -34,9 +34,10 @@ def table(sweep: Sweep, mode: Mode) -> Table | None:
         "Our speed-up is CPU time / device time (x), of two cells that differ only in the device.",
         WHAT_IS_TIMED[mode],
     ]
-    if any(compared.evaluation_s is not None for compared in comparisons):
+    is_published = any(compared.published for compared in comparisons)
+    if mode == Mode.infer and (is_published or any(compared.evaluation_s is not None for compared in comparisons)):
         columns.append(EVALUATION_COLUMN)
-    if any(comparison.published for comparison in comparisons):
+    if is_published:
         columns += PUBLISHED_COLUMNS
         settings = _published_settings(comparisons, sweep.study)
         notes.append(f"Published times were not measured by accelbench ({settings}).")
