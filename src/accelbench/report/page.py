@@ -65,7 +65,7 @@ class Section:
     Attributes:
         caveats: sentences to read before comparing with the suite's study.
         conclusions: sentences that follow from the numbers.
-        left_out: a sentence per picture that is left out, with the reason.
+        left_out: a sentence that names the pictures that are left out, with the reason; none if none is.
     """
 
     sweep: Sweep
@@ -213,7 +213,8 @@ def _section(sweep: Sweep) -> Section:
 def _pictures(sweep: Sweep) -> tuple[list[Picture], list[str]]:
     warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]))
     drawn = pictures_of(sweep, warning)
-    left_out = [f"No picture of {what.lower()}: no ok cell has any." for what, figure in drawn.values() if not figure]
+    missing = [what[0].lower() + what[1:] for what, figure in drawn.values() if not figure]
+    left_out = [f"No picture of {'; '.join(missing)}: no ok cell has any."] if missing else []
     pictures = [
         Picture(
             path=f"plots/{kind}_{sweep.folder}.png",
