@@ -103,6 +103,7 @@ METRICS = [
     Metric("peak memory of the host (MB)", "peak_host_mb"),
     Metric("time of the whole job (s)", "time_s"),
     Metric("compilation (s)", "compile_s"),
+    Metric("CPU utilisation (%, 100 a core)", "cpu_utilization_percent", "more"),
     Metric("GPU utilisation (%)", "gpu_utilization_percent", "more"),
     Metric("GPU power (W)", "gpu_power_w"),
     Metric("GPU temperature (°C)", "gpu_temperature_c"),
