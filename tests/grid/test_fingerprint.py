@@ -8,6 +8,7 @@ from pathlib import Path
 import grimp
 import pytest
 
+from accelbench.devices.nvml import Gpu
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint
 from accelbench.project import ENVIRONMENT
@@ -233,3 +234,13 @@ def test_a_single_module_will_do(folder):
 def test_what_is_not_there_is_named(folder):
     with pytest.raises(UserError, match=r"model.target=nowhere.Net: no package or module nowhere in this folder"):
         source_digest("nowhere.Net")
+
+
+def test_a_gpus_memory_is_part_of_the_machine_if_its_driver_reports_it(monkeypatch):
+    def machine(memory_bytes):
+        gpu = Gpu(name="Example", memory_bytes=memory_bytes, compute_capability=None, power_limit_w=None)
+        monkeypatch.setattr(fingerprint.nvml, "visible_gpus", lambda: [gpu])
+        return fingerprint._machine()
+
+    assert machine(85_100_000_000)["gpu_memory_gb"] == [85]
+    assert "gpu_memory_gb" not in machine(None)

@@ -195,6 +195,8 @@ def test_memory_and_utilisation_over_the_steady_state():
         "host_memory_mb": [900.0, 100.0, None, 300.0, 900.0],
         "cpu_utilization_percent": [10.0, None, 150.0, 50.0, 10.0],
         "gpu_0_memory_mb": [1.0, None, 10.0, 30.0, 1.0],
+        "gpu_0_temperature_c": [30.0, 40.0, 60.0, None, 30.0],
+        "gpu_0_sm_clock_mhz": [210.0, 1410.0, None, 1390.0, 210.0],
     }
     system = SystemSeries(
         started_boot_s=1000.0, t_s=[0, 0.1, 0.2, 0.3, 0.4], values=values, peak_host_bytes=350_000_000
@@ -203,6 +205,7 @@ def test_memory_and_utilisation_over_the_steady_state():
     assert row["peak_host_mb"] == 350
     assert row["mean_host_mb"] == 200
     assert row["cpu_utilization_percent"] == 100
+    assert (row["gpu_temperature_c"], row["gpu_clock_mhz"]) == (50, 1400)
     assert row["peak_device_mb"] == 2.5
     assert row["mean_gpu_used_mb"] == 20
 

@@ -43,5 +43,23 @@ def test_every_number_has_a_source_and_appears_once() -> None:
     assert len({(entry.device, entry.model, entry.metric) for entry in rows}) == len(rows) == 41
 
 
+def test_accuracies_of_training_are_not_shown_as_those_of_the_test_set() -> None:
+    found = [entry for entry in published.load("004") if "accuracy" in entry.metric]
+    assert {(entry.value, entry.metric, entry.assumed) for entry in found} == {
+        (54.97, "train_accuracy", None),
+        (55.23, "train_accuracy", None),
+        (88.64, "train_accuracy", "metric"),
+        (88.77, "train_accuracy", "metric"),
+    }
+
+
+def test_what_no_text_of_study_002_says_is_marked_as_assumed() -> None:
+    assert {(entry.metric, entry.assumed) for entry in published.load("002")} == {
+        ("train_time", "batch_size"),
+        ("epochs", "value"),
+        ("speedup_over_gpu", None),
+    }
+
+
 def test_a_sweep_without_a_study_has_nothing_published() -> None:
     assert published.load(None) == ()

@@ -99,3 +99,36 @@ def test_paths_of_ones_own_files_may_have_spaces_commas_and_signs(project):
     assert config.data.path == str(project / "my pictures, 2020")
     several = compose(["-m", *of_network, f"model.weights=none,{weights[1]}"])
     assert [config.model.weights for config in several] == ["none", weights[1]]
+
+
+def planned(*words):
+    """The cells of a sweep of the project's own params.yaml."""
+    return composing.cells_of(compose(["-m", *words]))[0]
+
+
+def test_study_002_s_batch_grows_with_the_devices_and_its_input_bound_cell_is_measured(project):
+    cells = planned("suite=cats_vs_dogs", "profile=full", "protocol=window", "precision=fp32", "seed=0")
+    several = {(cell.engine, cell.device, cell.devices, cell.batch_size) for cell in cells if cell.devices > 1}
+    devices = (("cpu", 2, 64), ("gpu", 2, 64), ("tpu", 8, 256))
+    assert several == {(engine, *each) for engine in ("lightning", "keras") for each in devices}
+    assert {cell.scaling for cell in cells if cell.devices > 1} == {"weak"}
+    decoded = {(cell.engine, cell.device, cell.mode) for cell in cells if cell.data.pipeline == "jpeg"}
+    assert decoded == {("lightning", device, mode) for device in ("cpu", "gpu", "tpu") for mode in ("train", "infer")}
+    quick = planned("suite=cats_vs_dogs", "profile=quick", "protocol=window", "precision=fp32", "engine=lightning")
+    assert ("cpu", "infer", "jpeg") in {(cell.device, cell.mode, cell.data.pipeline) for cell in quick}
+
+
+def test_in_study_000_every_device_has_all_numbers_of_steps(project):
+    words = ("suite=imagenet_inference", "profile=full", "precision=fp32", "batch_size=16", "model.name=resnet18")
+    cells = [cell for cell in planned(*words) if cell.model.weights == "none"]
+    steps = {device: {cell.steps for cell in cells if cell.device == device} for device in ("cpu", "gpu", "tpu")}
+    assert steps == dict.fromkeys(("cpu", "gpu", "tpu"), {32, 512, 1024})
+
+
+def test_study_000_s_pretrained_weights_are_measured_beside_drawn_ones(project):
+    words = ("suite=imagenet_inference", "profile=full", "device=cpu", "model.name=resnet18,vgg19")
+    cells = [cell for cell in planned(*words) if cell.model.weights == "pretrained"]
+    assert [(cell.model.name, cell.precision, cell.batch_size, cell.steps) for cell in cells] == [
+        ("resnet18", "fp32", 16, 512),
+        ("vgg19", "fp32", 16, 512),
+    ]

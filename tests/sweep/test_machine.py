@@ -14,7 +14,7 @@ from accelbench.errors import UserError
 from accelbench.project import OUR_LAUNCHER, Workplace
 from accelbench.schema.vocab import Device, Mode, Precision
 from accelbench.schema.workload import ModelSpec
-from accelbench.sweep import machine
+from accelbench.sweep import machine, tensorflow_gpus
 
 
 @pytest.fixture
@@ -58,6 +58,12 @@ def test_says_of_each_device_what_it_is_or_why_it_is_not_there(project):
     text = shown(project)
     for report in map(look, Device):
         assert (report.name if report.present else report.reason) in text
+
+
+def test_says_whether_keras_finds_the_gpu_too(project):
+    (line,) = (line for line in shown(project).splitlines() if line.startswith("gpu in keras"))
+    assert line.split()[3] in ("yes", "no")
+    assert line.rstrip().endswith(tensorflow_gpus.look().text)
 
 
 def test_says_what_is_skipped_and_why(project):

@@ -78,7 +78,8 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
         package: the folder of the accelbench package whose code measures.
 
     Returns:
-        `machine` (cpu_name, instruction_sets, num_cores, num_threads, memory_gb, gpus, tpus, platform, python),
+        `machine` (cpu_name, instruction_sets, num_cores, num_threads, memory_gb, gpus, tpus, platform, python; and
+        gpu_memory_gb, if the driver reports it),
         `versions` (of the libraries that compute), `variables` (environment variables that tune them) and `code`
         (`code_digest`), as plain JSON values. They do not depend on the load, the time or the host's name; the
         kernel counts by its major and minor release.
@@ -175,6 +176,7 @@ def git_state(root: Path) -> dict[str, Any]:
 
 def _machine() -> dict[str, Any]:
     report = cpu.look()
+    memory_gb = [round(gpu.memory_bytes / 1e9) for gpu in _gpus() if gpu.memory_bytes is not None]
     kernel = ".".join(platform.release().split(".")[:2])
     return {
         "cpu_name": report.name,
@@ -183,6 +185,7 @@ def _machine() -> dict[str, Any]:
         "num_threads": int(report.details["usable_cores"]),
         "memory_gb": round((report.memory_bytes or 0) / 1e9),
         "gpus": [gpu.name for gpu in _gpus()],
+        **({"gpu_memory_gb": memory_gb} if memory_gb else {}),
         "tpus": tpu.find_chips(),
         "platform": f"{platform.system()} {kernel} {platform.machine()}",
         "python": platform.python_version(),

@@ -30,6 +30,8 @@ SERIES = {
     "other_cpu_utilization_percent": "other_cpu_utilization_percent",
     "gpu_utilization_percent": "gpu_0_utilization_percent",
     "gpu_power_w": "gpu_0_power_w",
+    "gpu_temperature_c": "gpu_0_temperature_c",
+    "gpu_clock_mhz": "gpu_0_sm_clock_mhz",
 }
 
 
@@ -111,10 +113,11 @@ launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
 num_blocks num_steps num_outliers stopped num_warmup_steps settled
 compile_s num_compiles num_fallbacks first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
 cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
+gpu_temperature_c gpu_clock_mhz
 flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ceiling_flops_per_s bound
 energy_j_per_sample energy_provenance cost_per_million_samples
-mfu accuracy train_accuracy loss test_loss output_error time_s time_provenance device_name num_devices cudnn_benchmark
-warnings
+mfu accuracy train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
+cudnn_benchmark warnings
 """
 MEASURED = [*_MEASURED.split(), *BREAKDOWN]
 
@@ -252,6 +255,8 @@ def _steadiness(measured: Measurement) -> Row:
 
 def _facts(measured: Measurement) -> Row:
     peak, evaluation = measured.peak_device_bytes, measured.evaluation
+    # Without the first epoch's, which includes compilation, if there are others.
+    evaluations_s = [epoch.evaluation.seconds for epoch in measured.steady_epochs if epoch.evaluation]
     return {
         "num_params": measured.num_params,
         "threads": measured.threads,
@@ -268,6 +273,7 @@ def _facts(measured: Measurement) -> Row:
         "output_error": measured.output_error,
         "busiest_operators": _busiest(measured.operators),
         "test_loss": evaluation.loss if evaluation else None,
+        "evaluation_s": robust.median(evaluations_s) if evaluations_s else None,
         "device_name": measured.device_name,
         "num_devices": measured.num_devices,
         "cudnn_benchmark": measured.cudnn_benchmark,

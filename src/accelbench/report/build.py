@@ -28,6 +28,7 @@ def build(
     costs: Mapping[Device, Cost] = MappingProxyType({}),
     say: Callable[[str], object] = lambda note: None,
     notices: Sequence[str] = (),
+    data: Path | None = None,
 ) -> Path:
     """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
 
@@ -40,6 +41,7 @@ def build(
         costs: of devices, as the user states them.
         say: shows the user a note about records that the report leaves out.
         notices: sentences for the top of the page.
+        data: the folder of the prepared data sets, for a look at them; None for none.
 
     Raises:
         UserError: there are no results, or none is readable, or the report can't be written.
@@ -48,7 +50,7 @@ def build(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
-            _write(sweeps, Path(made), notices)
+            _write(sweeps, Path(made), notices, data)
             _replace(Path(made), out)
     except OSError as error:
         raise WriteError(shown(out), error) from error
@@ -57,10 +59,10 @@ def build(
     return out / "index.html"
 
 
-def _write(sweeps: Sequence[Sweep], folder: Path, notices: Sequence[str]) -> None:
+def _write(sweeps: Sequence[Sweep], folder: Path, notices: Sequence[str], data: Path | None) -> None:
     (folder / "plots").mkdir()
     with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-        page = compose(sweeps, notices)
+        page = compose(sweeps, notices, data)
         for picture in page.pictures:
             _save(picture, folder / picture.path)
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")

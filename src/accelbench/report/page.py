@@ -1,25 +1,31 @@
 """The contents of the report's page, whatever the format."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from accelbench.data.manifest import read_manifest
+from accelbench.errors import DataError
 from accelbench.report import published
-from accelbench.report.pictures import by_batch, phases, roofline, studies, study_summary, times
-from accelbench.report.read import NOT_RUN, UNREADABLE, ReportedCell, Sweep
-from accelbench.report.study_comparison import compare_with_published, gain_over_cpu
+from accelbench.report.pictures import samples
+from accelbench.report.pictures.drawn import pictures_of
+from accelbench.report.read import NOT_RUN, UNREADABLE, Sweep
 from accelbench.report.tables import (
     accuracy_by_device,
     all_cells,
     batch_scaling,
     best,
+    device_load,
+    device_pairs,
     device_scaling,
     engine_pairs,
     first_screen,
     lies,
+    no_effect,
     not_ok,
     options,
     study,
@@ -30,7 +36,7 @@ from accelbench.report.tables.all_cells import Cells
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS
 from accelbench.schema.serialize import canonical_json
-from accelbench.schema.vocab import Mode, Status
+from accelbench.schema.vocab import RANDOM, Mode, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +65,7 @@ class Section:
     Attributes:
         caveats: sentences to read before comparing with the suite's study.
         conclusions: sentences that follow from the numbers.
-        left_out: a sentence per picture that is left out, with the reason.
+        left_out: a sentence that names the pictures that are left out, with the reason; none if none is.
     """
 
     sweep: Sweep
@@ -82,6 +88,8 @@ class Page:
         when: the first and the last start, UTC; None if nothing has run.
         first: the tables of the first screen: what to use, which devices were there, what is missing.
         environments: (what, description) of the machine, the versions and the code.
+        samples: a look at each data set that was measured.
+        without_samples: a sentence for each of which there is none, with the reason.
         details: the tables of the best cells by each criterion and of the failures.
         cells: every cell, for the page's table and charts.
         lies: what was wrong with the five studies, and what accelbench does about it.
@@ -95,18 +103,27 @@ class Page:
     first: list[Table]
     environments: list[tuple[str, str]]
     sections: list[Section]
+    samples: list[Picture]
+    without_samples: list[str]
     details: list[Table]
     cells: Cells
     lies: Table
 
     @property
     def pictures(self) -> list[Picture]:
-        """The pictures of all sections."""
-        return [picture for section in self.sections for picture in section.pictures]
+        """All pictures, in the page's order."""
+        return [*(picture for section in self.sections for picture in section.pictures), *self.samples]
 
 
-def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = ()) -> Page:
-    """The page on `sweeps`, with `notices` at its top."""
+def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | None = None) -> Page:
+    """The page on `sweeps`, with `notices` at its top.
+
+    Args:
+        sweeps: what was measured.
+        notices: sentences for the top of the page.
+        data: the folder of the prepared data sets, for a look at them; None for none.
+    """
+    sheets, without = _samples(sweeps, data) if data is not None else ([], [])
     outcomes = Counter(reported.outcome for sweep in sweeps for reported in sweep.cells)
     starts = [record.started_at for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     return Page(
@@ -118,6 +135,8 @@ def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = ()) -> Page:
         first=_known(first_screen.table(sweeps), first_screen.devices(sweeps), not_ok.reasons(sweeps)),
         environments=list(_environments(sweeps)),
         sections=[_section(sweep) for sweep in sweeps if sweep.cells],
+        samples=sheets,
+        without_samples=without,
         details=_known(best.table(sweeps), not_ok.failures(sweeps)),
         cells=all_cells.cells(sweeps),
         lies=lies.table(),
@@ -139,14 +158,42 @@ def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
         )
 
 
+def _samples(sweeps: Sequence[Sweep], folder: Path) -> tuple[list[Picture], list[str]]:
+    """A picture of each data set that was measured, and a sentence for each that is not in `folder` any more."""
+    measured = [record for sweep in sweeps for record in sweep.records if record.measurement and record.data]
+    sheets, without = [], []
+    for data in {record.data.digest: record.data for record in measured if record.data}.values():
+        if data.name == RANDOM or Path(data.name).name != data.name:
+            continue
+        title = f"{data.name}: the first training images of each class"
+        warning = f"NOT {data.name.upper()}: a stand-in" if data.stand_in else ""
+        try:
+            is_there = read_manifest(folder / data.name).digest == data.digest
+            figure = samples.sheet(folder / data.name, title, warning) if is_there else None
+        except (DataError, OSError, ValueError):
+            figure = None
+        if figure is None:
+            without.append(f"No samples of {data.name}: the data set that was measured is not in the data folder.")
+        else:
+            alt = " ".join(filter(None, (title, warning)))
+            sheets.append(Picture(path=f"plots/samples_{data.name}.png", alt=alt, figure=figure))
+    return sheets, without
+
+
 def _section(sweep: Sweep) -> Section:
     built = (
         *(study_times.table(sweep, mode) for mode in Mode),
         engine_pairs.table(sweep),
         options.table(sweep),
+        device_pairs.headlines(sweep),
+        device_pairs.table(sweep),
         *(study_steps.table(sweep, metric) for metric in study_steps.METRICS),
+        device_load.table(sweep),
+        device_load.power_ratios(sweep),
+        no_effect.table(sweep),
         study.quality(sweep),
         accuracy_by_device.table(sweep),
+        study.one_epoch(sweep),
         study.preparation(sweep),
         batch_scaling.best_batch(sweep),
         device_scaling.table(sweep),
@@ -164,8 +211,10 @@ def _section(sweep: Sweep) -> Section:
 
 
 def _pictures(sweep: Sweep) -> tuple[list[Picture], list[str]]:
-    drawn = {**_common(sweep), **STUDY_PICTURES.get(sweep.study or "", _by_batch)(sweep)}
-    left_out = [f"No picture of {what.lower()}: no ok cell has any." for what, figure in drawn.values() if not figure]
+    warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]))
+    drawn = pictures_of(sweep, warning)
+    missing = [what[0].lower() + what[1:] for what, figure in drawn.values() if not figure]
+    left_out = [f"No picture of {'; '.join(missing)}: no ok cell has any."] if missing else []
     pictures = [
         Picture(
             path=f"plots/{kind}_{sweep.folder}.png",
@@ -176,91 +225,6 @@ def _pictures(sweep: Sweep) -> tuple[list[Picture], list[str]]:
         if figure
     ]
     return pictures, left_out
-
-
-# File name of a picture -> what it shows, and the picture (None if there is nothing to draw).
-Drawn = dict[str, tuple[str, Figure | None]]
-
-
-def _warning(sweep: Sweep) -> str:
-    return ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]))
-
-
-def _common(sweep: Sweep) -> Drawn:
-    """The pictures that any suite may have."""
-    comparisons = [compared for mode in Mode for compared in compare_with_published(sweep, mode)]
-    name, warning = sweep.suite, _warning(sweep)
-    learning, ceiling = "Accuracy and loss per epoch", "How near each cell comes to its device's ceiling"
-    step = "Where a step's time goes"
-    drawn: Drawn = {
-        "curves": (learning, studies.curves(sweep, f"{learning}, {name}", warning)),
-        "roofline": (ceiling, roofline.roofline(sweep.cells, f"{ceiling}, {name}", warning)),
-        "breakdown": (step, phases.phases(sweep.cells, f"{step}, {name}", warning)),
-    }
-    drawn = {kind: (what, figure) for kind, (what, figure) in drawn.items() if figure}
-    if not comparisons:
-        return drawn
-    figure = times.times(comparisons, f"Time per network and device, {name}", warning)
-    return {"times": ("Training and testing time", figure), **drawn}
-
-
-def _by_batch(sweep: Sweep) -> Drawn:
-    """Throughput and latency against batch size."""
-    rows, warning, name = sweep.ok_rows, _warning(sweep), sweep.suite
-    return {
-        "throughput": (
-            "Throughput against batch size",
-            by_batch.throughput(rows, f"Throughput, with its spread within a process, {name}", warning),
-        ),
-        "latency": (
-            "Latency against batch size",
-            by_batch.latency(rows, f"Latency p50, thick to p90, thin to p99, {name}", warning),
-        ),
-    }
-
-
-def _by_family(sweep: Sweep) -> Drawn:
-    """Study 000's bars by family of networks, precision and batch."""
-    pictures: dict[str, tuple[str, str, Callable[[ReportedCell], float | None]]] = {
-        "families": ("Throughput by family", "images/s", lambda reported: reported.number("samples_per_s")),
-        "speedups": (
-            "Speed-up over the CPU, throughput",
-            "x",
-            lambda reported: gain_over_cpu(reported, sweep.cells, "samples_per_s"),
-        ),
-        "communication": ("Copying to the device and back", "% of a step", study_steps.communication_percent),
-    }
-    return {
-        kind: (what, studies.families(sweep.cells, value, unit, f"{what}, {sweep.suite}", _warning(sweep)))
-        for kind, (what, unit, value) in pictures.items()
-    }
-
-
-def _dashboards(sweep: Sweep) -> Drawn:
-    """Study 003's four panels for each network, and its summary."""
-    drawn: Drawn = {}
-    for model in dict.fromkeys(reported.cell.model.name for reported in sweep.cells):
-        cells = [reported for reported in sweep.cells if reported.cell.model.name == model]
-        figure = studies.dashboard(cells, f"{model}: inference by batch, {sweep.suite}", _warning(sweep))
-        drawn[f"dashboard_{len(drawn)}"] = (f"Latency, throughput and speed-up of {model}", figure)
-    drawn["summary"] = (
-        "Devices, the best batches and conclusions on one page",
-        study_summary.summary_page(sweep, f"Summary, {sweep.suite}", _warning(sweep)),
-    )
-    return drawn
-
-
-def _nothing(sweep: Sweep) -> Drawn:
-    return {}
-
-
-# The pictures of a study's suite that replace throughput and latency against batch.
-STUDY_PICTURES: Mapping[str, Callable[[Sweep], Drawn]] = {
-    "000": _by_family,
-    "002": _nothing,  # one batch size
-    "003": _dashboards,
-    "004": _nothing,  # one batch size
-}
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:

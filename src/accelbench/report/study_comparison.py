@@ -1,7 +1,7 @@
 """Our times and a study's published ones: which of our cells is compared, and the speed-ups of both."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
@@ -11,6 +11,7 @@ from accelbench.report.read import ReportedCell, Sweep
 from accelbench.schema.vocab import RANDOM, Device, Mode, Precision, Protocol
 
 METRICS = {Mode.train: "train_time", Mode.infer: "test_time"}
+# A study's testing time is of an evaluation; ours of inference, with our evaluation beside it where one was timed.
 TITLES = {Mode.train: "Training time", Mode.infer: "Testing time"}
 
 # From the precision of most studies to the one least like it.
@@ -47,6 +48,8 @@ class PublishedComparison:
         time_s: seconds of `ours`; None if unknown.
         estimated: whether `time_s` is an estimate.
         speedup: the CPU's time / this device's time, of cells that differ only in the device; else None.
+        evaluation_s: for inference, seconds of one evaluation on the test set by the training cell nearest to the
+            reference settings that timed any; None if unknown.
         published: the published time; None if the study has none.
         published_speedup: the published CPU time / the published time of this device.
     """
@@ -58,6 +61,7 @@ class PublishedComparison:
     time_s: float | None
     estimated: bool
     speedup: float | None
+    evaluation_s: float | None
     published: Published | None
     published_speedup: float | None
 
@@ -113,23 +117,32 @@ def nearest_cell(sweep: Sweep, model: str, mode: Mode, device: Device, known: st
     return min(cells, key=lambda reported: (not reported.is_ok, *_distance(reported, wanted)), default=None)
 
 
-def gain_over_cpu(reported: ReportedCell, cells: Sequence[ReportedCell], column: str) -> float | None:
-    """A cell's number over that of the CPU cell which differs only in the device; None if there is no such cell.
+def equal_on(device: Device, reported: ReportedCell, cells: Iterable[ReportedCell]) -> ReportedCell | None:
+    """The ok cell on `device` that differs from `reported`, of another device, in nothing else; None if there is none.
 
     Args:
-        reported: an ok cell of another device.
-        cells: where the CPU's cell is looked for.
+        device: where the cell ran.
+        reported: the other cell.
+        cells: where it is looked for.
+    """
+    if reported.cell.device == device:
+        return None
+    there = (candidate for candidate in cells if candidate.cell.device == device and candidate.is_ok)
+    return next((candidate for candidate in there if candidate.key_but_device == reported.key_but_device), None)
+
+
+def gain_over(device: Device, reported: ReportedCell, cells: Iterable[ReportedCell], column: str) -> float | None:
+    """A cell's number over that of the cell on `device` which is equal otherwise; None if either is unknown.
+
+    Args:
+        device: of the other cell.
+        reported: an ok cell.
+        cells: where the other cell is looked for.
         column: of `cells.csv`.
     """
-    value = reported.number(column)
-    if reported.cell.device == Device.cpu or value is None:
-        return None
-    for candidate in cells:
-        is_cpu = candidate.cell.device == Device.cpu and candidate.is_ok
-        if is_cpu and candidate.all_but_device == reported.all_but_device:
-            cpu_value = candidate.number(column)
-            return value / cpu_value if cpu_value else None
-    return None
+    other = equal_on(device, reported, cells)
+    value, other_value = reported.number(column), other.number(column) if other is not None else None
+    return value / other_value if value is not None and other_value else None
 
 
 def one_per_setting(cells: Iterable[ReportedCell]) -> list[ReportedCell]:
@@ -161,9 +174,15 @@ def _compare(sweep: Sweep, model: str, mode: Mode, device: Device) -> PublishedC
         time_s=_time_s(ours),
         estimated=ours is not None and ours.row["time_provenance"] == "estimated",
         speedup=_speedup(our_cpu, ours),
+        evaluation_s=_evaluation_s(sweep, model, device) if mode == Mode.infer else None,
         published=theirs,
         published_speedup=their_cpu.value / theirs.value if theirs and their_cpu else None,
     )
+
+
+def _evaluation_s(sweep: Sweep, model: str, device: Device) -> float | None:
+    trained = nearest_cell(sweep, model, Mode.train, device, known="evaluation_s")
+    return trained.number("evaluation_s") if trained is not None and trained.is_ok else None
 
 
 def _time_s(reported: ReportedCell | None) -> float | None:
@@ -174,7 +193,7 @@ def _speedup(cpu: ReportedCell | None, ours: ReportedCell | None) -> float | Non
     cpu_s, ours_s = _time_s(cpu), _time_s(ours)
     if cpu is None or ours is None or cpu_s is None or ours_s is None:
         return None
-    return cpu_s / ours_s if cpu.all_but_device == ours.all_but_device else None
+    return cpu_s / ours_s if cpu.key_but_device == ours.key_but_device else None
 
 
 def _distance(reported: ReportedCell, wanted: ReferenceSettings) -> tuple[float, ...]:

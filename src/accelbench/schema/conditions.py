@@ -57,6 +57,7 @@ class Machine(TypedDict, total=False):
     num_cores: AtLeastOne | None
     num_threads: AtLeastOne | None
     gpus: list[str]
+    gpu_memory_gb: list[Count]
     tpus: list[str]
 
 

@@ -13,8 +13,9 @@ from accelbench.settings import params
 def main() -> int:
     """Builds the report and prints its path; returns the exit status."""
     try:
-        root = project.pipelines_place().root
-        page = build(root / "results", root / "report", params.costs(root), say=print)
+        place = project.pipelines_place()
+        root = place.root
+        page = build(root / "results", root / "report", params.costs(root), say=print, data=place.data)
         dvc_plots.write(root / "report")
     except (UserError, OSError) as error:
         print(f"error: {clean(str(error))}", file=sys.stderr)

@@ -29,6 +29,7 @@ from accelbench.schema.text import clean, one_line
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings import params
+from accelbench.sweep import tensorflow_gpus
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 
 GB = 1e9  # bytes
@@ -86,7 +87,7 @@ def examine(place: Workplace) -> RenderableType:
     reports = [look(device) for device in Device]
     verdicts = list(judge([report for report in reports if report.present], _models(place.conf)))
     return Group(
-        *_section("Devices", _devices(reports)),
+        *_section("Devices", _devices(reports, tensorflow_gpus.look())),
         *_section("Versions", _versions()),
         *_section("Precisions that run here", _matrix(verdicts)),
         *_section("At most, as probed (accelbench doctor --probe)", _ceilings(place)),
@@ -157,14 +158,20 @@ def _grid(*columns: str) -> Table:
     return table
 
 
-def _devices(reports: Iterable[DeviceReport]) -> Table:
+def _devices(reports: Iterable[DeviceReport], tensorflow: tensorflow_gpus.Answer) -> Table:
+    """A row for each device, and one for the GPU as Keras on TensorFlow sees it."""
     table = _grid("", "", "")
     for report in reports:
         if report.present:
-            table.add_row(report.device, Text("yes", style="green"), Text(_facts(report)))
+            table.add_row(report.device, _yes_or_no(True), Text(_facts(report)))
         else:
-            table.add_row(report.device, Text("no", style="yellow"), Text(report.reason or ""))
+            table.add_row(report.device, _yes_or_no(False), Text(report.reason or ""))
+    table.add_row("gpu in keras", _yes_or_no(tensorflow.found), Text(tensorflow.text))
     return table
+
+
+def _yes_or_no(yes: bool) -> Text:
+    return Text("yes", style="green") if yes else Text("no", style="yellow")
 
 
 def _facts(report: DeviceReport) -> str:

@@ -45,6 +45,31 @@ def test_the_loss_is_the_twins(twins, case):
         assert told["accuracy"] == pytest.approx((answers == labels).mean())
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "loss", "learning_rate"),
+    [("SGD", "categorical_crossentropy", 1e-2), ("adam", "sparse_categorical_crossentropy", 1e-3)],
+)
+def test_study_004_learns_with_our_loss_what_it_learnt_with_its_own(optimizer, loss, learning_rate):
+    args = {"widths": [24, 12], "dropout": 0.0}
+    spec = ModelSpec(name="mlp", args=args, optimizer=optimizer.lower(), learning_rate=learning_rate)
+    ours = networks.build(spec, (28, 28), 10)
+    # As the study's text has it: ten sigmoids.
+    theirs = keras.Sequential([keras.Input((28, 28)), layers.Flatten(), layers.Dense(24, activation="relu")])
+    theirs.add(layers.Dense(12, activation="relu"))
+    theirs.add(layers.Dense(10, activation="sigmoid"))
+    theirs.set_weights(ours.get_weights())
+    pixels, labels = images((28, 28)), np.arange(NUM)
+    model = task.model_of(ours, "uint8")
+    model.compile(optimizer=task.optimizer_of(spec), loss=task.loss_of(spec, ours, "uint8"))
+    theirs.compile(optimizer=optimizer, loss=loss)
+    targets = keras.utils.to_categorical(labels, 10) if loss.startswith("categorical") else labels
+    settings = {"batch_size": 2, "epochs": 3, "shuffle": False, "verbose": 0}
+    our_losses = model.fit(pixels, labels, **settings).history["loss"]
+    assert our_losses == pytest.approx(theirs.fit(pixels / 255, targets, **settings).history["loss"], rel=1e-4)
+    for mine, their in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(mine, their, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_it_has_as_many_trainable_parameters(twins, name):
     network = networks.build(ModelSpec(name=name), WHOLE[name], num_classes(name))

@@ -3,9 +3,9 @@ import dataclasses
 import pytest
 
 from accelbench.report import read, study_comparison
-from accelbench.report.pictures import studies
-from accelbench.schema.measurement import Epoch, Evaluation
-from accelbench.schema.vocab import Mode, Pipeline, Protocol
+from accelbench.report.pictures import drawn, studies
+from accelbench.schema.measurement import Block, Epoch, Evaluation
+from accelbench.schema.vocab import Device, Mode, Pipeline, Protocol
 from accelbench.schema.workload import DataSpec
 
 RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
@@ -33,7 +33,7 @@ def test_bars_are_grouped_by_family_and_batch(tmp_path, maker):
     assert [axes.get_title() for axes in figure.axes] == ["resnet", "vgg", "others"] * 2
     assert [axes.get_ylabel() for axes in figure.axes[::3]] == ["batch 16: images/s", "batch 32: images/s"]
     assert [len(axes.patches) for axes in figure.axes] == [4, 2, 2] * 2
-    assert texts(figure) == ["cpu bf16", "cpu fp32"]
+    assert texts(figure) == ["cpu bf16", "cpu fp32", "has warnings: see its row"]
     assert studies.families(cells, lambda reported: None, "x", "title", "") is None
 
 
@@ -73,7 +73,9 @@ def test_pictures_have_no_speedup_between_cells_that_differ_in_more_than_the_dev
             inferring(maker, "resnet18", "gpu", rate=50, **changes),
         ]
         found = read.read(maker.suite(tmp_path / str(len(changes)), records, study="000"))
-        gain = [study_comparison.gain_over_cpu(reported, found.cells, "samples_per_s") for reported in found.cells]
+        gain = [
+            study_comparison.gain_over(Device.cpu, reported, found.cells, "samples_per_s") for reported in found.cells
+        ]
         return gain, len(studies.dashboard(found.cells, "title", "").axes[3].lines)
 
     assert gains() == ([None, pytest.approx(5)], 2)  # the curve, and a line at 1
@@ -88,3 +90,27 @@ def test_of_cells_at_one_place_one_is_shown(tmp_path, maker):
     found = read.read(maker.suite(tmp_path, records, study="000"))
     figure = studies.families(found.cells, lambda reported: reported.row["samples_per_s"], "images/s", "title", "")
     assert [patch.get_height() for patch in figure.axes[0].patches] == [10]
+
+
+def steady(rate):
+    """A measurement without warnings."""
+    blocks = [Block(num_steps=10, num_samples=160, seconds=160 / rate)] * 7
+    return {"blocks": blocks, "latency_s": [16 / rate] * 100, "threads": 4}
+
+
+def test_a_number_with_warnings_is_marked_on_the_picture_and_so_is_what_is_computed_from_it(tmp_path, maker):
+    records = [
+        maker.ok(inferring(maker, "resnet18", device).cell, rate, data=None, warnings=warnings, **steady(rate))
+        for device, rate, warnings in (("cpu", 10, ["the loader waited"]), ("gpu", 50, []))
+    ]
+    sweep = read.read(maker.suite(tmp_path, records, study="000"))
+    marks = {}
+    for kind in ("families", "speedups"):
+        _, figure = drawn.pictures_of(sweep, "")[kind]
+        marks[kind] = [text.get_text() for axes in figure.axes for text in axes.texts]
+        assert texts(figure)[-1] == "has warnings: see its row"
+    assert marks["speedups"] == ["5.00 !"]
+    assert marks["families"] == ["10.0 !", "50.0"]
+    panels = studies.dashboard(sweep.cells, "title", "")
+    assert panels.axes[3].get_title() == "Speed-up over the CPU, throughput"
+    assert [text.get_text() for text in panels.axes[3].texts] == ["!"]

@@ -16,3 +16,9 @@ def test_bars_write_ours_as_estimated_and_the_published_as_they_are(tmp_path: Pa
 
 def test_nothing_to_show_is_no_picture() -> None:
     assert times.times([], "title", "") is None
+
+
+def test_a_published_evaluation_is_named_as_such_beside_our_inference(tmp_path: Path, maker) -> None:
+    found = read.read(maker.suite(tmp_path, [maker.ok(maker.cell(mode=Mode.infer), 20_000)]))
+    (axes,) = times.times(compare_with_published(found, Mode.infer), "title", "").axes
+    assert axes.get_title(loc="left") == "Testing time (ours: inference; published: Keras' evaluate)"

@@ -6,7 +6,7 @@ from accelbench.report.read import read as read_sweep
 from accelbench.report.tables import all_cells, batch_scaling, best, options, study_times
 from accelbench.report.tables.options import steps_to_pay
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Mode, Status
+from accelbench.schema.vocab import Device, Mode, Status
 
 COMPILED = Options(compile=True)
 LAST = Options(channels_last=True)
@@ -86,7 +86,7 @@ def test_without_options_there_is_no_table(read, tmp_path, maker):
 
 def test_no_device_gains_by_an_option_that_the_cpu_cell_does_not_have(read):
     found = read((1000, {}, {}), (9000, {"device": "gpu", "options": COMPILED}, {}))
-    assert study_comparison.gain_over_cpu(found.cells[1], found.cells, "samples_per_s") is None
+    assert study_comparison.gain_over(Device.cpu, found.cells[1], found.cells, "samples_per_s") is None
     compared = {each.device: each.speedup for each in study_comparison.compare_with_published(found, Mode.infer)}
     assert compared == {"cpu": 1, "gpu": None}
 
@@ -132,4 +132,5 @@ def test_pictures_join_no_cells_with_other_options_and_name_them(read):
     assert sorted(bar.get_x() for bar in bars.axes[0].patches) == [bar.get_x() for bar in bars.axes[0].patches]
     assert len({bar.get_hatch() for bar in bars.axes[0].patches}) == 3
     panels = studies.dashboard(found.cells, "title", "")
-    assert legend(lines) == legend(bars) == legend(panels) == names
+    assert legend(lines) == names
+    assert legend(bars) == legend(panels) == [*names, "has warnings: see its row"]

@@ -1,4 +1,5 @@
 from accelbench.report.tables import study_times
+from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Mode, Protocol
 from report.tables.rows import texts
 
@@ -27,6 +28,23 @@ def test_times_stand_beside_the_published_with_the_settings_of_ours(read, maker)
     assert gpu["ours: cell"] == "not planned"
     assert gpu["published: speed-up as the study prints it (%)"] == "3,332"
     assert "(CPU time / device time - 1) x 100 %" in " ".join(table.notes)
+
+
+def test_an_evaluations_time_stands_beside_inference_alone(read, maker) -> None:
+    def tested(seconds):
+        tested = Evaluation(num_samples=10_000, seconds=seconds, loss=0.1, accuracy=0.9)
+        return Epoch(seconds=1, num_samples=60_000, evaluation=tested)
+
+    fit = maker.cell(protocol=Protocol.fit, epochs=3)
+    trained = maker.ok(fit, 1000, epochs=[tested(seconds) for seconds in (9.0, 0.5, 0.7)])
+    (row, *_) = texts(study_times.table(read([trained, maker.ok(maker.cell(mode=Mode.infer), 20_000)]), Mode.infer))
+    assert (row["ours (s)"], row["ours: one evaluation (s)"], row["published (s)"]) == ("~0.500", "0.600", "0.929")
+
+
+def test_settings_that_the_source_does_not_name_are_marked_as_assumed(read, maker) -> None:
+    table = study_times.table(read([maker.ok(maker.cell("pets_cnn"), 100)], study="002"), Mode.train)
+    assert "batch 32 (assumed), 10 epochs (assumed): pets_cnn on gpu" in " ".join(table.notes)
+    assert "training epochs alone" in " ".join(table.notes)
 
 
 def test_times_without_a_study_have_no_published_columns(read, maker) -> None:

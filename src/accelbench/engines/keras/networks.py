@@ -2,7 +2,8 @@
 
 Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1].
 It returns logits (batch, classes), or (batch, 1) if a study has a single logit for two classes: softmax and sigmoid are
-part of the loss. The autoencoder returns images. Weights start as Keras' layers initialise them.
+part of the loss. So are study 004's ten sigmoids: Keras on TensorFlow computes their cross-entropy from the logits, as
+softmax does. The autoencoder returns images. Weights start as Keras' layers initialise them.
 """
 
 import math

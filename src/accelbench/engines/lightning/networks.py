@@ -2,6 +2,7 @@
 
 Each is built for images of one shape, (height, width) or (channels, height, width), in [0, 1], and returns logits
 (batch, classes), or (batch, 1) if a study has a single logit for two classes: softmax and sigmoid are part of the loss.
+So are study 004's ten sigmoids: Keras on TensorFlow computes their cross-entropy from the logits, as softmax does.
 The autoencoder returns images.
 """
 

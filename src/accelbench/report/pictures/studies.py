@@ -12,6 +12,7 @@ from accelbench.presentation import significant
 from accelbench.report.pictures.style import (
     COLOURS,
     DPI,
+    WARNING_COLOUR,
     Setting,
     add_legend,
     add_title,
@@ -22,10 +23,10 @@ from accelbench.report.pictures.style import (
     tidy,
 )
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.study_comparison import gain_over_cpu, one_per_setting
+from accelbench.report.study_comparison import equal_on, gain_over, one_per_setting
 from accelbench.report.tables.options import NAMES
 from accelbench.schema.record import Row
-from accelbench.schema.vocab import Mode, Precision
+from accelbench.schema.vocab import Device, Mode, Precision
 
 FAMILIES = ("efficientnet", "resnet", "vgg")
 OTHERS = "others"
@@ -45,6 +46,7 @@ OTHER_HATCH = "xx"  # several devices, another engine
 CURVE_MARKERS = (".", "x", "+", "1", "2")  # of a curve with 0, 1, 2, ... options
 CURVE_LINES: dict[str, Literal["--", "-"]] = {"training": "--", "test": "-"}
 MAX_BATCHES = 6  # of a picture
+_DOUBTFUL = Line2D([], [], linestyle="none", marker="$!$", color=WARNING_COLOUR, label="has warnings: see its row")
 
 
 def family(model: str) -> str:
@@ -52,17 +54,38 @@ def family(model: str) -> str:
     return next((name for name in FAMILIES if model.startswith(name)), OTHERS)
 
 
+def has_warnings(reported: ReportedCell | None) -> bool:
+    """Whether a cell's numbers have warnings, which its row in the report names."""
+    return reported is not None and bool(reported.row["warnings"])
+
+
 def families(
-    cells: Sequence[ReportedCell], value: Callable[[ReportedCell], float | None], unit: str, title: str, warning: str
+    cells: Sequence[ReportedCell],
+    value: Callable[[ReportedCell], float | None],
+    unit: str,
+    title: str,
+    warning: str,
+    is_doubtful: Callable[[ReportedCell], bool] = has_warnings,
 ) -> Figure | None:
-    """Grouped bars of `value`: a column per family of networks, a row per batch, a bar per setting."""
+    """Grouped bars of `value`: a column per family of networks, a row per batch, a bar per setting.
+
+    Args:
+        cells: of which the ok ones are shown.
+        value: of a cell; None for no bar.
+        unit: of the values.
+        title: of the picture.
+        warning: below the title; empty for none.
+        is_doubtful: whether a bar is marked, since a cell that it is of has warnings.
+    """
     ok = one_per_setting(reported for reported in cells if reported.is_ok)
-    known = [(reported.row, number) for reported in ok if (number := value(reported)) is not None]
-    if not known:
+    known = {reported.name: number for reported in ok if (number := value(reported)) is not None}
+    ok = [reported for reported in ok if reported.name in known]
+    if not ok:
         return None
-    models = {name: inside for name in (*FAMILIES, OTHERS) if (inside := _models_of_family(known, name))}
-    batches = sorted({int(row["batch_size"] or 0) for row, _ in known})[:MAX_BATCHES]
-    shown = distinct_settings(setting_of(row) for row, _ in known)
+    doubtful = {reported.name for reported in ok if is_doubtful(reported)}
+    models = {name: inside for name in (*FAMILIES, OTHERS) if (inside := _models_of_family(ok, name))}
+    batches = sorted({reported.cell.batch_size for reported in ok})[:MAX_BATCHES]
+    shown = distinct_settings(setting_of(reported.row) for reported in ok)
     num_bars = sum(map(len, models.values())) * len(shown)
     width = min(24.0, max(6.5, 0.34 * num_bars + 1.5))
     figure = Figure(figsize=(width, 2.7 * len(batches) + 1.3), layout="constrained", dpi=DPI)
@@ -71,22 +94,24 @@ def families(
     )
     for line, batch_size in zip(grid, batches, strict=True):
         for axes, (name, inside) in zip(line, models.items(), strict=True):
-            for row, number in known:
-                if row["batch_size"] == batch_size and row["model"] in inside:
-                    _bar(axes, inside.index(str(row["model"])), shown.index(setting_of(row)), len(shown), number, row)
+            for each in ok:
+                if each.cell.batch_size == batch_size and each.cell.model.name in inside:
+                    place = (inside.index(each.cell.model.name), shown.index(setting_of(each.row)), len(shown))
+                    _bar(axes, *place, known[each.name], each.row, doubtful=each.name in doubtful)
             axes.set_title(name, fontsize=10)
             axes.set_xticks(range(len(inside)), inside, rotation=30, ha="right")
             axes.set_xlim(-0.5, len(inside) - 0.5)
             axes.margins(y=0.25)
             tidy(axes)
         line[0].set_ylabel(f"batch {batch_size}: {unit}")
-    _legend(figure, [Patch(**_fill(setting), label=setting_label(setting)) for setting in shown], width)
+    _legend(figure, [*_patches(shown), *([_DOUBTFUL] if doubtful else [])], width)
     add_title(figure, title, warning)
     return figure
 
 
-def _models_of_family(known: Sequence[tuple[Row, float]], name: str) -> list[str]:
-    return list(dict.fromkeys(str(row["model"]) for row, _ in known if family(str(row["model"])) == name))
+def _models_of_family(cells: Sequence[ReportedCell], name: str) -> list[str]:
+    models = dict.fromkeys(reported.cell.model.name for reported in cells)
+    return [model for model in models if family(model) == name]
 
 
 def _fill(setting: Setting) -> dict[str, Any]:
@@ -95,14 +120,24 @@ def _fill(setting: Setting) -> dict[str, Any]:
     return {"facecolor": COLOURS[device], "alpha": SHADES[precision], "edgecolor": COLOURS[device], "hatch": hatch}
 
 
-def _bar(axes: Axes, group: int, index: int, num_bars: int, value: float, row: Row) -> None:
-    """The bar at `index` of the `num_bars` of a group, with its value written on it."""
+def _patches(settings: Sequence[Setting]) -> list[Patch]:
+    return [Patch(**_fill(setting), label=setting_label(setting)) for setting in settings]
+
+
+def _bar(axes: Axes, group: int, index: int, num_bars: int, value: float, row: Row, *, doubtful: bool) -> None:
+    """The bar at `index` of the `num_bars` of a group, with its value written on it, and a `!` if it is doubtful."""
     width = 0.86 / num_bars
     x = group - 0.43 + width * (index + 0.5)
     axes.bar(x, value, width * 0.92, **_fill(setting_of(row)))
-    axes.annotate(
-        significant(value), (x, value), (0, 2), textcoords="offset points", ha="center", rotation=90, fontsize=7
-    )
+    text, colour = significant(value) + " !" * doubtful, WARNING_COLOUR if doubtful else "black"
+    style: dict[str, Any] = {
+        "textcoords": "offset points",
+        "ha": "center",
+        "rotation": 90,
+        "fontsize": 7,
+        "color": colour,
+    }
+    axes.annotate(text, (x, value), (0, 2), **style)
 
 
 def _legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
@@ -180,17 +215,18 @@ def dashboard(cells: Sequence[ReportedCell], title: str, warning: str) -> Figure
         _boxes(boxes, [by_batch.get(batch) for batch in batches], index, len(settings), setting)
         for group, batch in enumerate(batches):
             if batch in by_batch and (rate := by_batch[batch].number("samples_per_s")) is not None:
-                _bar(bars, group, index, len(settings), rate, by_batch[batch].row)
+                marked = has_warnings(by_batch[batch])
+                _bar(bars, group, index, len(settings), rate, by_batch[batch].row, doubtful=marked)
         _latency_line(lines, by_batch, setting)
         _gain_line(gains, by_batch, setting, cells)
     _finish_groups(boxes, "Latency: quartiles, whiskers p5 to p95", "ms", batches)
     _finish_groups(bars, "Throughput", "samples/s", batches)
     bars.set_ylim(0, 1.15 * bars.get_ylim()[1])  # room for what is written on the bars
     _finish_lines(lines, "Latency p50 against batch", "ms", batches)
-    _finish_lines(gains, "Speed-up over the CPU, latency p50", "x", batches)
+    _finish_lines(gains, "Speed-up over the CPU, throughput", "x", batches)
     lines.set_ylim(bottom=0)
     _finish_gains(gains)
-    _legend(figure, [Patch(**_fill(setting), label=setting_label(setting)) for setting in settings], width)
+    _legend(figure, [*_patches(settings), *([_DOUBTFUL] if any(map(has_warnings, ok)) else [])], width)
     add_title(figure, title, warning)
     return figure
 
@@ -210,11 +246,14 @@ def _latency_line(axes: Axes, by_batch: Mapping[int, ReportedCell], setting: Set
 def _gain_line(
     axes: Axes, by_batch: Mapping[int, ReportedCell], setting: Setting, cells: Sequence[ReportedCell]
 ) -> None:
-    """The CPU's latency over a device's, by batch, where the CPU has the same cell."""
-    slowdowns = {batch: gain_over_cpu(by_batch[batch], cells, "latency_p50_ms") for batch in sorted(by_batch)}
-    points = [(batch, 1 / slowdown) for batch, slowdown in slowdowns.items() if slowdown is not None]
+    """A device's throughput over the CPU's, by batch, where the CPU has the same cell."""
+    gains = {batch: gain_over(Device.cpu, by_batch[batch], cells, "samples_per_s") for batch in sorted(by_batch)}
+    points = [(batch, gain) for batch, gain in gains.items() if gain is not None]
     if points:
         axes.plot(*zip(*points, strict=True), **_dashboard_style(setting))
+    for batch, gain in points:
+        if has_warnings(by_batch[batch]) or has_warnings(equal_on(Device.cpu, by_batch[batch], cells)):
+            axes.annotate("!", (batch, gain), (5, 2), textcoords="offset points", fontsize=9, color=WARNING_COLOUR)
 
 
 def _boxes(axes: Axes, cells: Sequence[ReportedCell | None], index: int, num: int, setting: Setting) -> None:
@@ -260,7 +299,7 @@ def _finish_gains(axes: Axes) -> None:
     """A line at 1, or the words that there is nothing to draw."""
     if axes.lines:
         axes.axhline(1, color="grey", linewidth=0.8)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])  # room for the marks
         return
     axes.text(0.5, 0.5, "no other device was measured", transform=axes.transAxes, ha="center", color="grey")
     axes.set_yticks([])

@@ -9,7 +9,7 @@ from matplotlib.transforms import Bbox
 from accelbench.presentation import UNKNOWN
 from accelbench.report.pictures.style import DPI, add_title
 from accelbench.report.read import Sweep
-from accelbench.report.tables import batch_scaling
+from accelbench.report.tables import batch_scaling, device_pairs
 from accelbench.report.tables.table import Table
 
 MAX_COLUMNS = 6  # tables are transposed here: a column per row of the report's table
@@ -23,7 +23,8 @@ def summary_page(sweep: Sweep, title: str, warning: str) -> Figure | None:
     best = batch_scaling.best_batch(sweep)
     if best is None:
         return None
-    tables = [table for table in (batch_scaling.devices(sweep), best) if table is not None]
+    found = (batch_scaling.devices(sweep), best, device_pairs.table(sweep))
+    tables = [table for table in found if table is not None]
     bullets = [f"• {sentence}" for sentence in batch_scaling.conclusions(sweep)]
     text = [line for bullet in bullets for line in textwrap.wrap(bullet, CHARACTERS)]
     heights = [LINE_HEIGHT * (_num_lines(table) + 2.5) for table in tables] + [LINE_HEIGHT * (len(text) + 2)]

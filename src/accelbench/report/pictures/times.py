@@ -1,6 +1,6 @@
 """Training and testing time per network and device, ours and the published."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +28,19 @@ def times(comparisons: Sequence[PublishedComparison], title: str, warning: str) 
     figure = Figure(figsize=(width, 3.4 * len(modes)), layout="constrained", dpi=DPI)
     for axes, mode in zip(figure.subplots(len(modes), squeeze=False)[:, 0], modes, strict=True):
         _draw_bars(axes, [bar for bar in bars if bar.mode == mode], models)
-        axes.set_title(TITLES[mode], fontsize=10, loc="left")
+        axes.set_title(_title(mode, bars), fontsize=10, loc="left")
         axes.set_ylabel("seconds")
     kinds = sorted({bar.kind for bar in bars})
     add_legend(figure, [Patch(**_fill(kind), label=_kind_label(kind)) for kind in kinds], int(width / 1.6))
     add_title(figure, f"{title} (~ marks an estimated time)", warning)
     return figure
+
+
+def _title(mode: Mode, bars: Iterable["_Bar"]) -> str:
+    """The panel's title, which says so where ours and the published times are of different work."""
+    compares = any(bar.mode == mode and bar.is_published for bar in bars)
+    different = mode == Mode.infer and compares
+    return TITLES[mode] + (" (ours: inference; published: Keras' evaluate)" if different else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +50,11 @@ class _Bar:
     kind: Kind
     time_s: float
     text: str
+
+    @property
+    def is_published(self) -> bool:
+        """Whether a study published it."""
+        return self.kind[0]
 
 
 def _bars(comparisons: Sequence[PublishedComparison]) -> Iterator[_Bar]:

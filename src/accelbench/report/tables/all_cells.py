@@ -61,6 +61,11 @@ COLUMNS = [
     CsvColumn("data wait (%)", "data_wait_share", "percent"),
     CsvColumn("of the ceiling (%)", "mfu", "percent"),
     CsvColumn("bound by", "bound", "word"),
+    CsvColumn("CPU (%, 100 a core)", "cpu_utilization_percent"),
+    CsvColumn("GPU (%)", "gpu_utilization_percent"),
+    CsvColumn("GPU power (W)", "gpu_power_w"),
+    CsvColumn("GPU temperature (°C)", "gpu_temperature_c"),
+    CsvColumn("GPU clock (MHz)", "gpu_clock_mhz"),
     CsvColumn("J/sample", "energy_j_per_sample"),
     CsvColumn("cost of a million samples", "cost_per_million_samples"),
     CsvColumn("accuracy (%)", "accuracy", "percent"),
@@ -98,6 +103,11 @@ METRICS = [
     Metric("peak memory of the host (MB)", "peak_host_mb"),
     Metric("time of the whole job (s)", "time_s"),
     Metric("compilation (s)", "compile_s"),
+    Metric("CPU utilisation (%, 100 a core)", "cpu_utilization_percent", "more"),
+    Metric("GPU utilisation (%)", "gpu_utilization_percent", "more"),
+    Metric("GPU power (W)", "gpu_power_w"),
+    Metric("GPU temperature (°C)", "gpu_temperature_c"),
+    Metric("GPU clock (MHz)", "gpu_clock_mhz", "more"),
     Metric("test accuracy (%)", "accuracy", "more", "percent"),
 ]
 

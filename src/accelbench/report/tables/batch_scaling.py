@@ -7,10 +7,11 @@ from typing import Any
 from accelbench.presentation import significant
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.study_comparison import one_per_setting
+from accelbench.report.tables import device_pairs
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
 from accelbench.schema.ceilings import Ceilings, ceilings_in
-from accelbench.schema.vocab import Mode
+from accelbench.schema.vocab import Device, Mode
 
 LIMITS_MS = (10.0, 50.0, 200.0)
 MIN_BATCHES = 3  # fewer support no sentence about batches
@@ -108,7 +109,34 @@ def best_batch(sweep: Sweep) -> Table | None:
 
 
 def conclusions(sweep: Sweep) -> list[str]:
-    """What the numbers say, a sentence for each network, device, precision and options with three batches or more."""
+    """What the numbers say: which batch is fastest, of three or more, and which of two devices."""
+    return [*_about_batches(sweep), *_about_devices(sweep)]
+
+
+def _about_devices(sweep: Sweep) -> list[str]:
+    """A sentence for each network, precision and options that infers on two devices, at its smallest and largest batch.
+
+    Cells that differ only in the device are compared.
+    """
+    groups: dict[tuple[str, ...], dict[int, float]] = {}
+    for devices in (*device_pairs.PAIRS[:3], (Device.xla_cpu, Device.cpu)):
+        for pair in device_pairs.pairs(sweep, *devices):
+            cell, ratio = pair.first.cell, pair.ratio("samples_per_s")
+            if cell.mode == Mode.infer and ratio is not None:
+                key = (cell.model.name, cell.precision, options_text(pair.first.row) or "", *devices)
+                groups.setdefault(key, {}).setdefault(cell.batch_size, ratio)
+    sentences = []
+    for (model, precision, options, first, second), ratios in groups.items():
+        what = f"{model} in {precision}" + (f", {options}" if options else "")
+        smallest, largest = min(ratios), max(ratios)
+        more = f", {significant(ratios[largest])} times with batch {largest}" if largest != smallest else ""
+        speed = f"{significant(ratios[smallest])} times as fast as {second} with batch {smallest}"
+        sentences.append(f"{what}: {first} is {speed}{more} (samples/s).")
+    return sentences
+
+
+def _about_batches(sweep: Sweep) -> list[str]:
+    """A sentence for each network, device, precision and options with three batches or more."""
     sentences = []
     for group in batch_groups(sweep):
         rates = {reported.cell.batch_size: reported.number("samples_per_s") or 0.0 for reported in group.cells}
@@ -175,7 +203,7 @@ def _device_facts(reported: ReportedCell) -> DeviceFacts | None:
         device=reported.cell.device.value,
         name=measured.device_name,
         units=_text(machine, "num_threads", "usable cores") if on_host else None,
-        memory=_text(machine, "memory_gb", "GB") if on_host else None,
+        memory=_text(machine, "memory_gb", "GB") if on_host else _gpu_memory(reported, machine),
         instruction_sets=machine.get("instruction_sets") if on_host else None,
         replicas=str(measured.num_devices),
         flops=_rates(ceilings.flops_per_s) if ceilings else None,
@@ -183,6 +211,12 @@ def _device_facts(reported: ReportedCell) -> DeviceFacts | None:
         copy_rates=_copies(ceilings) if ceilings else None,
         launch=f"{ceilings.launch_s * 1e6:.3g} µs" if ceilings else None,
     )
+
+
+def _gpu_memory(reported: ReportedCell, machine: Mapping[str, Any]) -> str | None:
+    """The memory of each GPU that ran; None for another device, or where it is unknown."""
+    memory_gb = machine.get("gpu_memory_gb") if reported.cell.device == Device.gpu else None
+    return ", ".join(f"{each} GB" for each in memory_gb[: reported.cell.devices]) if memory_gb else None
 
 
 def _rates(flops_per_s: Mapping[str, float]) -> str:

@@ -72,6 +72,14 @@ LIES = [
     ),
     Lie(
         study="000",
+        claim="Headline speed-ups (744.41, 48.28, 15.42) divide launch times; end to end, its raw data gives 127, 0.84 "
+        "and 151.",
+        answer=Remedy.shown,
+        how="Speed-ups are of waited-for work, from start to end; the report shows the study's raw data beside them.",
+        test="tests/report/tables/test_device_pairs.py::test_the_headline_stands_beside_what_its_raw_data_gives",
+    ),
+    Lie(
+        study="000",
         claim="Utilisation was read once, after the run, as the mean over three GPUs, only one of which was used.",
         answer=Remedy.impossible,
         how="Utilisation is sampled while the cell runs; the mean is over the steady state of the GPU that computes.",
@@ -142,7 +150,7 @@ LIES = [
     ),
     Lie(
         study="002",
-        claim="Batches were 8 times larger on the TPU.",
+        claim="Batches were larger on the TPU: they were scaled with its 8 cores.",
         answer=Remedy.impossible,
         how="A speed-up compares two cells of the same batch size; the batch per device is a column.",
         test="tests/report/test_study_comparison.py::test_no_speedup_between_cells_that_differ_in_more_than_the_device",
@@ -174,6 +182,13 @@ LIES = [
         answer=Remedy.impossible,
         how="The number of steps is part of the cell's identity, and the record has every step.",
         test="tests/schema/test_cell.py::test_the_number_of_steps_is_part_of_the_id_where_it_is_what_is_run",
+    ),
+    Lie(
+        study="004",
+        claim="Accuracies of 54.97 and 55.23 % are of the training batches; the text does not say so.",
+        answer=Remedy.shown,
+        how="Training and test accuracy are different columns, and a published number stands beside the same of ours.",
+        test="tests/report/tables/test_study.py::test_a_published_accuracy_stands_beside_ours_of_the_same_thing",
     ),
     Lie(
         study="004",

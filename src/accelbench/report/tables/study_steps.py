@@ -102,12 +102,13 @@ def table(sweep: Sweep, name: str) -> Table | None:
 def _comparisons(sweep: Sweep, metric: StepMetric, entries: list[Published]) -> Iterator[_StepComparison]:
     for reported in one_per_setting(reported for reported in sweep.cells if reported.cell.mode == Mode.infer):
         value = metric.ours(reported) if reported.is_ok else None
-        same: list[Published | None] = [entry for entry in entries if _has_same_settings(entry, reported)]
+        same: list[Published | None] = [entry for entry in entries if has_same_settings(entry, reported)]
         if value is not None or same:
             yield from (_StepComparison(reported, value, entry) for entry in same or [None])
 
 
-def _has_same_settings(entry: Published, reported: ReportedCell) -> bool:
+def has_same_settings(entry: Published, reported: ReportedCell) -> bool:
+    """Whether a published number is of the settings of one of our cells."""
     cell = reported.cell
     wanted = (cell.model.name, cell.device, cell.precision)
     same = (entry.model, entry.device, entry.precision) == wanted and entry.batch_size in (None, cell.batch_size)

@@ -12,6 +12,11 @@ from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, word
 from accelbench.schema.vocab import Mode
 
+WHAT_IS_TIMED = {
+    Mode.train: "Our training time is of the training epochs alone: evaluations between them are timed apart.",
+    Mode.infer: "Ours (s) is inference alone: the outputs of the whole test set. An evaluation also computes loss and "
+    "accuracy, as Keras' evaluate does; it is timed where whole epochs are trained (protocol fit), else it is a dash.",
+}
 PERCENT_STUDIES = {"001"}  # they print speed-ups in percent
 
 
@@ -27,8 +32,12 @@ def table(sweep: Sweep, mode: Mode) -> Table | None:
         f"Ours: the ok cell nearest to {near} ({order}; the first seed and repeat), never a mean over cells. "
         "~ marks a time that is estimated from a bounded window's throughput; other times are measured.",
         "Our speed-up is CPU time / device time (x), of two cells that differ only in the device.",
+        WHAT_IS_TIMED[mode],
     ]
-    if any(comparison.published for comparison in comparisons):
+    is_published = any(compared.published for compared in comparisons)
+    if mode == Mode.infer and (is_published or any(compared.evaluation_s is not None for compared in comparisons)):
+        columns.append(EVALUATION_COLUMN)
+    if is_published:
         columns += PUBLISHED_COLUMNS
         settings = _published_settings(comparisons, sweep.study)
         notes.append(f"Published times were not measured by accelbench ({settings}).")
@@ -63,7 +72,11 @@ def published_entry(published_number: Published | None) -> Entry:
 def published_epochs(study: str | None, model: str) -> str:
     """How many epochs a study trained a network for, as `, 5 epochs`; empty if it does not say."""
     entry = published.find(study, model, "epochs", None)
-    return f", {entry.value:g} epochs" if entry else ""
+    return f", {entry.value:g} epochs{_mark(entry, 'value')}" if entry else ""
+
+
+def _mark(entry: Published, what: str) -> str:
+    return " (assumed)" if entry.assumed == what else ""
 
 
 def _published_settings(comparisons: Iterable[PublishedComparison], study: str | None) -> str:
@@ -72,7 +85,8 @@ def _published_settings(comparisons: Iterable[PublishedComparison], study: str |
     for compared in comparisons:
         if compared.published is not None:
             epochs = published_epochs(study, compared.model) if compared.mode == Mode.train else ""
-            settings = f"{compared.published.precision}, batch {compared.published.batch_size}{epochs}"
+            batch = f"batch {compared.published.batch_size}{_mark(compared.published, 'batch_size')}"
+            settings = f"{compared.published.precision}, {batch}{epochs}"
             devices[settings, compared.model].append(compared.device)
     return "; ".join(f"{settings}: {model} on {', '.join(names)}" for (settings, model), names in devices.items())
 
@@ -98,6 +112,9 @@ OUR_COLUMNS: list[Column[PublishedComparison]] = [
     Column("ours: speed-up (x)", _speedup),
     Column("ours: cell", lambda compared: word(describe(compared.ours))),
 ]
+EVALUATION_COLUMN: Column[PublishedComparison] = Column(
+    "ours: one evaluation (s)", lambda compared: number(compared.evaluation_s)
+)
 PUBLISHED_COLUMNS: list[Column[PublishedComparison]] = [
     Column("published (s)", lambda compared: published_entry(compared.published)),
     Column("published: speed-up (x)", lambda compared: number(compared.published_speedup)),

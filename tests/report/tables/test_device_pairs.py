@@ -1,0 +1,77 @@
+from statistics import fmean
+
+import pytest
+
+from accelbench.report import published
+from accelbench.report.tables import device_pairs
+from accelbench.schema.vocab import Mode
+from report.pictures.test_studies import inferring
+from report.tables.rows import texts
+
+
+def test_speedups_are_of_cells_that_differ_only_in_the_device(read, maker):
+    cells = [("gpu", "fp32", 500), ("gpu", "bf16", 900), ("tpu", "fp32", 200), ("cpu", "fp32", 10)]
+    records = [inferring(maker, "resnet18", device, precision, rate) for device, precision, rate in cells]
+    table = device_pairs.table(read(records, study="000"))
+    ours = {row["devices"]: row["speed-up (x)"] for row in texts(table, "resnet18") if row["whose"] == "ours"}
+    assert ours == {"gpu over cpu": "50.0", "tpu over cpu": "20.0", "gpu over tpu": "2.50"}
+    theirs = {row["devices"] for row in texts(table, "resnet18") if row["whose"] == "published"}
+    assert theirs == set(ours)
+
+
+def test_copying_is_compared_too(read, maker):
+    records = [
+        maker.ok(inferring(maker, "resnet18", device).cell, 100, data=None, copy_in_s=[seconds] * 700)
+        for device, seconds in (("gpu", 0.001), ("tpu", 0.18))
+    ]
+    (row,) = (row for row in texts(device_pairs.table(read(records, study="000"))) if row["whose"] == "ours")
+    assert (row["devices"], row["copying (x)"]) == ("gpu over tpu", "0.00556")
+
+
+def test_study_002_s_ratio_needs_no_cpu(read, maker):
+    records = [maker.ok(maker.cell("pets_cnn", device), rate) for device, rate in (("gpu", 100), ("tpu", 400))]
+    rows = texts(device_pairs.table(read(records, study="002")))
+    assert [(row["devices"], row["whose"], row["speed-up (x)"], row["batch"]) for row in rows] == [
+        ("tpu over gpu", "ours", "4.00", "128"),
+        ("tpu over gpu", "published", "5", "–"),
+        ("tpu over gpu", "published", "4.83", "–"),
+    ]
+
+
+def test_study_003_s_printed_speedups_stand_beside_ours(scaled):
+    rows = texts(device_pairs.table(scaled))
+    assert [(row["whose"], row["speed-up (x)"], row["batch"]) for row in rows] == [
+        ("ours", "5.00", "1"),
+        ("ours", "5.00", "8"),
+        ("published", "4.95", "8"),
+        ("ours", "5.00", "16"),
+        ("published", "6.97", "16"),
+        ("published", "4 to 6", "–"),
+    ]
+
+
+def test_the_headline_stands_beside_what_its_raw_data_gives(read, maker):
+    times = {
+        device: fmean(e.value for e in published.load("000") if (e.metric, e.device) == ("time_per_image", device))
+        for device in ("cpu", "gpu", "tpu")
+    }
+    records = [inferring(maker, "resnet18", device, rate=rate) for device, rate in (("gpu", 500), ("tpu", 100))]
+    rows = texts(device_pairs.headlines(read(records, study="000")))
+    shown = {row["devices"]: (row["published (x)"], row["from its raw data, end to end (x)"]) for row in rows}
+    assert shown == {
+        "gpu over cpu": ("744.41", "127"),
+        "tpu over cpu": ("48.28", "0.84"),
+        "gpu over tpu": ("15.42", "151"),
+    }
+    # The rows here leave out the study's CPU cells of ten steps.
+    assert times["cpu"] / times["gpu"] == pytest.approx(127, rel=0.03)
+    assert times["cpu"] / times["tpu"] == pytest.approx(0.84, rel=0.03)
+    assert times["tpu"] / times["gpu"] == pytest.approx(151, rel=0.005)
+    (ours,) = (row for row in rows if row["devices"] == "gpu over tpu")
+    assert (ours["ours: lowest (x)"], ours["ours: pairs of cells"]) == ("5.00", "1")
+
+
+def test_nothing_is_compared_where_no_device_has_an_equal_cell(read, maker):
+    records = [maker.ok(maker.cell(), 10), maker.ok(maker.cell(device="gpu", mode=Mode.infer), 90)]
+    assert device_pairs.table(read(records)) is None
+    assert device_pairs.headlines(read(records)) is None
