@@ -6,6 +6,7 @@ from accelbench.api.words import words_of
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
 from accelbench.settings import compose as composing
+from accelbench.settings import config
 from accelbench.settings.compose import compose, one_cell
 from fakes import make_project
 
@@ -37,6 +38,28 @@ def test_a_job_of_a_sweep_has_nothing_of_the_job_before(project):
         for each, word in zip(configs, 2 * (2 * ["{dropout:0.1}"] + 2 * ["{channels:8}"]), strict=True)
     ]
     assert configs == composed
+
+
+def test_a_configuration_made_of_the_one_before_is_the_same_as_a_new_one(project, monkeypatch):
+    made = []
+
+    def updated(run, composed, names):
+        found = config.updated(run, composed, names)
+        made.append((found, config.typed(composed)))
+        return found
+
+    monkeypatch.setattr("hydra_plugins.accelbench_launcher.updated", updated)
+    arguments = ["model.args.widths=[8],[8,9]", "model.batch_size=4,5", "model.input_shape=[3,8,8],[1,9,9]"]
+    axes = [
+        "precision=fp32,bf16",
+        "window.measure_s=1,2",
+        "compile=false,true",
+        "trainer.gradient_clip_val=1,2",
+    ]
+    compose(["-m", "model=custom", "model.target=a.B", *arguments, *axes])
+    assert len(made) == 2**7 - 1
+    assert all(one == other for one, other in made)
+    assert len({str(one) for one, _ in made}) == 2**7 - 1  # none was changed afterwards
 
 
 @pytest.mark.parametrize(

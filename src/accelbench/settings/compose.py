@@ -60,19 +60,18 @@ def compose(words: list[str]) -> list[config.RunConfig]:
         num = sizes.check_combinations(map(suites.parse, sys.argv[1 + len(flags) :]))
         if num > ANNOUNCED:
             print(f"Composing {num:,} combinations ...", file=sys.stderr)
-    rules = suites.exclude_rules_in_force(overrides, settings) if is_sweep else []
-    composed: list[config.RunConfig] = []
+    suites.RULES.set(suites.exclude_rules_in_force(overrides, settings) if is_sweep else [])
+    composed: list[list[config.RunConfig]] = []
 
     def keep(found: DictConfig | list[config.RunConfig]) -> None:  # our launcher hands over a whole sweep in one call
-        composed.extend(found if isinstance(found, list) else [config.typed(found)])
+        composed.append(found if isinstance(found, list) else [config.typed(found)])
 
     with scratch.folder() as folder:
         os.environ["ACCELBENCH_SCRATCH"] = str(folder)  # for the multirun.yaml that Hydra's sweeper writes
         hydra.main(version_base="1.3", config_path=str(place.conf), config_name="config")(keep)()
-    kept = [one for one in composed if not suites.is_excluded(one, rules)]
-    if composed and not kept:
+    if composed == [[]]:
         raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
-    return kept
+    return composed[0] if composed else []
 
 
 def _read(words: list[str]) -> tuple[list[str], list[str]]:

@@ -4,6 +4,7 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import NoneType
@@ -31,6 +32,8 @@ AXES_OF_PATHS = ("data.path", "model.weights")  # of these, a comma may also sep
 EXCLUDE = "exclude"
 
 Rule = Mapping[str, Sequence[str]]  # setting -> values, as written; a cell that matches all settings is left out
+# The exclude rules of the sweep that is composed: the launcher, which Hydra makes, leaves out what matches one.
+RULES: ContextVar[Sequence[Rule]] = ContextVar("rules", default=())
 
 
 def add_suite_axes(words: list[str], settings: DictConfig) -> list[str]:
@@ -121,12 +124,12 @@ def exclude_rules(suite: str, axes: Mapping[str, Any], profile: str) -> list[Rul
     return [{name: list(map(_key, v if isinstance(v, list) else [v])) for name, v in rule.items()} for rule in listed]
 
 
-def is_excluded(run: RunConfig, rules: Iterable[Rule]) -> bool:
+def is_excluded(run: RunConfig | DictConfig, rules: Iterable[Rule]) -> bool:
     """Whether a composed configuration matches one of the exclude rules."""
     return any(all(_values_of(run, name) & set(values) for name, values in rule.items()) for rule in rules)
 
 
-def _values_of(run: RunConfig, setting: str) -> set[str]:
+def _values_of(run: RunConfig | DictConfig, setting: str) -> set[str]:
     """The value of `setting` in `run`, as a rule writes it; for a model, its name and its library's name."""
     keys = [f"{setting}.name" if setting in GROUPS else setting, *(["model.library"] if setting == "model" else [])]
     values = [functools.reduce(_part, key.split("."), run) for key in keys]
