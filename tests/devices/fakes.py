@@ -58,6 +58,11 @@ class FakeNvml:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return self.capability
 
+    def nvmlDeviceGetAttributes(self, handle):
+        if not handle.startswith("mig-"):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return SimpleNamespace(multiprocessorCount=42)
+
     def nvmlDeviceGetEnforcedPowerLimit(self, handle):
         return 400_000
 

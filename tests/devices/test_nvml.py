@@ -31,13 +31,16 @@ def test_visible_as_cuda_reads_it(wanted, found):
 def test_a_mig_instance_has_its_gpus_capability():
     [found] = nvml.visible_gpus(FakeNvml(), {"CUDA_VISIBLE_DEVICES": "MIG-1"})
     assert found.compute_capability == (8, 0)
+    assert found.multiprocessors == 42
     assert nvml.visible_gpus(FakeNvml(), {"CUDA_VISIBLE_DEVICES": "MIG-2"}) == []
 
 
 def test_each_figure_fails_alone():
     failing = ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetEnforcedPowerLimit"]
     [found] = nvml.visible_gpus(FakeNvml(failing=failing), {})
-    assert found == nvml.Gpu(name="NVIDIA A100", memory_bytes=None, compute_capability=(8, 0), power_limit_w=None)
+    assert found == nvml.Gpu(
+        name="NVIDIA A100", memory_bytes=None, compute_capability=(8, 0), power_limit_w=None, multiprocessors=None
+    )
 
 
 @pytest.mark.gpu

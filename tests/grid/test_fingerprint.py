@@ -8,11 +8,12 @@ from pathlib import Path
 import grimp
 import pytest
 
-from accelbench.devices.nvml import Gpu
+from accelbench.devices import nvml
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint
 from accelbench.project import ENVIRONMENT
 from accelbench.schema.vocab import Engine
+from devices.fakes import FakeNvml
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -236,11 +237,11 @@ def test_what_is_not_there_is_named(folder):
         source_digest("nowhere.Net")
 
 
-def test_a_gpus_memory_is_part_of_the_machine_if_its_driver_reports_it(monkeypatch):
-    def machine(memory_bytes):
-        gpu = Gpu(name="Example", memory_bytes=memory_bytes, compute_capability=None, power_limit_w=None)
-        monkeypatch.setattr(fingerprint.nvml, "visible_gpus", lambda: [gpu])
-        return fingerprint._machine()
-
-    assert machine(85_100_000_000)["gpu_memory_gb"] == [85]
-    assert "gpu_memory_gb" not in machine(None)
+def test_the_machine_has_what_its_gpus_drivers_tell(monkeypatch):
+    fake = FakeNvml(("A100", "A30"), failing=["nvmlDeviceGetCudaComputeCapability"])
+    monkeypatch.setattr(fingerprint.nvml, "visible_gpus", lambda: [nvml.describe(f"handle-{i}", fake) for i in (0, 1)])
+    monkeypatch.setattr(fingerprint.pynvml, "nvmlSystemGetDriverVersion", fake.nvmlSystemGetDriverVersion)
+    machine = fingerprint.fingerprint()["machine"]
+    assert machine["gpus"] == ["A100", "A30"]
+    assert [gpu["memory_gb"] for gpu in machine["gpu_details"]] == [40, 41]
+    assert machine["gpu_details"][0] == {"memory_gb": 40, "multiprocessors": None, "compute_capability": None}

@@ -180,6 +180,13 @@ def test_the_steps_parts_are_medians_in_ms():
     assert row["data_wait_share"] == pytest.approx(0.1)
 
 
+def test_the_share_of_data_wait_of_whole_epochs_leaves_out_the_first():
+    epochs = [Epoch(seconds=seconds, num_samples=60, data_s=data_s) for seconds, data_s in ((9.0, 8.0), (2.0, 0.5))]
+    assert row_of(epochs=epochs)["data_wait_share"] == 0.25
+    assert row_of(epochs=epochs[:1])["data_wait_share"] == pytest.approx(8 / 9)
+    assert row_of(epochs=EPOCHS)["data_wait_share"] is None  # older records
+
+
 def test_a_true_zero_stays_a_zero():
     row = row_of(num_compiles=0, compile_s=0.0, peak_device_bytes=0, copy_in_s=[0.0])
     assert [row[name] for name in ("num_compiles", "compile_s", "peak_device_mb", "copy_in_ms")] == [0, 0, 0, 0]

@@ -261,8 +261,33 @@ def test_a_fixed_number_of_steps_is_just_that(workload):
 def test_an_epoch_is_timed_to_the_end_of_its_last_step(workload):
     batches = iter(range(7))
     workload.fetch = lambda: next(batches)
-    assert epochs.time_epoch(workload, workload.wait, workload.now) == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
+    took = epochs.time_epoch(workload, workload.wait, workload.now)
+    assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
     assert workload.num_computed == 7
+    assert took.first_step_s is None
+
+
+def test_an_epochs_time_to_get_its_batches_is_known(workload):
+    batches = iter(range(7))
+    fetch = workload.fetch
+    workload.fetch = lambda: next(batches) if fetch() is not None else None
+    took = epochs.time_epoch(workload, workload.wait, workload.now)
+    assert took.data_s == pytest.approx(7 * 0.001)
+    assert took.data_s < took.seconds / 10
+
+
+def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other():
+    workload = Workload(FakeClock())
+    workload.compile_steps = 1
+    timing = clock.Timing()
+    fetch = workload.fetch
+    for _ in range(2):
+        batches = iter(range(7))
+        workload.fetch = lambda batches=batches: (next(batches), fetch())
+        _, took = epochs.measure_epoch(timing, workload, workload.wait, workload.num_compiles, workload.now)
+    assert timing.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # it copies while it compiles
+    assert took.first_step_s is None
+    assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)  # without a wait in between
 
 
 def test_injected_sleeps_are_recovered_within_two_percent():

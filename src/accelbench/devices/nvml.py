@@ -17,12 +17,14 @@ class Gpu:
 
     Attributes:
         compute_capability: (major, minor), such as (8, 0) for an A100.
+        multiprocessors: how many; most drivers report it of a MIG instance alone.
     """
 
     name: str
     memory_bytes: int | None
     compute_capability: tuple[int, int] | None
     power_limit_w: float | None
+    multiprocessors: int | None
 
 
 def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
@@ -67,12 +69,14 @@ def describe(handle: Handle, nvml: Any = pynvml) -> Gpu:
     memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
     # A MIG instance has the compute capability and the power limit of the whole GPU.
     whole = ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
+    attributes = ask(nvml.nvmlDeviceGetAttributes, handle)
     limit_mw = ask(nvml.nvmlDeviceGetEnforcedPowerLimit, whole)
     return Gpu(
         name=ask(nvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
         memory_bytes=memory.total if memory is not None else None,
         compute_capability=ask(nvml.nvmlDeviceGetCudaComputeCapability, whole),
         power_limit_w=limit_mw / 1000 if limit_mw is not None else None,
+        multiprocessors=attributes.multiprocessorCount if attributes is not None else None,
     )
 
 

@@ -202,19 +202,26 @@ class CellRun:
     def measure_epoch(self, step: Step) -> None:
         """Measures one epoch."""
         self.ranks.end()  # so that all ranks begin together
-        began_boot_s, seconds = epochs.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
+        began_boot_s, took = epochs.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
         self.defects += self.backend.changed()
         num_samples = self.feed.num_samples
         loss, accuracy = self.outcome(step, num_samples) if self.trains else (None, None)
         self.epochs.append(
-            Epoch(seconds=seconds, num_samples=num_samples, began_boot_s=began_boot_s, loss=loss, accuracy=accuracy)
+            Epoch(
+                seconds=took.seconds,
+                num_samples=num_samples,
+                began_boot_s=began_boot_s,
+                data_s=None if self.fetches_inside else took.data_s,
+                loss=loss,
+                accuracy=accuracy,
+            )
         )
 
     def evaluate(self, step: Step) -> None:
         """Evaluates the model on the test set after an epoch, outside of the epoch's time."""
         num_samples = self.test_feed.num_samples
         self.ranks.end()
-        seconds = epochs.time_epoch(step, self._wait_for_ranks)
+        seconds = epochs.time_epoch(step, self._wait_for_ranks).seconds
         loss, accuracy = self.outcome(step, num_samples)
         tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
         self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)

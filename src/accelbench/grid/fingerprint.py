@@ -78,8 +78,8 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
         package: the folder of the accelbench package whose code measures.
 
     Returns:
-        `machine` (cpu_name, instruction_sets, num_cores, num_threads, memory_gb, gpus, tpus, platform, python; and
-        gpu_memory_gb, if the driver reports it),
+        `machine` (cpu_name, instruction_sets, num_cores, num_threads, memory_gb, gpus, tpus, platform, python; with
+        GPUs, gpu_details),
         `versions` (of the libraries that compute), `variables` (environment variables that tune them) and `code`
         (`code_digest`), as plain JSON values. They do not depend on the load, the time or the host's name; the
         kernel counts by its major and minor release.
@@ -176,7 +176,7 @@ def git_state(root: Path) -> dict[str, Any]:
 
 def _machine() -> dict[str, Any]:
     report = cpu.look()
-    memory_gb = [round(gpu.memory_bytes / 1e9) for gpu in _gpus() if gpu.memory_bytes is not None]
+    gpus = _gpus()
     kernel = ".".join(platform.release().split(".")[:2])
     return {
         "cpu_name": report.name,
@@ -184,11 +184,20 @@ def _machine() -> dict[str, Any]:
         "num_cores": int(report.details["physical_cores"]) if "physical_cores" in report.details else None,
         "num_threads": int(report.details["usable_cores"]),
         "memory_gb": round((report.memory_bytes or 0) / 1e9),
-        "gpus": [gpu.name for gpu in _gpus()],
-        **({"gpu_memory_gb": memory_gb} if memory_gb else {}),
+        "gpus": [gpu.name for gpu in gpus],
+        **({"gpu_details": [_details(gpu) for gpu in gpus]} if gpus else {}),
         "tpus": tpu.find_chips(),
         "platform": f"{platform.system()} {kernel} {platform.machine()}",
         "python": platform.python_version(),
+    }
+
+
+def _details(gpu: nvml.Gpu) -> dict[str, Any]:
+    capability = gpu.compute_capability
+    return {
+        "memory_gb": None if gpu.memory_bytes is None else round(gpu.memory_bytes / 1e9),
+        "multiprocessors": gpu.multiprocessors,
+        "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
     }
 
 

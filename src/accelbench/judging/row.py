@@ -172,9 +172,16 @@ def _latencies(measured: Measurement, steps: Mapping[str, robust.Sample]) -> Row
         row[column] = _ms(sample.median) if len(sample) else None
     if len(latency) >= robust.NUM_SAMPLES_FOR[50]:
         row["num_outliers"] = latency.num_outliers
-    if measured.data_s and measured.latency_s:
-        row["data_wait_share"] = sum(measured.data_s) / sum(measured.latency_s)
+    row["data_wait_share"] = _data_wait_share(measured)
     return row
+
+
+def _data_wait_share(measured: Measurement) -> float | None:
+    """Of the steps that were waited for, or of whole epochs; None if steps fetch their batches themselves."""
+    if measured.data_s and measured.latency_s:
+        return sum(measured.data_s) / sum(measured.latency_s)
+    epochs = [(epoch.data_s, epoch.seconds) for epoch in measured.steady_epochs if epoch.data_s is not None]
+    return sum(data_s for data_s, _ in epochs) / sum(seconds for _, seconds in epochs) if epochs else None
 
 
 def _compute(steps: Mapping[str, robust.Sample]) -> robust.Sample:

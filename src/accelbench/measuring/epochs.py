@@ -11,28 +11,53 @@ from accelbench.measuring.step import Step
 NUM_INFER_EPOCHS = 3
 
 
-def time_epoch(step: Step, wait: Callable[[], None], now: Now = time.perf_counter) -> float:
-    """Seconds of one epoch: runs steps until `step.fetch` raises StopIteration, then waits for the device."""
+class EpochTime(NamedTuple):
+    """How long an epoch took, in seconds.
+
+    Attributes:
+        seconds: the whole epoch.
+        data_s: of it, the time in `step.fetch`; the device may compute meanwhile.
+        first_step_s: the first step, waited for; None if that was not asked for, or there was no step.
+    """
+
+    seconds: float
+    data_s: float
+    first_step_s: float | None
+
+
+def time_epoch(
+    step: Step, wait: Callable[[], None], now: Now = time.perf_counter, *, waits_for_first: bool = False
+) -> EpochTime:
+    """Runs steps until `step.fetch` raises StopIteration, then waits for the device.
+
+    Args:
+        step: the workload.
+        wait: returns when everything launched on the device is done.
+        now: the clock.
+        waits_for_first: whether to wait for the first step too.
+    """
+    data_s, first_step_s = 0.0, None
     start = now()
     while True:
+        asked = now()
         try:
             batch = step.fetch()
         except StopIteration:
             break
+        data_s += now() - asked
         step.compute(step.copy_in(batch))
+        if waits_for_first:
+            wait()
+            first_step_s = now() - start
+            waits_for_first = False
     wait()
-    return now() - start
+    return EpochTime(now() - start, data_s, first_step_s)
 
 
-class EpochTime(NamedTuple):
-    """When an epoch began, in seconds since the machine started, and how many seconds it took."""
-
-    began_boot_s: float
-    seconds: float
-
-
-def measure_epoch(timing: Timing, step: Step, wait: Callable[[], None], compiles: Callable[[], Compiles]) -> EpochTime:
-    """Times one of several epochs, and updates the steady state in `timing`.
+def measure_epoch(
+    timing: Timing, step: Step, wait: Callable[[], None], compiles: Callable[[], Compiles], now: Now = time.perf_counter
+) -> tuple[float, EpochTime]:
+    """Times one of several epochs, and updates the first step and the steady state in `timing`.
 
     The first epoch is expected to compile; a compilation in a later epoch counts as one in the steady state.
 
@@ -41,12 +66,18 @@ def measure_epoch(timing: Timing, step: Step, wait: Callable[[], None], compiles
         step: the workload of this epoch, as for `time_epoch`.
         wait: returns when everything launched on the device is done.
         compiles: returns the engine's number of compilations so far, and their seconds.
+        now: the clock.
+
+    Returns:
+        When the epoch began, in seconds since the machine started, and how long it took.
     """
+    is_first = timing.steady_boot_s is None
     began_s, (compiled, _) = boot_s(), compiles()
-    seconds = time_epoch(step, wait)
+    took = time_epoch(step, wait, now, waits_for_first=is_first)
     if timing.steady_boot_s is None:
         timing.steady_boot_s = began_s, boot_s()
+        timing.first_step_s = took.first_step_s
     else:
         timing.steady_boot_s = timing.steady_boot_s[0], boot_s()
         timing.compiled_in_steady_state += compiles()[0] - compiled
-    return EpochTime(began_s, seconds)
+    return began_s, took

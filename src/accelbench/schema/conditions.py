@@ -50,6 +50,14 @@ class Data:
     stand_in: bool
 
 
+class GpuDetails(TypedDict, total=False):
+    """One GPU of `Machine.gpus`; what its driver does not report is None."""
+
+    memory_gb: Count | None
+    multiprocessors: Count | None
+    compute_capability: str | None
+
+
 class Machine(TypedDict, total=False):
     """The entries of `Environment.machine` that are computed with or listed."""
 
@@ -57,7 +65,7 @@ class Machine(TypedDict, total=False):
     num_cores: AtLeastOne | None
     num_threads: AtLeastOne | None
     gpus: list[str]
-    gpu_memory_gb: list[Count]
+    gpu_details: list[GpuDetails]
     tpus: list[str]
 
 

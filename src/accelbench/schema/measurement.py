@@ -39,6 +39,8 @@ class Epoch:
         seconds: wall time, loading of data and compilation included.
         num_samples: samples that were computed.
         began_boot_s: when it began, in seconds since the machine started; None in older records.
+        data_s: of `seconds`, the time to get the batches, while an accelerator may still compute the batches before;
+            None if the steps fetch them themselves, and in older records.
         loss: mean over the epoch's steps; None in inference.
         accuracy: share of right answers during training; None for a model that does not classify.
         evaluation: on the test set after the epoch, not part of `seconds`; None in inference.
@@ -47,6 +49,7 @@ class Epoch:
     seconds: Duration
     num_samples: AtLeastOne
     began_boot_s: Seconds | None = None
+    data_s: Seconds | None = None
     loss: Number | None = None
     accuracy: Share | None = None
     evaluation: Evaluation | None = None
@@ -93,7 +96,7 @@ class Measurement:
         build_s: time to build the model and put it onto its device.
         compile_s, num_compiles: compilations by XLA or torch.compile; None if the engine can't tell.
         fallbacks: operators that ran on the CPU instead of the device; None if the engine can't tell.
-        first_step_s: the first step, waited for.
+        first_step_s: the first step, waited for; None in older records of whole epochs.
         warmup_s: the first warm-up steps, each waited for.
         warmup_total_s, num_warmup_steps: total time and number of all warm-up steps; the number is 0 if unknown.
         settled: whether step times had stopped changing when warm-up ended; None if that was not checked.

@@ -145,6 +145,14 @@ def test_epochs_of_inference_take_the_whole_test_set(digits):
     assert measured.evaluation is None
     assert_epochs_in_turn(measured)
     assert measured.num_compiles == 2  # the last batch is short
+    assert measured.first_step_s > measured.epochs[-1].seconds / 3  # it compiles
+    assert all(0 < epoch.data_s < epoch.seconds for epoch in measured.epochs)
+
+
+def test_epochs_of_training_fetch_their_batches_inside(digits):
+    measured = engine.run(fit_cell(), digits)
+    assert measured.first_step_s > 0
+    assert [epoch.data_s for epoch in measured.epochs] == [None, None]
 
 
 def test_a_fixed_number_of_steps(digits):

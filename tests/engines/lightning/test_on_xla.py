@@ -40,6 +40,9 @@ def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision):
     assert measured.num_compiles > 0
     assert measured.compile_s > 0
     assert measured.warnings == []  # each epoch runs what the first one compiled
+    assert measured.first_step_s > measured.epochs[-1].seconds / 6  # it compiles
+    assert all(0 < epoch.data_s < epoch.seconds for epoch in measured.epochs)
+    assert measured.operators == []
 
 
 def test_two_xla_devices_train_as_one_cpu_does(hosts, digits):

@@ -92,6 +92,8 @@ def test_every_precision_learns_alike_on_two_devices(run, precision):
     assert two.measurement.precision == precision
     ours, theirs = ([epoch.loss for epoch in each.measurement.epochs] for each in (two, one))
     assert ours == pytest.approx(theirs, rel=0.02)
+    assert two.measurement.operators
+    assert two.measurement.first_step_s
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -116,6 +118,7 @@ def test_the_work_is_that_of_all_devices(run):
 def test_an_epoch_of_inference_takes_each_test_sample_once(run):
     measured = run(mode=Mode.infer, protocol=Protocol.fit, batch_size=64).measurement
     assert [epoch.num_samples for epoch in measured.epochs] == [90] * 3
+    assert measured.operators
 
 
 def test_threads_are_those_of_each_process(run):

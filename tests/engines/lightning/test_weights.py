@@ -117,6 +117,17 @@ def test_a_file_that_is_no_safetensors_is_refused(tmp_path, content):
         weights.load(Tied(), str(tmp_path / "bad.safetensors"))
 
 
+def test_a_step_that_must_not_count_leaves_neither_weights_nor_statistics():
+    network = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    with weights.kept(network):
+        network(torch.ones(3, 4)).sum().backward()
+        with torch.no_grad():
+            network[0].weight.zero_()
+        assert network[1].num_batches_tracked == 1
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+
+
 @pytest.mark.parametrize("options", [Options(), pytest.param(Options(compile=True), marks=pytest.mark.slow)])
 def test_trained_weights_are_those_that_inference_then_has_in_any_precision(digits, tmp_path, options):
     path = tmp_path / "results" / "trained.safetensors"

@@ -25,7 +25,7 @@ def test_conclusions_compare_devices_too(scaled):
 
 def test_a_gpus_memory_is_named_where_it_is_known(scaled):
     gpu = scaled.cells[-1]
-    machine = {**gpu.record.environment["machine"], "gpus": ["Example GPU"], "gpu_memory_gb": [85]}
+    machine = {**gpu.record.environment["machine"], "gpus": ["Example GPU"], "gpu_details": [{"memory_gb": 85}]}
     record = replace(gpu.record, environment={**gpu.record.environment, "machine": machine})
     table = batch_scaling.devices(replace(scaled, cells=[replace(gpu, record=record)]))
     assert "85 GB" in [entry.text for entry in table.rows[0]]

@@ -5,7 +5,7 @@ import pytest
 
 from accelbench.judging.costs import Cost
 from accelbench.report.read import read as read_sweep
-from accelbench.report.tables import first_screen
+from accelbench.report.tables import batch_scaling, first_screen
 from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import Device, Engine, Mode, Status
 
@@ -90,3 +90,22 @@ def test_each_device_that_was_asked_for_says_whether_it_ran_and_why_not(read, ma
     assert (cpu["device"], cpu["did it run"], cpu["what it is"], cpu["cells ok"]) == ("cpu", "yes", "Example CPU", "1")
     assert first_screen.device_texts(found) == ["cpu: Example CPU", "gpu: not measured (no GPU)"]
     assert (gpu["did it run"], gpu["cells not ok"], gpu["why: the most frequent reason"]) == ("no", "3", "no GPU")
+
+
+def test_a_gpu_is_described_where_its_record_describes_it(read, maker) -> None:
+    details = {"memory_gb": 42, "multiprocessors": 42, "compute_capability": "8.0"}
+    known = {"machine": {"gpus": ["A100"] * 2, "gpu_details": [details, {**details, "memory_gb": 99}]}}
+    known["versions"] = {"nvidia-driver": "580.65.06"}
+    cell = maker.cell(device="gpu", mode=Mode.infer)
+    gpu = dataclasses.replace(maker.measurement(cell, 1), device_name="NVIDIA A100")
+    record = maker.record(cell, Status.ok, measurement=gpu, environment=known)
+    found = read([record, maker.ok(maker.cell(), 1)])
+    shown = [row["what it is"] for row in rows(first_screen.devices(found))]
+    expected = "NVIDIA A100 (42 GB, 42 multiprocessors, compute capability 8.0, driver 580.65.06)"
+    assert shown == ["Example CPU", expected]
+    (_, ran) = sorted(rows(batch_scaling.devices(found[0])), key=lambda row: row["device"])
+    assert [ran[name] for name in ("units", "memory", "compute capability", "driver")] == [
+        *("42 multiprocessors", "42 GB", "8.0", "580.65.06")
+    ]
+    older = maker.record(cell, Status.ok, measurement=gpu)
+    assert rows(first_screen.devices(read([older])))[0]["what it is"] == "NVIDIA A100"

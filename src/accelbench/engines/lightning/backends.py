@@ -14,6 +14,7 @@ from accelbench.devices import cpu
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.lightning import spmd, xla, xla_ranks
 from accelbench.engines.lightning.compilations import Compilations
+from accelbench.engines.lightning.cuda_code import check_has_code
 from accelbench.engines.lightning.global_state import Held, restore, values_of_a_cell
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
 from accelbench.measuring.clock import Compiles
@@ -135,7 +136,14 @@ class Cuda(Backend):
         self.index = index
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Chooses the GPU too, and forgets its peak of memory."""
+        """Chooses the GPU too, and forgets its peak of memory.
+
+        Raises:
+            UnsupportedError: the installed torch has no code for this GPU.
+        """
+        if torch.cuda.is_available():
+            name, capability = torch.cuda.get_device_name(self.index), torch.cuda.get_device_capability(self.index)
+            check_has_code(name, capability, torch.cuda.get_arch_list())
         torch.cuda.set_device(self.index)
         super().prepare(allow_tf32)
         torch.cuda.reset_peak_memory_stats()

@@ -29,7 +29,7 @@ from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
 from accelbench.engines.lightning.structure import copied_into, tensors_in
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
-from accelbench.engines.lightning.weights import saved
+from accelbench.engines.lightning.weights import kept, saved
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.measuring.breakdown import has_time, measure_breakdown
@@ -116,7 +116,7 @@ class _Run(CellRun):
         if self.trains:
             if self.fits:
                 self.test_feed = self.workload.test_feed()
-                self.module.evaluate = self.evaluate
+                self.module.evaluate, self.module.finish = self.evaluate, self._finish_fit
             tested = SingleItemLoader(self.test_feed) if self.fits else None
             self.trainer.fit(self.module, SingleItemLoader(self.feed), tested)
         else:
@@ -167,8 +167,29 @@ class _Run(CellRun):
         self.measure_epoch(step)
         self.last_result = step.result
         self._look(step)
-        if len(self.epochs) == NUM_INFER_EPOCHS:
+        if not self.trains and len(self.epochs) == NUM_INFER_EPOCHS:
             self._keep_outputs(step)
+            self._profile_epochs(self.module.infer_step)
+
+    def _finish_fit(self) -> None:
+        """Profiles a training step after the last evaluation; the weights stay those of the last epoch."""
+        self.note_resources()
+        self.last_result = self.last_result.clone()  # a CUDA graph overwrites its earlier result
+        with kept(self.network):
+            self._profile_epochs(self.module.train_step)
+
+    def _profile_epochs(self, kind: type[InferStep]) -> None:
+        """Profiles one more step of whole epochs, which have used up their batches."""
+        if self.backend.fused:
+            return
+        step, cell = kind(self.module, iter(self.feed)), self.cell
+        if not self.ranks.leads:
+            self.ranks.follow(step, self.backend.wait)
+            return
+        last = self.epochs[-1]
+        if cell.breakdown_s and has_time(last.seconds / last.num_samples * cell.batch_size, cell.timeout_s):
+            self.operators = busiest(step, self.backend, self.ranks)
+        self.ranks.dismiss()
 
     def outcome(self, step: EpochStep | TestStep, num_samples: int) -> tuple[float | None, float | None]:
         """From the sums that the step has kept on each rank's device."""

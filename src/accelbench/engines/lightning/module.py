@@ -56,6 +56,10 @@ def new_optimizer(model: ModelSpec, parameters: list[nn.Parameter]) -> Optimizer
     return made
 
 
+def _nothing() -> None:
+    """What a window does at the end of training."""
+
+
 class BenchModule(pl.LightningModule):
     """A network as Lightning runs it.
 
@@ -77,6 +81,7 @@ class BenchModule(pl.LightningModule):
         # Set by the engine before it uses the Trainer: what Lightning's calls do, and which steps run.
         self.conduct: Callable[[Any], None]
         self.evaluate: Callable[[Any], None]
+        self.finish: Callable[[], None] = _nothing
         self.train_step: type[TrainStep] = TrainStep
         self.infer_step: type[InferStep] = InferStep
 
@@ -92,6 +97,10 @@ class BenchModule(pl.LightningModule):
     def validation_step(self, batches: Iterator[Any]) -> None:
         """The whole test set, after an epoch."""
         self.evaluate(TestStep(self, batches))
+
+    def on_train_end(self) -> None:
+        """After the last epoch and its evaluation, or the window."""
+        self.finish()
 
     def predict_step(self, batches: Iterator[Any]) -> None:
         """One epoch, or a whole window of steps."""

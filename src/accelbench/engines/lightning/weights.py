@@ -1,9 +1,14 @@
-"""Weights in files of safetensors, which hold numbers alone: loaded into a network, and saved from one."""
+"""Weights in files of safetensors, which hold numbers alone: loaded into a network, and saved from one.
 
-from collections.abc import Mapping
+Also weights that are put back after a step that must not count.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from accelbench.errors import UserError
@@ -74,6 +79,22 @@ def saved(found: Measurement, network: nn.Module, path: Path) -> Measurement:
     except OSError as error:  # the measurement is kept: training again would take as long
         return replace(found, warnings=[*found.warnings, f"save_weights=true: the weights are not saved: {error}"])
     return replace(found, notes=[*found.notes, f"the trained weights are in {path.name}"])
+
+
+@contextmanager
+def kept(network: nn.Module) -> Iterator[None]:
+    """Puts back the network's parameters and buffers at the end. The copies are in host memory: a GPU may be full."""
+    copies = {name: tensor.detach().to("cpu", copy=True) for name, tensor in _named(network).items()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, tensor in _named(network).items():
+                tensor.copy_(copies[name])
+
+
+def _named(network: nn.Module) -> dict[str, Tensor]:
+    return {**dict(network.named_parameters()), **dict(network.named_buffers())}
 
 
 def _apart(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

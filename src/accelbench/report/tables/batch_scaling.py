@@ -8,6 +8,7 @@ from accelbench.presentation import significant
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.study_comparison import one_per_setting
 from accelbench.report.tables import device_pairs
+from accelbench.report.tables.gpus import gpu_facts
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
 from accelbench.schema.ceilings import Ceilings, ceilings_in
@@ -160,6 +161,8 @@ class DeviceFacts:
     units: str | None
     memory: str | None
     instruction_sets: str | None
+    compute_capability: str | None
+    driver: str | None
     replicas: str
     flops: str | None
     memory_rate: str | None
@@ -173,6 +176,8 @@ DEVICE_COLUMNS: list[Column[DeviceFacts]] = [
     Column("units", lambda facts: word(facts.units)),
     Column("memory", lambda facts: word(facts.memory)),
     Column("instruction sets", lambda facts: word(facts.instruction_sets)),
+    Column("compute capability", lambda facts: word(facts.compute_capability)),
+    Column("driver", lambda facts: word(facts.driver)),
     Column("replicas", lambda facts: word(facts.replicas)),
     Column("at most, GFLOP/s", lambda facts: word(facts.flops)),
     Column("memory, read and written", lambda facts: word(facts.memory_rate)),
@@ -199,24 +204,21 @@ def _device_facts(reported: ReportedCell) -> DeviceFacts | None:
     machine = reported.record.environment.get("machine", {})
     on_host = reported.cell.device in ("cpu", "xla_cpu")
     ceilings = ceilings_in(reported.record.environment)
+    gpus = gpu_facts(reported.record)
     return DeviceFacts(
         device=reported.cell.device.value,
         name=measured.device_name,
-        units=_text(machine, "num_threads", "usable cores") if on_host else None,
-        memory=_text(machine, "memory_gb", "GB") if on_host else _gpu_memory(reported, machine),
+        units=_text(machine, "num_threads", "usable cores") if on_host else gpus.multiprocessors,
+        memory=_text(machine, "memory_gb", "GB") if on_host else gpus.memory,
         instruction_sets=machine.get("instruction_sets") if on_host else None,
+        compute_capability=gpus.compute_capability,
+        driver=gpus.driver,
         replicas=str(measured.num_devices),
         flops=_rates(ceilings.flops_per_s) if ceilings else None,
         memory_rate=f"{ceilings.memory_bytes_per_s / 1e9:.3g} GB/s" if ceilings else None,
         copy_rates=_copies(ceilings) if ceilings else None,
         launch=f"{ceilings.launch_s * 1e6:.3g} µs" if ceilings else None,
     )
-
-
-def _gpu_memory(reported: ReportedCell, machine: Mapping[str, Any]) -> str | None:
-    """The memory of each GPU that ran; None for another device, or where it is unknown."""
-    memory_gb = machine.get("gpu_memory_gb") if reported.cell.device == Device.gpu else None
-    return ", ".join(f"{each} GB" for each in memory_gb[: reported.cell.devices]) if memory_gb else None
 
 
 def _rates(flops_per_s: Mapping[str, float]) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best, confidence
+from accelbench.report.tables.gpus import gpu_facts
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, tabulate_known, word
 from accelbench.schema.record import Row
@@ -176,6 +177,15 @@ class DeviceOutcome:
         return "; ".join(dict.fromkeys(str(name) for name in names if name))
 
     @property
+    def described(self) -> str:
+        """Its names, each with what is known of such a GPU."""
+        texts = []
+        for reported in self.ok:
+            facts = gpu_facts(reported.record).text if reported.record else ""
+            texts.append(f"{reported.row['device_name'] or ''}{f' ({facts})' if facts else ''}")
+        return "; ".join(dict.fromkeys(filter(None, texts)))
+
+    @property
     def reason(self) -> str | None:
         """The most frequent reason why a cell is not ok; None if all cells are ok."""
         found = [reported.row["reason"] for reported in self.cells if not reported.is_ok]
@@ -186,7 +196,7 @@ class DeviceOutcome:
 DEVICE_COLUMNS: list[Column[DeviceOutcome]] = [
     Column("device", lambda outcome: word(outcome.device)),
     Column("did it run", lambda outcome: word("yes" if outcome.ok else "no")),
-    Column("what it is", lambda outcome: word(outcome.name)),
+    Column("what it is", lambda outcome: word(outcome.described)),
     Column("cells ok", lambda outcome: count(len(outcome.ok))),
     Column("cells not ok", lambda outcome: count(len(outcome.cells) - len(outcome.ok))),
     Column("why: the most frequent reason", lambda outcome: word(outcome.reason)),

@@ -53,7 +53,8 @@ LIES = [
         study="000",
         claim="A server's CPU used one of its 128 cores, and was as fast as a laptop's.",
         answer=Remedy.shown,
-        how="All cores are used unless threads= is set; the number of threads that ran is a column.",
+        how="All cores are used unless threads= is set; the number that ran is a column, empty for XLA and JAX, which "
+        "use all.",
         test="tests/engines/lightning/test_engine.py::test_threads_are_as_asked",
     ),
     Lie(
@@ -108,9 +109,10 @@ LIES = [
     ),
     Lie(
         study="000",
-        claim="Times are too short for the device: 1,524 TFLOP/s on a card with a peak of 312.",
+        claim="Times are too short for the device: 1,523 TFLOP/s on a card with a peak of 312.",
         answer=Remedy.shown,
-        how="A plausibility check finds such rows in the study's raw data.",
+        how="A plausibility check finds 133 of the 432 rows of the study's GPU data impossible, such as this: vgg16 "
+        "in fp16.",
         test="tests/judging/test_plausibility.py::test_a_launch_time_is_told_from_a_computing_time",
     ),
     Lie(
@@ -138,14 +140,16 @@ LIES = [
         study="001",
         claim="The RNN is slower than the LSTM on the GPU, because only the LSTM has a fused kernel.",
         answer=Remedy.shown,
-        how="Every cell names its busiest operators: one for an LSTM's whole layer, many matrix products for an RNN.",
+        how="Lightning's cells, but for XLA, name their busiest operators: one for an LSTM's layer, many products for "
+        "an RNN.",
         test="tests/engines/lightning/test_busiest.py::test_an_lstm_has_a_fused_kernel_and_an_rnn_has_none",
     ),
     Lie(
         study="002",
         claim="Times included compilation.",
         answer=Remedy.shown,
-        how="The rate leaves out the first epoch, which includes it; compile_s and first_step_s are columns.",
+        how="The rate leaves out the first epoch, which includes it; first_step_s is a column, and compile_s if "
+        "anything compiled.",
         test="tests/judging/test_row.py::test_a_fits_time_is_measured_and_its_rate_without_the_first_epoch",
     ),
     Lie(
@@ -159,7 +163,8 @@ LIES = [
         study="002",
         claim="Training waited for data, which was taken for slowness of the device.",
         answer=Remedy.shown,
-        how="The share of a step that waits for its batch is a column.",
+        how="The share of the time that waits for batches is a column, empty where the framework fetches them inside "
+        "a step.",
         test="tests/engines/lightning/test_data.py::test_decoding_for_each_batch_is_seen_as_data_wait",
     ),
     Lie(
