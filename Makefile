@@ -7,7 +7,8 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-all test-faults test-wheel lint bench screens ui lock clean
+.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-all test-faults test-wheel gpu-check gpu-check-pack tpu-check \
+	lint bench screens ui lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -65,6 +66,17 @@ test-faults: setup  ## look for faults by breaking calls, killing processes and 
 
 test-wheel: setup  ## build the wheel, and test it as a user installs it, with the newest packages (five minutes)
 	@$(BIN)/python environments/test_wheel.py
+
+# These run on a machine that has little more than torch, and no environment of ours: they don't depend on setup.
+gpu-check tpu-check: %-check:
+	@test -n "$(PYTHON)" || { echo "accelbench needs Python 3.11 to 3.13: none was found (PYTHON=... names one)" >&2; exit 2; }
+	@$(PYTHON) -m bench.gpu_check --device $* $(if $(OUT),--out $(OUT))
+
+gpu-check:  ## check accelbench on an NVIDIA GPU, without setup: a page of figures (ten minutes; OUT=FILE)
+tpu-check:  ## the same on a TPU VM
+
+gpu-check-pack:  ## download the wheels that gpu-check needs on a machine without a network
+	@$(PYTHON) -m bench.gpu_check.packages
 
 lint: setup  ## check style, types, the import rules between the parts, and the locks for known advisories
 	$(BIN)/ruff check .

@@ -12,7 +12,6 @@ import sys
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest  # noqa: E402
-from selenium import webdriver  # noqa: E402
 
 BOTH = {"torch", "tensorflow"}
 REASON = (
@@ -51,6 +50,8 @@ def _own_lock():
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
     """Chromium without a window, which keeps what the page logs and where downloads go, in `downloads`."""
+    from selenium import webdriver  # imported here: `make gpu-check` runs tests where it is not installed
+
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver):
         pytest.skip("needs chromium and chromedriver on the PATH")

@@ -1,0 +1,175 @@
+"""`make gpu-check`, `make tpu-check`: one command that checks accelbench on a device, and writes a page of figures.
+
+It needs torch, pytorch-lightning, timm and pytest, no network, and at most ten minutes. Each part runs in a process of
+its own with a time limit: if it fails, the page says so, and the other parts go on.
+"""
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.gpu_check import packages
+from bench.gpu_check.findings import Finding, Kind, Part, page, parse
+
+LIMIT_S = 580.0
+END_S = 5.0  # a part that was asked to end by itself gets this much longer
+LIBRARIES = ("torch", "pytorch-lightning", "timm", "numpy", "triton", "torch_xla", "pytest")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of the check.
+
+    Attributes:
+        words: the module and its arguments; `{seconds}` becomes the time that it has.
+        seconds: how much time is kept for it. A part also gets what earlier ones leave.
+        devices: where it makes sense.
+    """
+
+    title: str
+    words: tuple[str, ...]
+    seconds: float
+    devices: tuple[str, ...] = ("gpu", "tpu", "cpu")
+
+
+STEPS = [
+    Step("ceilings", ("probe", "{device}"), 40),
+    Step("cells compared with a plain loop", ("cells", "cells", "{device}", "{seconds}"), 310),
+    Step("energy counter compared with power samples", ("energy",), 25, ("gpu",)),
+    Step("options", ("cells", "options", "{device}", "{seconds}"), 60, ("gpu",)),
+    Step("tests", ("marked_tests", "{device}", "{seconds}"), 90, ("gpu", "tpu")),
+    Step("timm's benchmark script", ("timm_script", "{seconds}"), 25, ("gpu",)),
+    Step("two engines", ("two_engines", "{device}"), 30, ("gpu",)),
+]
+
+
+def main(words: Sequence[str]) -> int:
+    """Returns the exit status: 0: nothing falls short, or there is no device; 1: something does; 2: it can't start."""
+    parser = argparse.ArgumentParser(prog="python -m bench.gpu_check", description=__doc__)
+    parser.add_argument("--device", choices=["gpu", "tpu", "cpu"], default="gpu", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help="the page (default: gpu-check.txt, or tpu-check.txt)")
+    chosen = parser.parse_args(words)
+    started = time.monotonic()
+    steps = [step for step in STEPS if chosen.device in step.devices]
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
+        lacking = packages.missing({**packages.NEEDED, **packages.USEFUL})
+        refused = packages.install(lacking, Path(folder)) if lacking else None
+        sys.path.append(folder)
+        importlib.invalidate_caches()
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(packages.ROOT / "src"), str(packages.ROOT), folder])
+        sys.path.insert(0, str(packages.ROOT / "src"))
+        reason = _absent(chosen.device)
+        if reason is not None and _has_hardware(chosen.device):
+            print(f"The check can't start: {reason}", file=sys.stderr)
+            return 2
+        if reason is not None:
+            print(f"There is no {chosen.device} here: {reason}. With one, this command would check in ten minutes:")
+            print("\n".join(f"  {step.title}" for step in steps))
+            return 0
+        needed = {**packages.NEEDED, "torch": "torch", "pytorch-lightning": "pytorch_lightning", "pytest": "pytest"}
+        if lacking := packages.missing(needed):
+            print(f"The check can't start: {', '.join(lacking)} can't be imported ({refused})", file=sys.stderr)
+            return 2
+        heading = _heading(chosen.device)
+        print("\n".join(heading), flush=True)
+        parts = []
+        for index, step in enumerate(steps):
+            later = sum(other.seconds for other in steps[index + 1 :])
+            parts.append(run(step, chosen.device, LIMIT_S - (time.monotonic() - started) - later))
+    text = page([*heading, f"took {time.monotonic() - started:.0f} s"], parts)
+    out = chosen.out or Path(f"{chosen.device}-check.txt")
+    try:
+        out.write_text(text)
+    except OSError as error:
+        print(f"{out} can't be written: {error}", file=sys.stderr)
+    print(f"\n{text}")
+    return int(any(part.problems for part in parts))
+
+
+def _absent(device: str) -> str | None:
+    """Why there is no such device; None if there is one."""
+    try:
+        from accelbench.devices.registry import look
+        from accelbench.schema.vocab import Device
+
+        return look(Device(device)).reason
+    except ImportError as error:
+        return f"it can't be looked for ({error})"
+
+
+def _has_hardware(device: str) -> bool:
+    """Whether there is such hardware, even if the software here can't use it."""
+    if device == "gpu":
+        return Path("/dev/nvidiactl").exists()
+    return any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
+
+
+def _heading(device: str) -> list[str]:
+    from accelbench.devices.registry import look
+    from accelbench.schema.vocab import Device
+
+    report = look(Device(device))
+    revision = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=packages.ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    memory = "" if report.memory_bytes is None else f", {report.memory_bytes / 2**30:.0f} GiB"
+    return [
+        f"accelbench {revision} on {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}",
+        f"{device}: {report.count} x {report.name}{memory}",
+        *(f"  {name} {value}" for name, value in report.details.items()),
+        f"{os.cpu_count()} CPU threads, {platform.platform()}, Python {platform.python_version()}",
+        "  " + ", ".join(f"{name} {version}" for name in LIBRARIES if (version := _version(name))),
+    ]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def run(step: Step, device: str, seconds: float) -> Part:
+    """Runs a part in a process of its own for at most `seconds`, and prints its findings as they come."""
+    part = Part(step.title)
+    print(f"\n== {step.title} (at most {seconds:.0f} s)", flush=True)
+    values = {"device": device, "seconds": f"{seconds - END_S:.0f}"}
+    module, *arguments = (word.format(**values) for word in step.words)
+    started = time.monotonic()
+    with tempfile.TemporaryFile("w+") as errors:
+        command = [sys.executable, "-m", f"bench.gpu_check.{module}", *arguments]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=packages.ROOT, start_new_session=True
+        )
+        assert process.stdout is not None
+        timer = threading.Timer(max(seconds, 1.0), os.killpg, [process.pid, signal.SIGKILL])
+        timer.start()
+        for line in process.stdout:
+            if found := parse(line):
+                part.findings.append(found)
+                print(f"  {'' if found.kind == Kind.figure else found.kind + ': '}{found.text}", flush=True)
+        status = process.wait()
+        in_time = timer.is_alive()
+        timer.cancel()
+        errors.seek(0)
+        last = (errors.read().strip().splitlines() or ["no error was printed"])[-1]
+    part.seconds = time.monotonic() - started
+    if status:
+        reason = f"ended with status {status}: {last}" if in_time else f"did not end within {seconds:.0f} s"
+        part.findings.append(Finding(Kind.problem, reason))
+        print(f"  problem: {reason}", flush=True)
+    return part
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,102 @@
+"""NVML's energy counter against the integral of its power samples, over steady matrix products."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bench.gpu_check.findings import figure, problem, skipped
+from bench.gpu_check.verdicts import ENERGY_BOUNDS, integral, within
+
+WARMUP_S, MEASURE_S, PERIOD_S = 3.0, 10.0, 0.05
+SIDE, NUM_PRODUCTS = 4096, 20
+
+
+@dataclass
+class Samples:
+    """Readings of the power, and of the counter at both ends.
+
+    Attributes:
+        times_s, watts: of each reading.
+        counted_j: what the counter rose by between the first reading and the last.
+    """
+
+    times_s: list[float] = field(default_factory=list)
+    watts: list[float] = field(default_factory=list)
+    counted_j: float = 0.0
+
+
+def sample(
+    watts: Callable[[], float], joules: Callable[[], float], goes_on: Callable[[], bool], period_s: float = PERIOD_S
+) -> Samples:
+    """Reads the power until `goes_on` says no, and the counter before and after."""
+    found = Samples()
+    before = joules()
+    while not found.times_s or goes_on():
+        if found.times_s:
+            time.sleep(period_s)
+        found.watts.append(watts())
+        found.times_s.append(time.monotonic())
+    found.counted_j = joules() - before
+    return found
+
+
+def judge(found: Samples) -> None:
+    """Reports the ratio of the counter to the integral."""
+    summed_j, seconds = integral(found.times_s, found.watts), found.times_s[-1] - found.times_s[0]
+    if summed_j <= 0:
+        problem(f"the power samples add up to {summed_j:g} J")
+        return
+    ratio = found.counted_j / summed_j
+    text = (
+        f"counter {found.counted_j:,.0f} J, integral of {len(found.watts)} power samples {summed_j:,.0f} J over "
+        f"{seconds:.1f} s ({summed_j / seconds:.0f} W): ratio {ratio:.3f}"
+    )
+    if within(ratio, ENERGY_BOUNDS):
+        figure(text)
+    else:
+        problem(f"{text}, outside of {ENERGY_BOUNDS[0]:g} to {ENERGY_BOUNDS[1]:g}")
+
+
+def main() -> None:
+    """Measures the first visible GPU."""
+    import pynvml
+    import torch
+
+    from accelbench.devices.nvml import visible_handles
+
+    handle = visible_handles()[0]
+    for query in (pynvml.nvmlDeviceGetTotalEnergyConsumption, pynvml.nvmlDeviceGetPowerUsage):
+        try:
+            query(handle)
+        except pynvml.NVMLError as error:
+            skipped(f"{query.__name__}: {error}")
+            return
+    factor = torch.randn(SIDE, SIDE, device="cuda", dtype=torch.float16)
+    product = torch.empty_like(factor)
+    ended = threading.Event()
+
+    def load() -> None:
+        while not ended.is_set():
+            for _ in range(NUM_PRODUCTS):
+                torch.mm(factor, factor, out=product)
+            torch.cuda.synchronize()
+
+    worker = threading.Thread(target=load)
+    worker.start()
+    try:
+        time.sleep(WARMUP_S)
+        end = time.monotonic() + MEASURE_S
+        found = sample(
+            lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000,
+            lambda: time.monotonic() < end,
+        )
+    finally:
+        ended.set()
+        worker.join()
+    judge(found)
+
+
+if __name__ == "__main__":
+    main()

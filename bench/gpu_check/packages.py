@@ -1,0 +1,84 @@
+"""The packages that accelbench needs beyond torch, Lightning and what comes with them: `make gpu-check-pack`.
+
+`python -m bench.gpu_check.packages` downloads their wheels, in the versions of requirements.lock, to gpu-check-wheels/.
+The check installs those that are missing from there into a temporary folder, without a network.
+"""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "gpu-check-wheels"
+PYTHONS = ("3.11", "3.12", "3.13")
+PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (17, 24, 28)] + ["manylinux2014_x86_64"]
+# Distribution -> the module that it brings. The check can't start without the first ones; the others are for the tests
+# and for accelbench's command line.
+NEEDED = {"greenlet": "greenlet", "orjson": "orjson", "nvidia-ml-py": "pynvml", "psutil": "psutil"}
+USEFUL = {
+    "pytest-timeout": "pytest_timeout",
+    "platformdirs": "platformdirs",
+    "hydra-core": "hydra",
+    "omegaconf": "omegaconf",
+    "antlr4-python3-runtime": "antlr4",
+}
+ONLY_AS_SOURCE = "antlr4-python3-runtime"
+MAX_BYTES = 60 << 20
+
+
+def missing(modules: dict[str, str]) -> list[str]:
+    """The distributions whose modules can't be imported here."""
+    return [name for name, module in modules.items() if importlib.util.find_spec(module) is None]
+
+
+def install(names: list[str], target: Path) -> str | None:
+    """Installs packages from the folder of wheels into `target`; returns the last line of the error, if any."""
+    if not FOLDER.is_dir():
+        return f"there is no {FOLDER.name}/: run `make gpu-check-pack` where there is a network, and copy it here"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--find-links", FOLDER]
+    command += ["--disable-pip-version-check", "--target", target]
+    errors = []
+    for name in names:  # each on its own: a missing wheel should not cost the others
+        ran = subprocess.run([*map(str, command), name], capture_output=True, text=True, check=False)
+        if ran.returncode:
+            errors.append(f"{name}: {(ran.stderr.strip().splitlines() or ['pip failed'])[-1]}")
+    return "; ".join(errors) or None
+
+
+def locked(names: list[str], lock: str) -> str:
+    """The lines of a lock that name these distributions, with their hashes."""
+    blocks = re.split(r"\n(?=[\w-]+==)", lock)
+    found = {block.partition("==")[0]: re.sub(r"\n +#.*", "", block) for block in blocks if "==" in block}
+    return "\n".join(found[name] for name in names) + "\n"
+
+
+def main() -> int:
+    """Downloads the wheels; returns the exit status."""
+    lock = (ROOT / "requirements.lock").read_text()
+    names = [*NEEDED, *USEFUL]
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as source, tempfile.NamedTemporaryFile("w") as others:
+        source.write(locked([ONLY_AS_SOURCE], lock))
+        others.write(locked([name for name in names if name != ONLY_AS_SOURCE], lock))
+        source.flush()
+        others.flush()
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        common = ["--no-deps", "--require-hashes", "-r"]
+        commands = [[*pip, "wheel", "--wheel-dir", str(FOLDER), *common, source.name]]
+        for python in PYTHONS:
+            platforms = [word for name in PLATFORMS for word in ("--platform", name)]
+            words = ["--dest", str(FOLDER), "--only-binary=:all:", "--python-version", python, *platforms]
+            commands.append([*pip, "download", *words, *common, others.name])
+        for command in commands:
+            if status := subprocess.run(command, check=False).returncode:
+                return status
+    num_bytes = sum(path.stat().st_size for path in FOLDER.iterdir())
+    print(f"{FOLDER.name}/: {len(list(FOLDER.iterdir()))} wheels, {num_bytes / 1e6:.1f} MB")
+    return int(num_bytes > MAX_BYTES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
