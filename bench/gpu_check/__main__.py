@@ -23,6 +23,7 @@ from bench.gpu_check.findings import Finding, Kind, Part, page, parse
 
 LIMIT_S = 580.0
 END_S = 5.0  # a part that was asked to end by itself gets this much longer
+FRAMEWORK = {"torch": "torch", "pytorch-lightning": "pytorch_lightning", "pytest": "pytest"}
 LIBRARIES = ("torch", "pytorch-lightning", "timm", "numpy", "triton", "torch_xla", "pytest")
 
 
@@ -43,56 +44,60 @@ class Step:
 
 
 STEPS = [
-    Step("ceilings", ("probe", "{device}"), 40),
+    Step("ceilings", ("probe", "{device}"), 30),
     Step("cells compared with a plain loop", ("cells", "cells", "{device}", "{seconds}"), 310),
     Step("energy counter compared with power samples", ("energy",), 25, ("gpu",)),
-    Step("options", ("cells", "options", "{device}", "{seconds}"), 60, ("gpu",)),
-    Step("tests", ("marked_tests", "{device}", "{seconds}"), 90, ("gpu", "tpu")),
+    Step("options", ("cells", "options", "{device}", "{seconds}"), 80, ("gpu",)),
     Step("timm's benchmark script", ("timm_script", "{seconds}"), 25, ("gpu",)),
     Step("two engines", ("two_engines", "{device}"), 30, ("gpu",)),
+    Step("tests", ("marked_tests", "{device}", "{seconds}"), 80, ("gpu", "tpu")),
 ]
 
 
 def main(words: Sequence[str]) -> int:
     """Returns the exit status: 0: nothing falls short, or there is no device; 1: something does; 2: it can't start."""
     parser = argparse.ArgumentParser(prog="python -m bench.gpu_check", description=__doc__)
+    # `cpu` is a quick trial of the check itself.
     parser.add_argument("--device", choices=["gpu", "tpu", "cpu"], default="gpu", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help="the page (default: gpu-check.txt, or tpu-check.txt)")
     chosen = parser.parse_args(words)
-    started = time.monotonic()
-    steps = [step for step in STEPS if chosen.device in step.devices]
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         lacking = packages.missing({**packages.NEEDED, **packages.USEFUL})
         refused = packages.install(lacking, Path(folder)) if lacking else None
-        sys.path.append(folder)
+        found = [str(packages.ROOT / "src"), str(packages.ROOT), folder]
+        sys.path[:0] = found
+        os.environ["PYTHONPATH"] = os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML numbers GPUs
         importlib.invalidate_caches()
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(packages.ROOT / "src"), str(packages.ROOT), folder])
-        sys.path.insert(0, str(packages.ROOT / "src"))
-        reason = _absent(chosen.device)
-        if reason is not None and _has_hardware(chosen.device):
+        absent = _absent(chosen.device)
+        if absent is not None and not _has_hardware(chosen.device):
+            print(f"There is no {chosen.device} here: {absent}. With one, this command would check in ten minutes:")
+            print("\n".join(f"  {step.title}" for step in STEPS if chosen.device in step.devices))
+            return 0
+        lacking = packages.missing({**packages.NEEDED, **FRAMEWORK})
+        if lacking or absent:
+            reason = f"{', '.join(lacking)} can't be imported ({refused or 'install it'})" if lacking else absent
             print(f"The check can't start: {reason}", file=sys.stderr)
             return 2
-        if reason is not None:
-            print(f"There is no {chosen.device} here: {reason}. With one, this command would check in ten minutes:")
-            print("\n".join(f"  {step.title}" for step in steps))
-            return 0
-        needed = {**packages.NEEDED, "torch": "torch", "pytorch-lightning": "pytorch_lightning", "pytest": "pytest"}
-        if lacking := packages.missing(needed):
-            print(f"The check can't start: {', '.join(lacking)} can't be imported ({refused})", file=sys.stderr)
-            return 2
-        heading = _heading(chosen.device)
-        print("\n".join(heading), flush=True)
-        parts = []
-        for index, step in enumerate(steps):
-            later = sum(other.seconds for other in steps[index + 1 :])
-            parts.append(run(step, chosen.device, LIMIT_S - (time.monotonic() - started) - later))
+        return _check(chosen.device, chosen.out or Path(f"{chosen.device}-check.txt"))
+
+
+def _check(device: str, out: Path) -> int:
+    """Runs the parts and writes the page; returns whether anything falls short."""
+    started = time.monotonic()
+    heading = _heading(device)
+    print("\n".join(heading), flush=True)
+    steps = [step for step in STEPS if device in step.devices]
+    parts = []
+    for index, step in enumerate(steps):
+        later = sum(other.seconds for other in steps[index + 1 :])
+        parts.append(run(step, device, LIMIT_S - (time.monotonic() - started) - later))
     text = page([*heading, f"took {time.monotonic() - started:.0f} s"], parts)
-    out = chosen.out or Path(f"{chosen.device}-check.txt")
+    print(f"\n{text}")
     try:
         out.write_text(text)
     except OSError as error:
-        print(f"{out} can't be written: {error}", file=sys.stderr)
-    print(f"\n{text}")
+        print(f"{out} can't be written: {error.strerror}", file=sys.stderr)
     return int(any(part.problems for part in parts))
 
 
@@ -146,19 +151,17 @@ def run(step: Step, device: str, seconds: float) -> Part:
     values = {"device": device, "seconds": f"{seconds - END_S:.0f}"}
     module, *arguments = (word.format(**values) for word in step.words)
     started = time.monotonic()
+    command = [sys.executable, "-m", f"bench.gpu_check.{module}", *arguments]
     with tempfile.TemporaryFile("w+") as errors:
-        command = [sys.executable, "-m", f"bench.gpu_check.{module}", *arguments]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=packages.ROOT, start_new_session=True
-        )
-        assert process.stdout is not None
-        timer = threading.Timer(max(seconds, 1.0), os.killpg, [process.pid, signal.SIGKILL])
-        timer.start()
-        for line in process.stdout:
-            if found := parse(line):
-                part.findings.append(found)
-                print(f"  {'' if found.kind == Kind.figure else found.kind + ': '}{found.text}", flush=True)
-        status = process.wait()
+        pipes = {"stdout": subprocess.PIPE, "stderr": errors, "text": True}
+        with subprocess.Popen(command, cwd=packages.ROOT, start_new_session=True, **pipes) as process:
+            timer = threading.Timer(max(seconds, 1.0), os.killpg, [process.pid, signal.SIGKILL])
+            timer.start()
+            for line in process.stdout:
+                if found := parse(line):
+                    part.findings.append(found)
+                    print(f"  {'' if found.kind == Kind.figure else found.kind + ': '}{found.text}", flush=True)
+            status = process.wait()
         in_time = timer.is_alive()
         timer.cancel()
         errors.seek(0)

@@ -44,9 +44,12 @@ def _batch(model: ModelSpec, precision: Precision) -> int:
 
 def with_options(device: Device) -> Iterator[Cell]:
     """The cells that try an option."""
-    for options in (Options(cuda_graphs=True), Options(compile=True), Options(compile=True, cuda_graphs=True)):
-        for mode in Mode:
-            yield dataclasses.replace(cell(device, CNN, mode, Precision.fp32, 128), options=options, timeout_s=120.0)
+    graphs, compiled = Options(cuda_graphs=True), Options(compile=True)
+    both = Options(cuda_graphs=True, compile=True)
+    tried = [(CNN, Mode.train, graphs), (CNN, Mode.infer, graphs), (MLP, Mode.train, compiled)]
+    tried += [(CNN, Mode.infer, compiled), (MLP, Mode.infer, both)]
+    for model, mode, options in tried:
+        yield dataclasses.replace(cell(device, model, mode, Precision.fp32, 128), options=options)
 
 
 def cell(device: Device, model: ModelSpec, mode: Mode, precision: Precision, batch_size: int) -> Cell:

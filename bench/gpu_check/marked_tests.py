@@ -1,5 +1,6 @@
 """The tests that are marked for the device. Those whose libraries are missing here are skipped, and counted."""
 
+import os
 import re
 import signal
 import subprocess
@@ -63,7 +64,9 @@ def main(mark: str, seconds: float) -> None:
         return
     command = [sys.executable, "-m", "pytest", "-v", "-rfEs", "--tb=short", "-m", mark, "-W", "default"]
     command += ["-p", "no:cacheprovider", "-o", f"timeout={TEST_TIMEOUT_S}", "--continue-on-collection-errors", *files]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    wide = {**os.environ, "COLUMNS": "300"}  # else pytest cuts off the errors in its summary
+    with subprocess.Popen(command, cwd=root, env=wide, **pipes) as process:
         assert process.stdout is not None
         # An interrupt lets pytest print what has failed so far.
         timer = threading.Timer(seconds, process.send_signal, [signal.SIGINT])

@@ -17,12 +17,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import XLA, Device, Mode, Precision
 
-WARMUP_STEPS, WARMUP_S = 10, 0.5
-BLOCK_S, NUM_BLOCKS = 0.1, 10
+WARMUP_STEPS, WARMUP_S = 10, 0.3
+BLOCK_S, NUM_BLOCKS = 0.1, 8
 LONGEST_S = 5.0
 TIMEOUT_S = 60
 DTYPES = {Precision.fp16: "float16", Precision.bf16: "bfloat16", Precision.fp64: "float64"}
@@ -37,18 +38,16 @@ class Loops:
     """The process that plain loops are forked from."""
 
     def __enter__(self) -> "Loops":
-        environment = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         command = [sys.executable, "-m", "bench.gpu_check.plain"]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        self.process.wait()
+        with self.process:  # waits for its end, and closes the pipes
+            pass
 
     def step_s(self, cell: Cell) -> float:
         """The median seconds per step of a plain loop that does what `cell` does.
@@ -70,6 +69,8 @@ def main() -> None:
     """Answers each line of the input."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not mix with the answers
+    for name in SUBSTITUTING:  # variables that override the precision or the threads, as for a cell
+        os.environ.pop(name, None)
     import torch  # noqa: F401  # once, before any fork
 
     with contextlib.suppress(ImportError):
@@ -89,7 +90,9 @@ def main() -> None:
 def _answer(line: str, answers: Any) -> None:
     signal.alarm(TIMEOUT_S)
     try:
-        answer: dict[str, Any] = {"step_s": measure(load(Cell, json.loads(line)))}
+        cell = load(Cell, json.loads(line))
+        os.environ.update(host_spec(cell).environment)
+        answer: dict[str, Any] = {"step_s": measure(cell)}
     except BaseException as error:
         traceback.print_exc()
         answer = {"error": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
@@ -159,7 +162,7 @@ def _prepared(cell: Cell) -> tuple[Any, Any, Any, Any]:
     dtype = getattr(torch, DTYPES.get(cell.precision, "float32"))
     torch.manual_seed(cell.seed)
     if cell.device in XLA:
-        import torch_xla
+        import torch_xla.backends
 
         torch_xla.backends.set_mat_mul_precision("highest")
         device = torch_xla.device()

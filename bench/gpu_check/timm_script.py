@@ -13,7 +13,6 @@ from accelbench.schema.vocab import Device, Mode, Precision
 from accelbench.stats.robust import median
 from bench.gpu_check import cases
 from bench.gpu_check.findings import figure, problem, skipped
-from bench.gpu_check.verdicts import bounds_of, within
 
 VARIABLE = "TIMM_BENCHMARK"
 CANDIDATES = ("benchmark.py", "pytorch-image-models/benchmark.py", "../pytorch-image-models/benchmark.py")
@@ -34,10 +33,11 @@ def main(seconds: float) -> None:
         skipped(f"there is no timm benchmark.py in or beside this folder, and {VARIABLE} names none")
         return
     end = time.monotonic() + seconds
-    for precision, word in ((Precision.fp32, "float32"), (Precision.fp16, "float16")):
+    # Of fp32, the script leaves PyTorch's defaults, with which convolutions are computed in TF32.
+    for precision, word in ((Precision.tf32, "float32"), (Precision.fp16, "float16")):
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, str(script), "--model", "resnet50", "--bench", "inference", "-b", str(BATCH)]
-            command += ["--precision", word, "--num-bench-iter", "100", "--results-format", "json"]
+            command += ["--precision", word, "--num-bench-iter", "100"]
             ran = subprocess.run(command, capture_output=True, text=True, timeout=end - time.monotonic(), check=False)
             theirs = rate_of(ran.stdout)
             if theirs is None:
@@ -50,9 +50,8 @@ def main(seconds: float) -> None:
             problem(f"{cell.label}: {outcome.reason}")
             continue
         ours = median([block.num_samples / block.seconds for block in outcome.measurement.blocks])
-        text = f"{precision}: {ours:,.0f}/s, timm's script {theirs:,.0f}/s: ratio {ours / theirs:.3f}"
-        # The script waits for each step, and allows TF32 in fp32's convolutions: this figure has no strict bounds.
-        figure(text + ("" if within(ours / theirs, bounds_of(BATCH / theirs)) else "  (see bench/gpu_check)"))
+        # No bounds: the script waits for each step, and lets cuDNN try its algorithms.
+        figure(f"{precision}: {ours:,.0f}/s, timm's script {theirs:,.0f}/s: ratio {ours / theirs:.3f}")
 
 
 def rate_of(printed: str) -> float | None:
