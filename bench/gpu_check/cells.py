@@ -53,6 +53,9 @@ def main(part: str, device: Device, seconds: float) -> None:
     """Runs the part `cells` or `options` for at most about `seconds`."""
     end = time.monotonic() + seconds
     tried = list(_possible(cases.compared(device) if part == "cells" else cases.with_options(device)))
+    if not tried:
+        problem("no cell can run here")
+        return
     with Hosts() as hosts, Loops() as loops:
         for cell in tried:
             hosts.start(cell)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,10 @@ def main(device: Device) -> None:
 def _run(python: str, cell: str, engine: Engine) -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = [python, "-m", "bench.gpu_check.one_cell", cell, folder]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        environment = dict(os.environ)
+        if engine == Engine.keras:  # without the packages that were installed for this Python
+            environment["PYTHONPATH"] = os.pathsep.join([str(workplace().root / "src"), str(workplace().root)])
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=TIMEOUT_S, check=False)
     try:
         values = json.loads(ran.stdout)
     except ValueError:
