@@ -36,7 +36,7 @@ def main() -> None:
     for words in (["--help"], ["doctr"]):
         _show(f"accelbench {words[0]}", 0.3, _rounds(lambda words=words: _seconds(words)))
     _show("plan of 166 cells", 2.0, _rounds(lambda: _seconds(["plan", "suite=mnist_networks", "profile=quick"])))
-    _show("plan of 1,350 cells", 5.0, _rounds(lambda: _seconds(["plan", "suite=imagenet_inference", "profile=full"])))
+    _show("plan of 2,484 cells", 5.0, _rounds(lambda: _seconds(["plan", "suite=imagenet_inference", "profile=full"])))
     with tempfile.TemporaryDirectory() as scratch:
         sides = [Path(scratch, name) for name in ("a", "b")]
         for minute, side in zip((0, 30), sides, strict=True):
