@@ -35,14 +35,26 @@ def around(level, spread, num, seed=0):
 
 
 def test_a_steady_measurement_has_no_warnings():
-    assert warnings_about(blocks=blocks(around(0.1, 0.01, 12)), latency_s=around(0.01, 0.02, 100), settled=True) == []
+    assert warnings_about(blocks=blocks(around(0.1, 0.01, 12)), latency_s=around(0.025, 0.02, 100), settled=True) == []
+
+
+@pytest.mark.parametrize(
+    ("step_s", "device", "warns"),
+    [(0.001, "cpu", True), (0.1, "cpu", True), (0.022, "cpu", False), (0.001, "gpu", True), (0.1, "gpu", False)],
+)
+def test_a_median_step_that_does_not_fit_the_blocks_is_warned_of(step_s, device, warns):
+    found = warnings_about(blocks=blocks(around(0.1, 0.01, 12)), latency_s=[step_s] * 20, device=device)
+    assert [warning for warning in found if "gives" in warning] == found
+    assert bool(found) == warns
+    if step_s == 0.001:
+        assert found[0].startswith("the median step of 1.00 ms gives 25,000 samples/s, and blocks of steps ")
 
 
 @pytest.mark.parametrize(
     ("stop", "words"), [(Stop.noisy, ", and more blocks would not help"), (Stop.limit, " when the time was up")]
 )
 def test_a_noisy_cell_is_marked_and_keeps_its_numbers(stop, words):
-    found = warnings_about(blocks=blocks(around(0.1, 0.25, 12)), stop=stop)
+    found = warnings_about(blocks=blocks(around(0.1, 0.25, 12)), latency_s=[0.025] * 20, stop=stop)
     assert len(found) == 1
     assert found[0].startswith("noisy: samples/s are known to ")
     assert found[0].endswith(f"% only{words}")

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from accelbench.presentation import UNKNOWN
 from accelbench.report import page, read
 from accelbench.report.page import Page
+from accelbench.report.tables import dashes
 from accelbench.schema.vocab import Status
 from report.pictures.test_studies import inferring
 
@@ -80,3 +82,24 @@ def test_every_studys_page_composes(tmp_path, maker, name):
         "003": {"dashboard_0", "summary"},
         None: {"throughput", "latency"},
     }.get(name, set())
+
+
+def test_every_dash_of_every_table_has_its_reason_in_the_page(results: Path) -> None:
+    composed = compose(results)
+    tables = [*composed.first, *composed.details, composed.cells.table]
+    tables += [table for section in composed.sections for table in section.tables]
+    dashed = {
+        table.headings[i]
+        for table in tables
+        for i in range(len(table.headings))
+        if any(row[i].text == UNKNOWN for row in table.rows)
+    }
+    assert len(dashed) > 15
+    assert [heading for heading in dashed if dashes.reason(heading) is None] == []
+    assert all("ours: speed-up (x)" in table.why_dashes for table in tables if table.title == "Training time")
+
+
+def test_the_longest_beginning_of_a_heading_decides_and_a_reason_is_given_once() -> None:
+    assert dashes.reason("ours: one evaluation (s)") == dashes.reason("training loss")
+    assert dashes.note(["training loss", "test loss"]).startswith("training loss, test loss: ")
+    assert dashes.note(["cell"]) == ""

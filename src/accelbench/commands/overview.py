@@ -12,7 +12,7 @@ settings (in a project, params.yaml has the sweeps that `dvc repro` runs):
   model=transformers model.name=bert           model.task=classification|masked_lm|causal_lm, model.args.NAME,
                                                model.batch_args.seq_len=N; docs/your-own-network.md
   model.weights=FILE.safetensors               save_weights=true (with protocol=fit mode=train)
-  model=custom model.target=my_package.nets.MyNet +model.args.width=64 model.input_shape=[3,32,32]
+  model=custom model.target=my_package.nets.MyNet model.args.width=64 model.input_shape=[3,32,32]
                model.output=logits|any         any: its output may be any structure of tensors, in inference
   device=cpu|gpu|tpu|xla_cpu                   mode=train|infer
   precision=fp16|bf16|fp32|tf32|fp64|fp16_mixed|bf16_mixed

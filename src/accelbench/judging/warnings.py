@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from accelbench.presentation import significant
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import Mode, Protocol, Stop
+from accelbench.schema.vocab import Device, Mode, Protocol, Stop
 from accelbench.stats import robust
 
 # Percent of one core. Above it, other processes disturbed the measurement; the sampler and the kernel's threads stay
@@ -17,6 +18,8 @@ MAX_HALF_WIDTH = 0.05
 MAX_CHANGE = 0.05
 MAX_OUTLIERS = 0.05
 MAX_CLOCK_DRIFT = 1e-3
+# Between the rate of the blocks and that of the median step: beyond it, one of them was disturbed.
+MAX_RATIO = 1.5
 
 
 def warnings_of_record(record: Record, row: Row) -> list[str]:
@@ -74,6 +77,24 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[str]:
         yield f"{outliers} of {num} steps are outliers"
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
         yield f"the clock ran {measured.clock_drift:+.2%} against the machine's raw clock"
+    yield from _about_disagreement(measured, row)
+
+
+def _about_disagreement(measured: Measurement, row: Row) -> Iterator[str]:
+    """The rate of the blocks and the median step tell different speeds.
+
+    Accelerators may be faster in blocks, which are only waited for at their end.
+    """
+    rate, p50_ms = row["samples_per_s"], row["latency_p50_ms"]
+    if not measured.blocks or not isinstance(rate, float) or not isinstance(p50_ms, float):
+        return
+    per_step = sum(block.num_samples for block in measured.blocks) / sum(block.num_steps for block in measured.blocks)
+    ratio = rate * p50_ms / 1e3 / per_step
+    if ratio < 1 / MAX_RATIO or (ratio > MAX_RATIO and measured.device == Device.cpu):
+        yield (
+            f"the median step of {significant(p50_ms)} ms gives {significant(rate / ratio)} samples/s, and blocks of "
+            f"steps {significant(rate)}: the speed changed in between, or some steps take much longer"
+        )
 
 
 def _about_work(measured: Measurement) -> Iterator[str]:

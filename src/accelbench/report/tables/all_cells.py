@@ -135,8 +135,8 @@ class Cells:
             rows=[[ENTRY[column.kind](row, column.name) for column in self.columns] for row in self.rows],
             notes=[
                 "~ marks an estimated time. Latency is the time until the device is done; launch is the time until the "
-                "call returns, which some benchmarks publish. The first step is not part of the steady state. A dash "
-                "is an unknown value. All columns are in cells.csv; columns without any value are left out here. In "
+                "call returns, which some benchmarks publish. The first step is not part of the steady state. "
+                "All columns are in cells.csv; columns without any value are left out here. In "
                 "MLflow, a tracked cell is the run of the same name in the experiment accelbench/<suite>; skipped "
                 "cells have no run."
             ],
