@@ -47,7 +47,7 @@ def test_what_went_wrong_is_the_outcome(status):
 
 def test_what_was_measured_is_the_outcome():
     evaluation = Evaluation(num_samples=50, seconds=1.0, loss=0.1, accuracy=0.98765)
-    blocks = [Block(num_steps=1, num_samples=123_456, seconds=1.0)] * 6
+    blocks = [Block(num_steps=100, num_samples=123_456, seconds=1.0)] * 6
     told = outcome(make_record(measurement=make_measurement(blocks=blocks, evaluation=evaluation)))
     assert told.split() == ["123,456", "samples/s", "±0.0", "%", "10.000", "ms/step", "accuracy", "0.9877"]
     assert outcome(make_record(measurement=make_measurement(blocks=[], latency_s=[]))) == ""
