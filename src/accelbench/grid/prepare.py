@@ -49,7 +49,7 @@ class Prepared:
     def changed_file(self, record: Record) -> Path | None:
         """A file of the user that was changed since, so that the record's cell would have another identity now.
 
-        None if there is none.
+        None without such a file.
         """
         changed = self.users_files.changed(record.cell)
         if not changed:

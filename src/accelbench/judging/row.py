@@ -238,9 +238,7 @@ def _work(record: Record, measured: Measurement, steps: Mapping[str, robust.Samp
 
 def _samples_per_step(cell: Cell, measured: Measurement) -> float:
     """Samples of one step: as many as were asked for, unless a function of the user counts them."""
-    if not cell.model.samples or not measured.blocks:
-        return cell.batch_size
-    return sum(block.num_samples for block in measured.blocks) / sum(block.num_steps for block in measured.blocks)
+    return (measured.samples_per_step if cell.model.samples else None) or cell.batch_size
 
 
 def _energy(record: Record, measured: Measurement, system: SystemSeries) -> Row:

@@ -85,10 +85,9 @@ def _about_disagreement(measured: Measurement, row: Row) -> Iterator[str]:
 
     Accelerators may be faster in blocks, which are only waited for at their end.
     """
-    rate, p50_ms = row["samples_per_s"], row["latency_p50_ms"]
-    if not measured.blocks or not isinstance(rate, float) or not isinstance(p50_ms, float):
+    rate, p50_ms, per_step = row["samples_per_s"], row["latency_p50_ms"], measured.samples_per_step
+    if per_step is None or not isinstance(rate, float) or not isinstance(p50_ms, float):
         return
-    per_step = sum(block.num_samples for block in measured.blocks) / sum(block.num_steps for block in measured.blocks)
     ratio = rate * p50_ms / 1e3 / per_step
     if ratio < 1 / MAX_RATIO or (ratio > MAX_RATIO and measured.device == Device.cpu):
         yield (

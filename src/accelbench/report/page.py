@@ -89,7 +89,7 @@ class Page:
         first: the tables of the first screen: what to use, which devices were there, what is missing.
         environments: (what, description) of the machine, the versions and the code.
         samples: a look at each data set that was measured.
-        without_samples: a sentence for each of which there is none, with the reason.
+        without_samples: a sentence for each data set without such a look, with the reason.
         details: the tables of the best cells by each criterion and of the failures.
         cells: every cell, for the page's table and charts.
         lies: what was wrong with the five studies, and what accelbench does about it.

@@ -66,6 +66,11 @@ class ReportedCell:
         value = self.row[column]
         return None if value is None else float(value)
 
+    def over(self, other: "ReportedCell | None", column: str) -> float | None:
+        """The number in `column` over that of another cell; None if either is unknown."""
+        value, base = self.number(column), other.number(column) if other is not None else None
+        return value / base if value is not None and base else None
+
     @cached_property
     def all_but_device(self) -> dict[str, object]:
         """The settings and the data of the cell without the device: equal in cells that compare devices."""

@@ -118,7 +118,7 @@ def nearest_cell(sweep: Sweep, model: str, mode: Mode, device: Device, known: st
 
 
 def equal_on(device: Device, reported: ReportedCell, cells: Iterable[ReportedCell]) -> ReportedCell | None:
-    """The ok cell on `device` that differs from `reported`, of another device, in nothing else; None if there is none.
+    """The ok cell on `device` that is equal to `reported` in all else; None without such a cell on another device.
 
     Args:
         device: where the cell ran.
@@ -140,9 +140,7 @@ def gain_over(device: Device, reported: ReportedCell, cells: Iterable[ReportedCe
         cells: where the other cell is looked for.
         column: of `cells.csv`.
     """
-    other = equal_on(device, reported, cells)
-    value, other_value = reported.number(column), other.number(column) if other is not None else None
-    return value / other_value if value is not None and other_value else None
+    return reported.over(equal_on(device, reported, cells), column)
 
 
 def one_per_setting(cells: Iterable[ReportedCell]) -> list[ReportedCell]:

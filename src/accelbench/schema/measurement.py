@@ -173,6 +173,12 @@ class Measurement:
     defects: list[str] = field(default_factory=list)
 
     @property
+    def samples_per_step(self) -> float | None:
+        """The mean of all steps of the blocks; None without blocks."""
+        num_steps = sum(block.num_steps for block in self.blocks)
+        return sum(block.num_samples for block in self.blocks) / num_steps if num_steps else None
+
+    @property
     def steady_epochs(self) -> list[Epoch]:
         """All epochs but the first, which includes warm-up and compilation; the first if there is no other."""
         return self.epochs[1:] or self.epochs

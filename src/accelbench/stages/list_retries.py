@@ -6,7 +6,7 @@ A sweep depends on the list of its suite, retries/<suite>.json: otherwise DVC wo
 import sys
 from pathlib import Path
 
-from accelbench.project import PLAN, RETRIES, pipelines_place
+from accelbench.project import PLAN, RESULTS, RETRIES, pipelines_place
 from accelbench.schema import plan_file, serialize
 from accelbench.schema.vocab import RETRIED
 from accelbench.settings import params
@@ -30,7 +30,7 @@ def write(root: Path) -> None:
     settings = params.load(root)
     is_on = settings.get("retry") == Retry.failed
     for suite in settings.get("suites") or {}:
-        cells = _failed(root / "results" / str(suite)) if is_on else {}
+        cells = _failed(root / RESULTS / str(suite)) if is_on else {}
         serialize.write_json(root / RETRIES / f"{suite}.json", cells)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelbench.errors import UserError
-from accelbench.project import CONFIRMED, PARAMS, PLAN, pipelines_place
+from accelbench.project import CONFIRMED, PARAMS, PLAN, RESULTS, pipelines_place
 from accelbench.schema import plan_file
 from accelbench.schema.vocab import UNEXPECTED
 from accelbench.settings import params
@@ -37,7 +37,7 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
 
 def problems(root: Path) -> list[str]:
     """A line for each cell that failed unexpectedly, and for each record that can't be read."""
-    folders = [root / "results" / str(suite) for suite in params.load(root).suites]
+    folders = [root / RESULTS / str(suite) for suite in params.load(root).suites]
     folders += [plan.parent for plan in sorted((root / CONFIRMED).glob(f"*/{PLAN}"))]
     lines = []
     for readable in map(plan_file.read_planned, folders):

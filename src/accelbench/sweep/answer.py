@@ -10,7 +10,7 @@ from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
 from accelbench.report.tables.first_screen import Recommendation
 from accelbench.report.tables.on_terminal import rendered
-from accelbench.report.tables.table import Column, count, number, tabulate_known, word
+from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
 from accelbench.schema.record import Record
 
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
@@ -20,11 +20,9 @@ MAX_CELLS = 12
 def _columns(found: Recommendation) -> list[Column[ReportedCell]]:
     return [
         Column("with", lambda reported: word(found.text(reported.row))),
-        Column("samples/s", lambda reported: number(reported.number("samples_per_s"))),
-        Column("± (%)", lambda reported: best.half_width_entry(reported.row)),
-        Column("tokens/s", lambda reported: number(reported.number("tokens_per_s"))),
-        Column("p50 (ms)", lambda reported: number(reported.number("latency_p50_ms"))),
-        Column("warnings", lambda reported: count(best.num_warnings(reported.row).key)),
+        *columns_of(
+            lambda reported: reported.row, best.FIGURES, "samples/s", "± (%)", "tokens/s", "p50 (ms)", "warnings"
+        ),
     ]
 
 

@@ -17,7 +17,7 @@ from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import SAFETENSORS
+from accelbench.project import SAFETENSORS, shown
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
 from accelbench.schema.text import ending, one_line
@@ -102,12 +102,12 @@ class Session(AbstractContextManager["Session"]):
         The sweep may be killed before the cell is judged, which can take minutes if its speed is not plausible.
         """
         self._progress.start(item)
-        if item.skip_reason is None and self._preflight.failure(item.cell) is None:
+        failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
+        if item.skip_reason is None and failure is None:
             self._prober.ceilings(item.cell)
         ready = self.ready
         measured = {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment = {**ready.environment(item.cell.engine), **measured}
-        failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
         weights = self.folder / f"{item.record_name}{SAFETENSORS}" if item.cell.save_weights else None
         record = run_cell(
             item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id, failure, weights
@@ -144,9 +144,7 @@ class Session(AbstractContextManager["Session"]):
         path = self.ready.changed_file(record)
         if path is None:
             return None
-        here = Path.cwd()
-        name = path.relative_to(here) if path.is_relative_to(here) else path
-        return f"{one_line(str(name))} changed while it was measured: run the sweep again"
+        return f"{one_line(shown(path))} changed while it was measured: run the sweep again"
 
     def show(self, record: Record) -> None:
         """Shows the record's outcome."""

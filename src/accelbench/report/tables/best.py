@@ -8,7 +8,7 @@ from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import relative_half_width
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.options import options_text
-from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
+from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, tabulate_known, word
 from accelbench.schema.record import Row
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Augment, Library, Pipeline, Protocol
@@ -100,6 +100,17 @@ def num_warnings(row: Row) -> Entry:
     return count(len(warnings_of(row)) or None)
 
 
+# What a cell achieved, of its row.
+FIGURES: list[Column[Row]] = [
+    Column("samples/s", lambda row: number(row["samples_per_s"])),
+    Column("± (%)", half_width_entry),
+    Column("tokens/s", lambda row: number(row["tokens_per_s"])),
+    Column("p50 (ms)", lambda row: number(row["latency_p50_ms"])),
+    Column("J/sample", lambda row: number(row["energy_j_per_sample"])),
+    Column("cost of a million", lambda row: number(row["cost_per_million_samples"])),
+    Column("bound by", lambda row: word(str(row["bound"]) if row["bound"] else None)),
+    Column("warnings", num_warnings),
+]
 COLUMNS: list[Column[Choice]] = [
     Column("what", lambda choice: word(choice.workload)),
     Column("best by", lambda choice: word(choice.criteria)),
@@ -107,13 +118,8 @@ COLUMNS: list[Column[Choice]] = [
     Column("precision", lambda choice: word(str(choice.row["precision"]))),
     Column("options", lambda choice: word(options_text(choice.row))),
     Column("batch", lambda choice: count(choice.row["batch_size"])),
-    Column("samples/s", lambda choice: number(choice.row["samples_per_s"])),
-    Column("± (%)", lambda choice: half_width_entry(choice.row)),
-    Column("p50 (ms)", lambda choice: number(choice.row["latency_p50_ms"])),
-    Column("J/sample", lambda choice: number(choice.row["energy_j_per_sample"])),
-    Column("cost of a million", lambda choice: number(choice.row["cost_per_million_samples"])),
-    Column("bound by", lambda choice: word(str(choice.row["bound"]) if choice.row["bound"] else None)),
-    Column("warnings", lambda choice: num_warnings(choice.row)),
+    *columns_of(lambda choice: choice.row, FIGURES, "samples/s", "± (%)", "p50 (ms)", "J/sample"),
+    *columns_of(lambda choice: choice.row, FIGURES, "cost of a million", "bound by", "warnings"),
 ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from accelbench.report.read import Sweep
 from accelbench.report.tables import best
 from accelbench.report.tables.first_screen import Recommendation
-from accelbench.report.tables.table import Column, Table, number, tabulate_known, word
+from accelbench.report.tables.table import Column, Table, columns_of, tabulate_known, word
 from accelbench.schema.record import Row
 
 NOTE = (
@@ -33,14 +33,7 @@ class Best:
         columns: list[Column[tuple[Row, str]]] = [
             Column("best by", lambda choice: word(choice[1])),
             Column("with", lambda choice: word(self.found.text(choice[0]))),
-            Column("samples/s", lambda choice: number(choice[0]["samples_per_s"])),
-            Column("± (%)", lambda choice: best.half_width_entry(choice[0])),
-            Column("tokens/s", lambda choice: number(choice[0]["tokens_per_s"])),
-            Column("p50 (ms)", lambda choice: number(choice[0]["latency_p50_ms"])),
-            Column("J/sample", lambda choice: number(choice[0]["energy_j_per_sample"])),
-            Column("cost of a million", lambda choice: number(choice[0]["cost_per_million_samples"])),
-            Column("bound by", lambda choice: word(str(choice[0]["bound"]) if choice[0]["bound"] else None)),
-            Column("warnings", lambda choice: best.num_warnings(choice[0])),
+            *columns_of(lambda choice: choice[0], best.FIGURES, *(column.heading for column in best.FIGURES)),
         ]
         return tabulate_known("", columns, self.chosen)
 

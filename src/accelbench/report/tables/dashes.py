@@ -81,7 +81,6 @@ REASONS = {
     "power (W)": _NO_GPU_COUNTER,
     "temperature (°C)": _NO_GPU_COUNTER,
     "clock (MHz)": _NO_GPU_COUNTER,
-    "memory (GB)": _NO_GPU_COUNTER,
     "published": _NOT_PUBLISHED,
     "from its raw data": _NOT_PUBLISHED,
     "pays after (steps)": "the option does not make a step faster",

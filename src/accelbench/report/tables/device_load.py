@@ -9,9 +9,10 @@ from accelbench.report import published
 from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.study_comparison import one_per_setting
+from accelbench.report.tables.cell_columns import SETTINGS
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.study_steps import has_same_settings
-from accelbench.report.tables.table import Column, Table, count, number, tabulate_known, word
+from accelbench.report.tables.table import Column, Table, columns_of, count, number, tabulate_known, word
 from accelbench.schema.vocab import Device, Precision
 
 PUBLISHED = ("utilization", "power", "temperature")  # metrics of study 000
@@ -34,17 +35,12 @@ class _Load:
     theirs: Mapping[str, Published]
 
     def published(self, metric: str) -> float | None:
-        """The published number; None if there is none."""
+        """The published number; None if the source has no such number."""
         return self.theirs[metric].value if metric in self.theirs else None
 
 
 COLUMNS: list[Column[_Load]] = [
-    Column("network", lambda load: word(load.reported.cell.model.name)),
-    Column("mode", lambda load: word(load.reported.cell.mode)),
-    Column("device", lambda load: word(load.reported.cell.device)),
-    Column("precision", lambda load: word(load.reported.cell.precision)),
-    Column("batch", lambda load: count(load.reported.cell.batch_size)),
-    Column("options", lambda load: word(options_text(load.reported.row))),
+    *columns_of(lambda load: load.reported, SETTINGS, "network", "mode", "device", "precision", "batch", "options"),
     Column("utilisation (%)", lambda load: number(utilisation_percent(load.reported))),
     Column("published: utilisation (%)", lambda load: number(load.published("utilization"))),
     Column("power (W)", lambda load: number(load.reported.row["gpu_power_w"])),

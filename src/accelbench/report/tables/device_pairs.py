@@ -41,8 +41,7 @@ class DevicePair:
 
     def ratio(self, column: str) -> float | None:
         """The first's number over the second's; None if either is unknown."""
-        first, second = self.first.number(column), self.second.number(column)
-        return first / second if first is not None and second else None
+        return self.first.over(self.second, column)
 
     @property
     def copying(self) -> float | None:

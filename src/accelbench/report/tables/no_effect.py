@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.options import options_text
-from accelbench.report.tables.table import Column, Table, count, number, tabulate_known, word
+from accelbench.report.tables.cell_columns import SETTINGS
+from accelbench.report.tables.table import Column, Table, columns_of, number, tabulate_known, word
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Mode, Protocol, Weights
 
@@ -33,16 +33,11 @@ class _Changed:
     @property
     def ratio(self) -> float | None:
         """The cell's samples/s over the other's."""
-        rate, base_rate = (each.number("samples_per_s") for each in (self.reported, self.base))
-        return rate / base_rate if rate is not None and base_rate else None
+        return self.reported.over(self.base, "samples_per_s")
 
 
 COLUMNS: list[Column[_Changed]] = [
-    Column("network", lambda changed: word(changed.reported.cell.model.name)),
-    Column("device", lambda changed: word(changed.reported.cell.device)),
-    Column("precision", lambda changed: word(changed.reported.cell.precision)),
-    Column("batch", lambda changed: count(changed.reported.cell.batch_size)),
-    Column("options", lambda changed: word(options_text(changed.reported.row))),
+    *columns_of(lambda changed: changed.reported, SETTINGS, "network", "device", "precision", "batch", "options"),
     Column("setting", lambda changed: word(changed.setting)),
     Column("from", lambda changed: word(_text(changed.setting, changed.base))),
     Column("to", lambda changed: word(_text(changed.setting, changed.reported))),

@@ -91,8 +91,7 @@ class _OptionsGain:
 
 
 def _gain(reported: ReportedCell, plain: ReportedCell | None) -> Entry:
-    rate, plain_rate = reported.number("samples_per_s"), plain.number("samples_per_s") if plain else None
-    return number(rate / plain_rate if rate is not None and plain_rate else None)
+    return number(reported.over(plain, "samples_per_s"))
 
 
 def _steps_until_it_pays(gain: _OptionsGain) -> Entry:

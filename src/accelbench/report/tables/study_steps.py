@@ -7,9 +7,9 @@ from accelbench.report import published
 from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.study_comparison import one_per_setting
-from accelbench.report.tables.options import options_text
+from accelbench.report.tables.cell_columns import SETTINGS
 from accelbench.report.tables.study_times import published_entry
-from accelbench.report.tables.table import Column, Table, count, number, tabulate_known, word
+from accelbench.report.tables.table import Column, Table, columns_of, number, tabulate_known, word
 from accelbench.schema.vocab import Mode
 
 
@@ -67,11 +67,7 @@ class _StepComparison:
 
 
 COLUMNS: list[Column[_StepComparison]] = [
-    Column("network", lambda compared: word(compared.reported.cell.model.name)),
-    Column("device", lambda compared: word(compared.reported.cell.device)),
-    Column("precision", lambda compared: word(compared.reported.cell.precision)),
-    Column("batch", lambda compared: count(compared.reported.cell.batch_size)),
-    Column("options", lambda compared: word(options_text(compared.reported.row))),
+    *columns_of(lambda compared: compared.reported, SETTINGS, "network", "device", "precision", "batch", "options"),
     Column("ours", lambda compared: number(compared.ours)),
     Column("why not", lambda compared: word(None if compared.reported.is_ok else compared.reported.outcome)),
     Column("published", lambda compared: published_entry(compared.published)),

@@ -10,6 +10,7 @@ from accelbench.report.tables import dashes
 from accelbench.schema.record import Value
 
 Subject = TypeVar("Subject")
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,24 @@ class Column(Generic[Subject]):
 
     heading: str
     entry: Callable[[Subject], Entry]
+
+
+def columns_of(
+    part: Callable[[Subject], Part], columns: Iterable[Column[Part]], *headings: str
+) -> list[Column[Subject]]:
+    """The columns with these headings, about a part of each subject.
+
+    Args:
+        part: gives the part.
+        columns: about it, among which the headings choose.
+        headings: in the order of the result.
+    """
+    entries = {column.heading: column.entry for column in columns}
+
+    def entry_of(heading: str) -> Callable[[Subject], Entry]:
+        return lambda subject: entries[heading](part(subject))
+
+    return [Column(heading, entry_of(heading)) for heading in headings]
 
 
 @dataclass(frozen=True, kw_only=True)

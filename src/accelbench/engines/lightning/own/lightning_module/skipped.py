@@ -37,7 +37,7 @@ class Skipped:
             closure.warning_cache = before
 
     def defects(self, flag: str, start: int, end: int) -> list[str]:
-        """A sentence if any step from `start` until before `end` was skipped: its rate is none of training.
+        """A sentence if any step from `start` until before `end` was skipped: its time is not that of a training step.
 
         Args:
             flag: names the module in the error.
