@@ -16,6 +16,7 @@ from accelbench.measuring import done
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block, Measurement
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.work import Work
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 TESTS = Path(__file__).parent
@@ -137,7 +138,7 @@ def _leave_daemon(marker: Path, restless: bool = False) -> None:
     os._exit(0)
 
 
-def run(cell: Cell, data_folder: Path, weights: Path | None = None) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None) -> Measurement | None:
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
     fault, _, rank = cell.model.args.get("fault", "none").partition("@")
     if rank:
@@ -166,6 +167,8 @@ def run(cell: Cell, data_folder: Path, weights: Path | None = None) -> Measureme
         while not news.exists() and time.monotonic() < patience:
             time.sleep(0.001)
         return make_measurement(defects=["the news came early"] if is_early else ["no news"] * (not news.exists()))
+    if fault == "count":
+        return make_measurement(work=work or Work(flops=os.getpid(), bytes=1, num_operators=1))
     if fault == "last":
         time.sleep(0.1)
     if fault == "tell peak":

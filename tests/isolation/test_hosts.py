@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,7 +14,7 @@ import pytest
 from accelbench.engines.registry import HostSpec
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
 from accelbench.isolation.processes import descendants
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import Library, Precision, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
 
 
@@ -165,3 +166,23 @@ def test_nothing_outlives_a_killed_sweep_or_host(tmp_path, victim, devices):
     assert all(is_gone(process.pid) for process in family)
     sweep.kill()
     sweep.wait()
+
+
+def test_the_work_of_a_step_is_counted_once_for_cells_that_differ_only_in_seed_and_repeat(tmp_path):
+    def counted(**settings):
+        found = hosts.run(make_cell("count", **settings), tmp_path).measurement
+        return found.work.flops
+
+    with Hosts(faulty_host) as hosts:
+        first = counted()
+        assert counted(seed=1) == counted(repeat=2) == first
+        assert len({first, counted(batch_size=64), counted(precision=Precision.bf16)}) == 3
+
+
+def test_the_work_of_a_users_own_network_is_counted_anew(tmp_path):
+    own = replace(make_cell("count").model, library=Library.custom, network="own.Net")
+    with Hosts(faulty_host) as hosts:
+        first, second = (
+            hosts.run(replace(make_cell(), model=own, seed=seed), tmp_path).measurement.work for seed in (0, 1)
+        )
+    assert first != second

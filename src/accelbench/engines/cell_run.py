@@ -106,6 +106,7 @@ class CellRun:
         self.outputs: Outputs | None = None  # of the network that was measured
         self.defects: list[str] = []
         self.resources: Resources | None = None
+        self.known_work: Work | None = None
 
     def new_step(self) -> Step:
         """A step over the batches that are measured: without end, or in `fit` until the epoch's end."""
@@ -166,8 +167,13 @@ class CellRun:
         changed = self.cell.options.enabled or (self.cell.keras is not None and self.cell.keras.non_defaults)
         return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
 
-    def measure(self) -> Measurement | None:
-        """Runs the cell and collects its measurement; None in a process that is not the first of its ranks."""
+    def measure(self, work: Work | None = None) -> Measurement | None:
+        """Runs the cell and collects its measurement; None in a process that is not the first of its ranks.
+
+        Args:
+            work: of one step, if it has been counted already.
+        """
+        self.known_work = work
         self.run_steps()
         self.note_resources()
         done.announce()

@@ -95,8 +95,9 @@ def _measure(request: CellRequest) -> Answer:
         if hasattr(engine, "check"):  # an engine with networks of its own alone needs none
             engine.check(request.cell, Path(request.data_folder))
         return Answer(status=Status.ok)
-    saved = [] if request.weights is None else [Path(request.weights)]
-    measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), *saved)
+    known = {"weights": request.weights and Path(request.weights), "work": request.work}
+    arguments = {name: value for name, value in known.items() if value is not None}
+    measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), **arguments)
     if measurement is None:  # this rank is not the first, which has the measurement
         return Answer(status=Status.ok)
     try:

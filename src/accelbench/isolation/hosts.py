@@ -20,8 +20,10 @@ from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Re
 from accelbench.lifeline import end_marked
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import canonical_json
 from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.vocab import Device, Precision, Status
+from accelbench.schema.work import Work
 
 # A host that has not ended its cell and itself after this long is killed.
 END_S = 10.0
@@ -55,6 +57,7 @@ class Hosts:
         self.meanwhile: Callable[[], None] | None = None
         self._spec_of, self._margin_s = spec_of, margin_s
         self._hosts: dict[tuple[object, ...], _Host] = {}
+        self._works: dict[str, Work] = {}
         self._numbers = itertools.count()
         self._stack = ExitStack()
 
@@ -90,17 +93,22 @@ class Hosts:
             data_folder: where its data set is.
             weights: the file that gets the trained weights; None: they are not saved.
         """
-        spec = self._spec_of(cell)
+        spec, counted_as = self._spec_of(cell), _counted_as(cell)
         request = CellRequest(
             cell=cell,
             engine=spec.engine,
             data_folder=str(data_folder),
+            work=self._works.get(counted_as) if counted_as else None,
             weights=None if weights is None else str(weights.absolute()),
             timeout_s=cell.timeout_s,
             num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,
         )
-        return self._ask(spec, request, self.meanwhile)
+        outcome = self._ask(spec, request, self.meanwhile)
+        work = outcome.measurement.work if outcome.measurement is not None else None
+        if counted_as and work is not None and not work.uncounted:
+            self._works[counted_as] = work
+        return outcome
 
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
         """Has the cell's engine check, in a fresh process of its host, that the network runs on a batch."""
@@ -163,6 +171,11 @@ class Hosts:
     def _show(self, printed: str) -> None:
         if self.listener is not None and printed.strip():
             self.listener(printed.strip())
+
+
+def _counted_as(cell: Cell) -> str | None:
+    """Equal for cells whose steps do the same work; None if unknown: the user's code may do what it likes."""
+    return None if cell.own_code else canonical_json(cell.settings() | {"seed": None, "repeat": None})
 
 
 class _Host:

@@ -17,6 +17,7 @@ from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.text import MAX_REASON, beginning, ending
 from accelbench.schema.vocab import Device, Precision, Status
+from accelbench.schema.work import Work
 
 T = TypeVar("T")
 
@@ -43,11 +44,12 @@ class CellRequest(_Request):
     """Measure a cell, or only check that its network runs.
 
     Attributes:
-        engine: the module whose `run(cell, data_folder)` or `run(cell, data_folder, weights)` measures, and whose
-            `check(cell, data_folder)` checks.
+        engine: the module whose `run(cell, data_folder)` measures, with the arguments `weights` and `work` where they
+            are known, and whose `check(cell, data_folder)` checks.
         data_folder: path of the prepared data set.
         only_check: whether nothing is measured.
         weights: path of the file that gets the trained weights; None: they are not saved.
+        work: of one step, as a cell counted it that differs only in seed or repeat; None: it is to be counted.
     """
 
     cell: Cell
@@ -55,6 +57,7 @@ class CellRequest(_Request):
     data_folder: str
     only_check: bool = False
     weights: str | None = None
+    work: Work | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -266,3 +266,12 @@ def test_a_gpu_runs_every_precision_as_asked(hosts, digits, precision, mode):
     assert measured.cudnn_benchmark is False
     assert measured.output_error is None or measured.output_error < 0.1
     assert {"gpu_0_memory_mb", "gpu_0_power_w"} <= set(outcome.system.values)
+
+
+@pytest.mark.parametrize("mode", [Mode.infer, Mode.train])
+def test_work_that_was_counted_before_is_not_counted_again(mode, digits):
+    cell = make_cell(mode=mode, model=SGD)
+    counted = engine.run(cell, digits).work
+    assert counted.flops is not None
+    before = dataclasses.replace(counted, flops=counted.flops + 1)
+    assert engine.run(dataclasses.replace(cell, seed=1), digits, work=before).work == before

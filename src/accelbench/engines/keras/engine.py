@@ -27,19 +27,21 @@ from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Pipeline
+from accelbench.schema.work import Work
 
 
-def run(cell: Cell, data_folder: Path) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other cell.
 
     Args:
         cell: what to run.
         data_folder: where the data set's arrays are.
+        work: of one step, if it has been counted already.
 
     Raises:
         UnsupportedError: the cell can't run, with the reason.
     """
-    return _Run(cell, data_folder, backend_for(cell)).measure()
+    return _Run(cell, data_folder, backend_for(cell)).measure(work)
 
 
 class _Run(CellRun):
@@ -144,7 +146,7 @@ class _Run(CellRun):
             num_devices=self.backend.num_devices,
             threads=self.backend.threads,
             loss=loss,
-            work=work.count(self.network, self.cell.batch_size, train=self.trains),
+            work=self.known_work or work.count(self.network, self.cell.batch_size, train=self.trains),
         )
 
     def _last_loss(self, step: ExecutionStep) -> float | None:

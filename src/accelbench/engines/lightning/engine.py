@@ -41,13 +41,14 @@ from accelbench.schema.vocab import XLA, Library, Precision
 from accelbench.schema.work import Work
 
 
-def run(cell: Cell, data_folder: Path, weights: Path | None = None) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other cell.
 
     Args:
         cell: what to run; its device must be present.
         data_folder: where the data set's arrays are.
         weights: the file that gets the trained weights; None: they are not saved.
+        work: of one step, if it has been counted already.
 
     Returns:
         The measurement; None in a process that is not the first of several ranks.
@@ -64,7 +65,7 @@ def run(cell: Cell, data_folder: Path, weights: Path | None = None) -> Measureme
         return ModuleRun(cell, data_folder, backend).measure()
     with options.empty_cache(cell.options):
         cell_run = _Run(cell, data_folder, backend, ranks)
-        found = cell_run.measure()
+        found = cell_run.measure(work)
     return found if found is None or weights is None else saved(found, cell_run.network, weights)
 
 
@@ -257,7 +258,7 @@ class _Run(CellRun):
         return Observed(
             **found,
             threads=None if self.backend.torch_type == "xla" else torch.get_num_threads(),
-            work=self._work(),
+            work=self.known_work or self._work(),
             cudnn_benchmark=self.backend.cudnn_benchmark(),
         )
 
