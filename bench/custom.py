@@ -16,7 +16,7 @@ from accelbench.schema.record import read
 from accelbench.stats.robust import median, median_interval
 from bench.own_networks import BATCH_SIZE
 
-NUM_ROUNDS = 14
+NUM_ROUNDS = 12
 BOUNDS = (0.97, 1.03)
 UNKNOWN = (float("nan"), float("nan"))
 WINDOW = ["window.warmup_s=1", "window.block_s=0.3", "window.measure_s=4", "window.latency_s=0.1", "breakdown_s=0"]

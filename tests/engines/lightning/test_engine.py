@@ -254,6 +254,12 @@ def test_threads_are_as_asked(digits):
         torch.set_num_threads(before)
 
 
+def test_pytorchs_own_number_of_threads_is_not_set_again(digits, monkeypatch):
+    torch.set_num_threads(usable_cores())
+    monkeypatch.setattr(torch, "set_num_threads", lambda num: pytest.fail(f"set to {num}"))  # MKL would be slower
+    assert engine.run(make_cell(model=SGD), digits).threads == usable_cores()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("precision", list(Precision))

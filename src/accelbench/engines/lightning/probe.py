@@ -14,6 +14,7 @@ import torch
 from accelbench.devices.cpu import usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.lightning.backends import Backend, backend_for
+from accelbench.engines.lightning.global_state import use_threads
 from accelbench.engines.lightning.kernels import Call, Kernel, families
 from accelbench.engines.lightning.precision import DTYPES
 from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
@@ -38,7 +39,7 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS) -> Ce
     """The ceilings of `device`, which must be present, in these true precisions; on a CPU with all cores."""
     backend = backend_for(device)
     if backend.torch_type != "xla":
-        torch.set_num_threads(usable_cores())
+        use_threads(usable_cores())
     found = probe(backend, precisions)
     return found if found.device_name else dataclasses.replace(found, device_name=look(device).name)
 

@@ -5,10 +5,10 @@ import os
 import warnings
 
 import pytorch_lightning as pl
-import torch
 
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.global_state import use_threads
 from accelbench.engines.lightning.precision import plugin_for
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.errors import UnsupportedError
@@ -34,12 +34,12 @@ def set_threads(cell: Cell, backend: Backend, num_ranks: int) -> None:
         if cell.threads is not None:
             raise UnsupportedError(f"threads={cell.threads}: XLA takes no limit on its threads")
         if cell.device == Device.xla_cpu:
-            torch.set_num_threads(1)  # torch only gathers batches: more threads would take cores from XLA
+            use_threads(1)  # torch only gathers batches: more threads would take cores from XLA
         return
     num = max(1, usable_cores() // num_ranks) if cell.threads is None else cell.threads
     if num_ranks > 1:
         os.environ["OMP_NUM_THREADS"] = str(num)  # else Lightning sets another number
-    torch.set_num_threads(num)
+    use_threads(num)
 
 
 def trainer_for(cell: Cell, backend: Backend, ranks: Ranks) -> pl.Trainer:
