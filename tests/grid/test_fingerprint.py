@@ -12,7 +12,7 @@ from accelbench.devices import nvml
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint
 from accelbench.project import ENVIRONMENT
-from accelbench.schema.vocab import Engine
+from accelbench.schema.vocab import EXPORTING, Engine
 from devices.fakes import FakeNvml
 
 REPO = Path(__file__).resolve().parents[2]
@@ -245,3 +245,10 @@ def test_the_machine_has_what_its_gpus_drivers_tell(monkeypatch):
     assert machine["gpus"] == ["A100", "A30"]
     assert [gpu["memory_gb"] for gpu in machine["gpu_details"]] == [40, 41]
     assert machine["gpu_details"][0] == {"memory_gb": 40, "multiprocessors": None, "compute_capability": None}
+
+
+@pytest.mark.parametrize("engine", sorted(EXPORTING))
+def test_a_change_of_the_code_that_an_exporting_engine_is_built_on_changes_its_numbers_identity(engine):
+    paths = {path.relative_to(fingerprint.PACKAGE).as_posix() for path in fingerprint.measuring_code(engine)}
+    assert {f"engines/{engine}/engine.py", "engines/exported/run.py", "engines/lightning/workload.py"} <= paths
+    assert "engines/keras/engine.py" not in paths

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
+from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
 from accelbench.errors import UserError
@@ -64,6 +65,14 @@ def test_says_whether_keras_finds_the_gpu_too(project):
     (line,) = (line for line in shown(project).splitlines() if line.startswith("gpu in keras"))
     assert line.split()[3] in ("yes", "no")
     assert line.rstrip().endswith(tensorflow_gpus.look().text)
+
+
+def test_says_which_engines_run_and_how_another_one_is_installed(project, monkeypatch):
+    found = packages.folder
+    monkeypatch.setattr(packages, "folder", lambda name: None if name == "openvino" else found(name))
+    text = shown(project)
+    assert re.search(r"^lightning +yes", text, re.MULTILINE)
+    assert re.search(r"^openvino +no +engine=openvino: openvino is not installed", text, re.MULTILINE)
 
 
 def test_says_what_is_skipped_and_why(project):

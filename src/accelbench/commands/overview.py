@@ -16,8 +16,9 @@ settings (in a project, params.yaml has the sweeps that `dvc repro` runs):
                model.output=logits|any         any: its output may be any structure of tensors, in inference
   device=cpu|gpu|tpu|xla_cpu                   mode=train|infer
   precision=fp16|bf16|fp32|tf32|fp64|fp16_mixed|bf16_mixed
-  engine=lightning|keras                       engine.backend=tensorflow|jax, engine.jit_compile=true|false,
-                                               engine.steps_per_execution=N, engine.tpu=local|NAME; docs/engines.md
+  engine=lightning|onnxruntime|openvino|aotinductor       the last three: inference on the CPU; docs/engines.md
+  engine=keras                                 engine.backend=tensorflow|jax, engine.jit_compile=true|false,
+                                               engine.steps_per_execution=N, engine.tpu=local|NAME
                                                engine.xla_processes=true|false (Lightning only); docs/devices.md
   batch_size=N (the study's by default)        threads=N (all cores by default)
   devices=N  scaling=strong|weak               N devices share one batch, or get one batch each; docs/devices.md

@@ -7,8 +7,8 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,6 +64,9 @@ class Observed:
     loss: float | None = None
     work: Work | None = None
     cudnn_benchmark: bool | None = None
+    export_s: float | None = None
+    artifact_bytes: int | None = None
+    formats: Mapping[str, int] = field(default_factory=dict)
 
 
 class CellRun:

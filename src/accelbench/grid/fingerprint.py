@@ -17,13 +17,26 @@ import accelbench
 from accelbench.devices import cpu, nvml, packages, tpu
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
-from accelbench.schema.vocab import Engine
+from accelbench.schema.vocab import EXPORTING, Engine
 
 # Prefixes of the environment variables that tune the computing libraries.
 TUNING = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_", "LD_PRELOAD"),
     *("NCCL_", "GLOO_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "CC", "CXX"),
-    *("TIMM_", "XLA_", "PJRT_", "LIBTPU_", "TPU_", "TF_", "KERAS_", "JAX_"),
+    *(
+        "ORT_",
+        "OV_",
+        "OPENVINO_",
+        "GLIBC_TUNABLES",
+        "TIMM_",
+        "XLA_",
+        "PJRT_",
+        "LIBTPU_",
+        "TPU_",
+        "TF_",
+        "KERAS_",
+        "JAX_",
+    ),
 )
 PACKAGE = Path(accelbench.__path__[0])
 
@@ -32,6 +45,7 @@ PACKAGE = Path(accelbench.__path__[0])
 COMPUTING = (
     *("torch", "torchvision", "torch_xla", "libtpu", "pytorch-lightning", "lightning", "tensorflow", "keras", "numpy"),
     *("jax", "jaxlib", "pillow", "timm", "transformers", "flash-attn", "mamba-ssm", "causal-conv1d", "bitsandbytes"),
+    *("onnx", "onnxscript", "onnxruntime", "openvino", "nncf", "torchao"),
     *("triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
 )
 
@@ -61,6 +75,8 @@ MEASURING = (
     "schema/workload.py",
     "stats/**/*.py",
 )
+# The folders of engines/ whose code runs in the cells of every engine that exports networks of PyTorch.
+BUILT_ON = ("exported", "lightning")
 # What a cell's process and its host import besides: messages, texts, names and places of files, the ranges of kept
 # numbers, words (a new word must not measure every cell again; those that a cell uses are among its settings) and the
 # type of the ceilings, which no cell is measured with.
@@ -106,7 +122,8 @@ def code_digest(engine: Engine | None = None, package: Path = PACKAGE) -> str:
 
 def measuring_code(engine: Engine | None = None, package: Path = PACKAGE) -> list[Path]:
     """The files that a number of `engine` passes through; of every engine if it is None."""
-    patterns = (*MEASURING, f"engines/{engine or '*'}/**/*.py")
+    folders = ["*"] if engine is None else [engine, *(BUILT_ON if engine in EXPORTING else [])]
+    patterns = (*MEASURING, *(f"engines/{folder}/**/*.py" for folder in folders))
     return sorted({path for pattern in patterns for path in package.glob(pattern)})
 
 

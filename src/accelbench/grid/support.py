@@ -8,7 +8,7 @@ from pathlib import Path
 
 from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
-from accelbench.grid import keras_support
+from accelbench.grid import exported_support, keras_support
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Library, Mode, ModelOutput, Precision, Protocol
 
@@ -33,7 +33,7 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     Returns:
         One line, which names an alternative if there is one; None if the cell is supported.
     """
-    if (reason := keras_support.why_not(cell)) is not None:
+    if (reason := keras_support.why_not(cell) or exported_support.why_not(cell, report)) is not None:
         return reason
     is_remote = _is_remote_tpu(cell)
     if not report.present and not is_remote:
@@ -176,7 +176,11 @@ def _options(cell: Cell, report: DeviceReport) -> str | None:
 
 def _compiler(cell: Cell, report: DeviceReport) -> str | None:
     """Inductor generates C++ for the CPU, and Triton with launchers in C for a GPU; both include Python's headers."""
-    if not cell.options.compile:
+    if cell.engine == Engine.aotinductor:
+        flag = "engine=aotinductor"
+    elif cell.options.compile:
+        flag = "compile=true"
+    else:
         return None
     if cell.device == Device.gpu and _capability(report) < VOLTA:
         found = report.details.get("compute_capability", "an unknown one")
@@ -186,9 +190,9 @@ def _compiler(cell: Cell, report: DeviceReport) -> str | None:
     commands = [given] if given else commands
     if not any(map(shutil.which, commands)):
         problem = f"{variable}={given} is not found" if given else f"none of {', '.join(commands)} is found"
-        return f"compile=true needs a {language} compiler, and {problem}: install one (on Debian, g++)"
+        return f"{flag} needs a {language} compiler, and {problem}: install one (on Debian, g++)"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        return "compile=true needs Python's headers: install them (on Debian, python3-dev)"
+        return f"{flag} needs Python's headers: install them (on Debian, python3-dev)"
     return None
 
 

@@ -14,7 +14,7 @@ from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Breakdown, Measurement, Operator
 from accelbench.schema.record import Record, Row
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import SHARE_ONE_CPU, XLA, Mode, Phase, Protocol, Provenance
+from accelbench.schema.vocab import SHARE_ONE_CPU, XLA, Engine, Mode, Phase, Protocol, Provenance
 from accelbench.stats import robust
 
 MB = 1e6  # bytes
@@ -111,7 +111,8 @@ latency_p50_ms latency_p50_ms_low latency_p50_ms_high latency_p90_ms latency_p90
 latency_p99_ms latency_p99_ms_low latency_p99_ms_high
 launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
 num_blocks num_steps num_outliers stopped num_warmup_steps settled
-compile_s num_compiles num_fallbacks first_step_s build_s peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
+export_s compile_s num_compiles artifact_mb num_fallbacks first_step_s build_s
+peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
 cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
 gpu_temperature_c gpu_clock_mhz
 flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ceiling_flops_per_s bound
@@ -221,7 +222,7 @@ def _work(record: Record, measured: Measurement, steps: Mapping[str, robust.Samp
     copy_s = sum(part.median for part in (steps["copy_in_s"], steps["copy_out_s"]) if len(part)) / num_batches
     options = record.cell.options
     fused = options.compile or options.cuda_graphs or record.cell.device in XLA
-    fused = fused or record.cell.keras is not None  # Keras' backends compile whole steps
+    fused = fused or record.cell.engine != Engine.lightning  # the others compile whole steps
     found = step_s and bound(
         work, step_s, ceilings, precision, fused=fused, data_s=data_s, copy_s=copy_s if measured.copy_in_s else None
     )
@@ -265,7 +266,9 @@ def _facts(measured: Measurement) -> Row:
     return {
         "num_params": measured.num_params,
         "threads": measured.threads,
+        "export_s": measured.export_s,
         "compile_s": measured.compile_s,
+        "artifact_mb": None if measured.artifact_bytes is None else measured.artifact_bytes / MB,
         "num_compiles": measured.num_compiles,
         "num_fallbacks": None if measured.fallbacks is None else len(measured.fallbacks),
         "first_step_s": measured.first_step_s,

@@ -8,7 +8,7 @@ from itertools import product
 from accelbench.report import published
 from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.schema.vocab import RANDOM, Device, Mode, Precision, Protocol
+from accelbench.schema.vocab import RANDOM, Device, Engine, Mode, Precision, Protocol
 
 METRICS = {Mode.train: "train_time", Mode.infer: "test_time"}
 # A study's testing time is of an evaluation; ours of inference, with our evaluation beside it where one was timed.
@@ -153,7 +153,8 @@ def one_per_setting(cells: Iterable[ReportedCell]) -> list[ReportedCell]:
     for reported in cells:
         cell = reported.cell
         devices = (cell.device, cell.devices, cell.scaling)
-        key = (cell.model.name, cell.mode, devices, cell.precision, cell.keras, cell.options, cell.batch_size)
+        engine = (cell.engine, cell.keras)
+        key = (cell.model.name, cell.mode, devices, cell.precision, engine, cell.options, cell.batch_size)
         if key not in first or (reported.is_ok and not first[key].is_ok):
             first[key] = reported
     return list(first.values())
@@ -200,7 +201,7 @@ def _distance(reported: ReportedCell, wanted: ReferenceSettings) -> tuple[float,
     return (
         len(cell.options.enabled),  # no study used options
         cell.devices,  # nor several devices
-        cell.keras is not None,  # the engines have a table of their own
+        cell.engine != Engine.lightning,  # the engines have a table of their own
         PRECISIONS.index(cell.precision) if cell.precision != wanted.precision else -1,
         abs(math.log(cell.batch_size / wanted.batch_size)),
         cell.batch_size,

@@ -228,8 +228,8 @@ class Cell:
             parts.append(self.scaling)
         if self.xla_processes:
             parts.append("processes")
-        if self.keras is not None:
-            parts += [self.engine, *self.keras.non_defaults]
+        parts += [] if self.engine == Engine.lightning else [self.engine]
+        parts += [] if self.keras is None else self.keras.non_defaults
         parts += [] if self.trainer is None else self.trainer.non_defaults
         if self.data.pipeline != Pipeline.array:
             parts.append(self.data.pipeline)

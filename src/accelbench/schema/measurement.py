@@ -94,7 +94,12 @@ class Measurement:
         num_params: trainable parameters.
         num_train_samples, num_test_samples: samples in each split; None for random images.
         build_s: time to build the model and put it onto its device.
-        compile_s, num_compiles: compilations by XLA or torch.compile; None if the engine can't tell.
+        export_s: time to export the network from PyTorch; None if it was not exported.
+        compile_s, num_compiles: compilations by XLA, by torch.compile or of an exported network; None if the engine
+            can't tell.
+        artifact_bytes: size of the files that an exported network was compiled from or to; None without.
+        formats: how many operators that multiply matrices compute in which format, by NumPy's names, in the network
+            that an engine compiled; empty if it does not say.
         fallbacks: operators that ran on the CPU instead of the device; None if the engine can't tell.
         first_step_s: the first step, waited for; None in older records of whole epochs.
         warmup_s: the first warm-up steps, each waited for.
@@ -139,8 +144,11 @@ class Measurement:
     num_train_samples: AtLeastOne | None
     num_test_samples: AtLeastOne | None
     build_s: Seconds
+    export_s: Seconds | None = None
     compile_s: Seconds | None = None
     num_compiles: Count | None = None
+    artifact_bytes: Count | None = None
+    formats: dict[str, Count] = field(default_factory=dict)
     fallbacks: list[str] | None = None
     first_step_s: Duration | None = None
     warmup_s: list[Seconds] = field(default_factory=list)

@@ -64,6 +64,13 @@ class Engine(StrEnum):
 
     lightning = "lightning"
     keras = "keras"
+    onnxruntime = "onnxruntime"
+    openvino = "openvino"
+    aotinductor = "aotinductor"
+
+
+# Engines that run an exported network of PyTorch: inference on the CPU.
+EXPORTING = frozenset({Engine.onnxruntime, Engine.openvino, Engine.aotinductor})
 
 
 class KerasBackend(StrEnum):

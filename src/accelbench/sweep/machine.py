@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import significant
 from accelbench.project import MANIFEST, PARAMS, Workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS, read_ceilings
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.text import clean, one_line
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -74,7 +74,7 @@ def measure_ceilings(place: Workplace, console: Console) -> None:
 
 
 def examine(place: Workplace) -> RenderableType:
-    """Devices, versions, precisions, ceilings, data sets and settings, for rich to print.
+    """Devices, engines, versions, precisions, ceilings, data sets and settings, for rich to print.
 
     Data sets that aren't prepared and a params.yaml that isn't readable are shown as such, not raised.
 
@@ -88,6 +88,7 @@ def examine(place: Workplace) -> RenderableType:
     verdicts = list(judge([report for report in reports if report.present], _models(place.conf)))
     return Group(
         *_section("Devices", _devices(reports, tensorflow_gpus.look())),
+        *_section("Engines", _engines()),
         *_section("Versions", _versions()),
         *_section("Precisions that run here", _matrix(verdicts)),
         *_section("At most, as probed (accelbench doctor --probe)", _ceilings(place)),
@@ -167,6 +168,17 @@ def _devices(reports: Iterable[DeviceReport], tensorflow: tensorflow_gpus.Answer
         else:
             table.add_row(report.device, _yes_or_no(False), Text(report.reason or ""))
     table.add_row("gpu in keras", _yes_or_no(tensorflow.found), Text(tensorflow.text))
+    return table
+
+
+def _engines() -> Table:
+    """A row for each engine: whether it infers on this CPU, or why not."""
+    table = _grid("", "", "")
+    plain = _cell(Device.cpu, Precision.fp32, Mode.infer, ModelSpec(name="mlp"))
+    for engine in Engine:
+        cell = replace(plain, engine=engine, keras=KerasSettings() if engine == Engine.keras else None)
+        reason = support.why_not(cell, look(Device.cpu))
+        table.add_row(engine, _yes_or_no(reason is None), Text(reason or ""))
     return table
 
 

@@ -84,7 +84,7 @@ class Recommendation:
 
 def _setting(reported: ReportedCell) -> tuple[object, ...]:
     cell = reported.cell
-    return cell.device, cell.devices, cell.precision, cell.options, cell.keras
+    return cell.device, cell.devices, cell.precision, cell.options, cell.engine, cell.keras
 
 
 def _by_precision(found: Recommendation) -> str:

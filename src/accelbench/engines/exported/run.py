@@ -1,0 +1,246 @@
+"""A cell's run by an engine that compiles a network of PyTorch: inference on the CPU."""
+
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from accelbench.devices.cpu import usable_cores
+from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.exported.network import Call, call_of
+from accelbench.engines.formats import word_for
+from accelbench.engines.lightning import zoo
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.busiest import MAX_OPERATORS
+from accelbench.engines.lightning.feed import Feed
+from accelbench.engines.lightning.global_state import use_threads
+from accelbench.engines.lightning.module import BenchModule
+from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.precision import STORED_DTYPES
+from accelbench.engines.lightning.ranks import Ranks
+from accelbench.engines.lightning.structure import mapped
+from accelbench.engines.lightning.trainer import hush_lightning
+from accelbench.engines.lightning.work import count
+from accelbench.engines.lightning.workloads import workload_of
+from accelbench.measuring.output_check import Output
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement, Operator
+from accelbench.schema.vocab import Precision
+from accelbench.schema.work import Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """What an engine says of a network that it has compiled, read back from it.
+
+    Attributes:
+        stored, computed: the dtypes of weights and of matrix products, by their names in NumPy.
+        threads: that compute; None if the engine does not say.
+        formats: how many operators that multiply matrices compute in each format; empty if the engine does not say.
+        times: the operators of one profiled call in turn, each with its name and seconds; empty if there is no profile.
+    """
+
+    stored: str
+    computed: str
+    threads: int | None
+    formats: dict[str, int] = field(default_factory=dict)
+    times: Sequence[tuple[str, float]] = ()
+
+
+class Compiled(Protocol):
+    """A compiled network, for batches of one size."""
+
+    def __call__(self, call: Call) -> Sequence[Tensor]:
+        """The output's tensors; a further call may overwrite them."""
+
+    def ran(self, call: Call) -> Ran:
+        """What ran, perhaps from a further `call` under a profiler. To be called after everything was measured."""
+
+
+class Compiler(Protocol):
+    """An engine: a network -> a file -> what runs.
+
+    Attributes:
+        computes_in: the precision that the network and its inputs are given in; None: that of the cell.
+    """
+
+    computes_in: Precision | None
+
+    def export(self, network: nn.Module, call: Call, folder: Path) -> Any:
+        """The network in a form that `compile` takes, or the path of a file in `folder` that has it.
+
+        Raises:
+            UnsupportedError: it can't be exported, with the reason.
+        """
+
+    def compile(self, exported: Any, cell: Cell, threads: int, folder: Path) -> Compiled:
+        """Compiles what `export` returned for this machine; what it writes to `folder` is a part of the artifact."""
+
+
+def run(cell: Cell, data_folder: Path, compiler: Compiler, work: Work | None = None) -> Measurement | None:
+    """Runs `cell` in this process, which must have run no other cell.
+
+    Args:
+        cell: inference on the CPU.
+        data_folder: where the data set's arrays are.
+        compiler: the engine.
+        work: of one step, if it has been counted already.
+
+    Raises:
+        UnsupportedError: the cell can't run, with the reason.
+    """
+    hush_lightning()
+    use_threads(usable_cores() if cell.threads is None else cell.threads)
+    backend = Backend()
+    backend.prepare(allow_tf32=False)
+    with tempfile.TemporaryDirectory(prefix="exported-") as folder:
+        return _Run(cell, data_folder, backend, compiler, Path(folder)).measure(work)
+
+
+class _Run(CellRun):
+    """One cell's run, whose steps are calls of the compiled network."""
+
+    backend: Backend
+    feed: Feed
+
+    def __init__(self, cell: Cell, data_folder: Path, backend: Backend, compiler: Compiler, folder: Path) -> None:
+        super().__init__(cell, data_folder, backend)
+        self.given = compiler.computes_in or cell.precision
+        self.workload = workload_of(replace(cell, precision=self.given), data_folder, backend, Ranks(1))
+        self.feed = self.workload.feed
+        start = time.perf_counter()
+        pl.seed_everything(cell.seed, verbose=False)
+        network = self.workload.build().eval().to(STORED_DTYPES[self.given])
+        self.num_params = zoo.num_params(network)
+        if cell.options.channels_last:
+            self.workload.check_layout()
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network = network
+        self.build_s = time.perf_counter() - start
+        with torch.no_grad():
+            self.workload.check_first(self.workload.task.infer(network, self.workload.example()))
+        backend.hold(STORED_DTYPES[self.given])
+        self._compile(compiler, folder)
+
+    def _compile(self, compiler: Compiler, folder: Path) -> None:
+        """Exports and compiles the network, and notes how long each took."""
+        call: Call = self.workload.task.infer(call_of, self.workload.example())  # type: ignore[arg-type]
+        threads = torch.get_num_threads()
+        start = time.perf_counter()
+        exported = compiler.export(self.network, call, folder)
+        compiling = time.perf_counter()
+        self.export_s = compiling - start
+        self.compiled = compiler.compile(exported, self.cell, threads, folder)
+        compile_s = time.perf_counter() - compiling
+        self.artifact_bytes = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+        self.backend.count_compiles = lambda: (1, compile_s)
+
+    def new_step(self) -> "_CompiledStep":
+        """Calls the compiled network on one batch after the other."""
+        self.step = _CompiledStep(self)
+        return self.step
+
+    def observe(self) -> Observed:
+        """What ran; then the outputs, each of which takes one more call."""
+        ran = self.compiled.ran(self.workload.task.infer(call_of, self.workload.example()))  # type: ignore[arg-type]
+        self.operators = _busiest(ran.times)
+        if not all_finite(self.step.result):
+            self.mark_not_finite()
+        self.keep_outputs(self.workload.num_rows, self.workload.shapes())
+        return Observed(
+            device="cpu",
+            device_name=self.device_name(),
+            precision=word_for(ran.stored, ran.computed, tf32=False),
+            num_devices=1,
+            threads=ran.threads,
+            work=self.known_work or self._work(),
+            export_s=self.export_s,
+            artifact_bytes=self.artifact_bytes,
+            formats=ran.formats,
+        )
+
+    def _work(self) -> Work:
+        """Of the network that was exported, in the precision of the cell: one product is as much work everywhere."""
+        dtype = STORED_DTYPES[self.cell.precision]
+        batch = mapped(
+            self.workload.some_batch(), lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor
+        )
+        module = BenchModule(self.network, self.cell.model, self.workload.task, self.backend)
+        return count(module, batch, self.cell.precision, train=False)
+
+    @property
+    def is_reference(self) -> bool:
+        """Never: the reference is PyTorch."""
+        return False
+
+    def compared_inputs(self) -> tuple[Any, Any]:
+        """In host memory."""
+        return self.workload.compared()
+
+    def measured_outputs(self, batches: Sequence[Any]) -> list[Output]:
+        """From further calls, of the batch size that was measured."""
+        workload = self.workload
+        outputs = []
+        for inputs in batches:
+            result = [tensor.clone() for tensor in self.step.compute(workload.whole(inputs))]
+            outputs.append(described(result, workload.num_rows, workload.rows(inputs)))
+        return outputs
+
+    def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
+        """From the cell's network, built again."""
+        return self.workload.reference(batches)
+
+    def notes(self) -> Iterator[str]:
+        """How the batches are used, and what the user's code set in vain."""
+        yield from self.workload.notes()
+        yield from self.backend.notes()
+
+    def tokens_per_sample(self) -> float | None:
+        """Of the batches that the network got."""
+        return self.workload.tokens_per_sample()
+
+
+def _busiest(times: Sequence[tuple[str, float]]) -> list[Operator]:
+    """The operators that take most of the time, longest first."""
+    seconds: dict[str, float] = defaultdict(float)
+    for name, took_s in times:
+        seconds[name] += took_s
+    calls, total = Counter(name for name, _ in times), sum(seconds.values())
+    names = sorted(seconds, key=seconds.__getitem__, reverse=True)[:MAX_OPERATORS]
+    return [Operator(name=name, num_calls=calls[name], share=seconds[name] / total) for name in names if seconds[name]]
+
+
+class _CompiledStep:
+    """A call of the compiled network, in the parts that the clock times. See `measuring.step.Step`."""
+
+    def __init__(self, cell_run: _Run) -> None:
+        self.batches, self.task = iter(cell_run.feed), cell_run.workload.task
+        self.compiled = cell_run.compiled
+        self.result: Sequence[Tensor]
+
+    def fetch(self) -> Any:
+        """The next batch."""
+        return next(self.batches)
+
+    def copy_in(self, batch: Any) -> Any:
+        """Nothing is copied: the network computes in host memory."""
+        return batch
+
+    def compute(self, batch: Any) -> Sequence[Tensor]:
+        """The output's tensors."""
+        self.result = self.compiled(self.task.infer(call_of, batch))  # type: ignore[arg-type]
+        return self.result
+
+    def copy_out(self, result: object) -> None:
+        """Nothing is copied."""
+
+    def num_samples(self, batch: Any) -> int:
+        """Samples in the batch."""
+        return self.task.num_samples(batch)

@@ -1,0 +1,104 @@
+"""The engine ONNX Runtime: a network of PyTorch -> ONNX -> ONNX Runtime's provider for the CPU."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from accelbench.engines.exported import run as exported_run
+from accelbench.engines.exported.network import Call, exported, not_exportable
+from accelbench.engines.exported.run import Ran
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.vocab import Precision
+from accelbench.schema.work import Work
+
+FILE = "network.onnx"
+ONLY_ERRORS = 3  # ONNX Runtime's level of messages
+# Operators that multiply matrices, as ONNX and ONNX Runtime name them.
+PRODUCTS = frozenset(
+    {"Conv", "ConvTranspose", "FusedConv", "NhwcFusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul"}
+)
+PRODUCTS |= {"LSTM", "GRU", "RNN", "Attention", "MultiHeadAttention"}
+# ONNX Runtime's names of formats -> NumPy's, where they differ.
+DTYPES = {"float": "float32", "double": "float64"}
+
+
+def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
+    """See `exported.run.run`."""
+    return exported_run.run(cell, data_folder, _OnnxRuntime(), work)
+
+
+class _OnnxRuntime:
+    """See `exported.run.Compiler`."""
+
+    computes_in: Precision | None = Precision.fp32
+
+    def export(self, network: nn.Module, call: Call, folder: Path) -> Path:
+        """Through PyTorch's exporter, for inputs of exactly these shapes."""
+        program = exported(network, call)
+        try:
+            converted = torch.onnx.export(program, dynamo=True, verbose=False)
+        except Exception as error:
+            raise not_exportable("torch.onnx", error) from error
+        assert converted is not None
+        converted.save(folder / FILE, external_data=True)
+        return folder / FILE
+
+    def compile(self, exported: Path, cell: Cell, threads: int, folder: Path) -> "_Session":
+        """A session, which optimises the graph."""
+        return _Session(exported, threads)
+
+
+class _Session:
+    """A session of ONNX Runtime."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self.path, self.threads = path, threads
+        self.session = self._session()
+        self.names = [each.name for each in self.session.get_inputs()]
+
+    def _session(self, profile: str | None = None) -> Any:
+        """A new session; with the beginning of a path, one that writes a profile there."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
+        options.log_severity_level = ONLY_ERRORS
+        if profile is not None:
+            options.enable_profiling, options.profile_file_prefix = True, profile
+        return onnxruntime.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
+
+    def __call__(self, call: Call) -> Sequence[Tensor]:
+        """One run."""
+        return [torch.from_numpy(array) for array in self.session.run(None, self._inputs(call))]
+
+    def _inputs(self, call: Call) -> dict[str, NDArray[Any]]:
+        return {name: tensor.numpy() for name, tensor in zip(self.names, call.tensors(), strict=True)}
+
+    def ran(self, call: Call) -> Ran:
+        """From the second run of another session that writes a profile, and from the options of the measured one."""
+        threads = self.session.get_session_options().intra_op_num_threads
+        with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+            session = self._session(f"{folder}/run")
+            for _ in range(2):
+                session.run(None, self._inputs(call))
+            events = json.loads(Path(session.end_profiling()).read_text())
+        kernels = [each for each in events if each["cat"] == "Node" and each["name"].endswith("_kernel_time")]
+        kernels = kernels[len(kernels) // 2 :]
+        times = [(each["args"]["op_name"], each["dur"] / 1e6) for each in kernels]
+        formats = Counter(_format(each["args"]) for each in kernels if each["args"]["op_name"] in PRODUCTS)
+        computed = ", ".join(sorted(formats)) or "float32"
+        return Ran(stored=computed, computed=computed, threads=threads, formats=dict(formats), times=times)
+
+
+def _format(kernel: Mapping[str, Any]) -> str:
+    """The dtype of an operator's first input, by its name in NumPy."""
+    (name,) = kernel["input_type_shape"][0]
+    return str(DTYPES.get(name, name))

@@ -1,0 +1,103 @@
+"""The engine OpenVINO: a network of PyTorch -> OpenVINO's representation -> its plugin for the CPU."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from accelbench.engines.exported import run as exported_run
+from accelbench.engines.exported.network import Call, exported, not_exportable
+from accelbench.engines.exported.run import Ran
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.vocab import Precision
+from accelbench.schema.work import Work
+
+FILE = "network.xml"
+# OpenVINO's word for the format that it is to compute in. By default it takes 16 bits where the CPU has them.
+HINTS = {Precision.fp32: "f32", Precision.bf16: "bf16", Precision.fp16: "f16"}
+# OpenVINO's names of formats -> NumPy's.
+DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i8": "int8", "u8": "uint8", "f64": "float64"}
+# The types of layers that multiply matrices, as the plugin names them.
+PRODUCTS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell"}
+PRODUCTS |= {"ScaledDotProductAttention"}
+
+
+def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
+    """See `exported.run.run`."""
+    return exported_run.run(cell, data_folder, _OpenVino(), work)
+
+
+class _OpenVino:
+    """See `exported.run.Compiler`."""
+
+    computes_in: Precision | None = Precision.fp32
+
+    def export(self, network: nn.Module, call: Call, folder: Path) -> Path:
+        """Through PyTorch's exporter, for inputs of exactly these shapes."""
+        import openvino
+
+        program = exported(network, call)
+        try:
+            converted = openvino.convert_model(program)
+        except Exception as error:
+            raise not_exportable("openvino.convert_model", error) from error
+        openvino.save_model(converted, folder / FILE, compress_to_fp16=False)
+        return folder / FILE
+
+    def compile(self, exported: Path, cell: Cell, threads: int, folder: Path) -> "_Request":
+        """One stream, in the cell's precision."""
+        return _Request(exported, HINTS[cell.precision], threads)
+
+
+class _Request:
+    """A compiled network's request."""
+
+    def __init__(self, path: Path, hint: str, threads: int) -> None:
+        self.path = path
+        self.settings = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
+        self.settings |= {"INFERENCE_PRECISION_HINT": hint}
+        self.network = self._network()
+        self.request = self.network.create_infer_request()
+
+    def _network(self, **more: object) -> Any:
+        import openvino
+
+        return openvino.Core().compile_model(self.path, "CPU", {**self.settings, **more})
+
+    def __call__(self, call: Call) -> Sequence[Tensor]:
+        """One inference; its output is in memory that the next one overwrites."""
+        results = self.request.infer(_inputs(call), share_inputs=True, share_outputs=True)
+        return [torch.from_numpy(array) for array in results.to_tuple()]
+
+    def ran(self, call: Call) -> Ran:
+        """From the layers that the plugin runs, from its settings, and from the profile of another request."""
+        layers = [dict(each.get_rt_info().items()) for each in self.network.get_runtime_model().get_ops()]
+        words = [_word(layer, "runtimePrecision") for layer in layers if _word(layer, "layerType") in PRODUCTS]
+        formats = Counter(DTYPES.get(word, word) for word in words)
+        hint = str(self.network.get_property("INFERENCE_PRECISION_HINT").to_string())
+        computed = ", ".join(sorted(formats)) or DTYPES.get(hint, hint)
+        profiled = self._network(PERF_COUNT=True).create_infer_request()
+        for _ in range(2):
+            profiled.infer(_inputs(call), share_inputs=True)
+        nodes = [node for node in profiled.get_profiling_info() if str(node.status).endswith("EXECUTED")]
+        return Ran(
+            stored=computed,
+            computed=computed,
+            threads=int(self.network.get_property("INFERENCE_NUM_THREADS")),
+            formats=dict(formats),
+            times=[(f"{node.node_type} {node.exec_type}", node.real_time.total_seconds()) for node in nodes],
+        )
+
+
+def _inputs(call: Call) -> list[NDArray[Any]]:
+    return [tensor.numpy() for tensor in call.tensors()]
+
+
+def _word(layer: Mapping[str, object], name: str) -> str:
+    value = layer.get(name, "")
+    return str(getattr(value, "value", value))

@@ -1,0 +1,82 @@
+"""What the engines that run an exported network of PyTorch do not support."""
+
+from accelbench.devices import packages
+from accelbench.devices.base import DeviceReport
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import EXPORTING, Device, Engine, Library, Mode, Precision
+
+# The modules that each engine needs, besides torch.
+MODULES = {
+    Engine.onnxruntime: ("onnxruntime", "onnx", "onnxscript"),
+    Engine.openvino: ("openvino",),
+    Engine.aotinductor: (),
+}
+PRECISIONS = {
+    Engine.onnxruntime: (Precision.fp32,),
+    Engine.openvino: (Precision.fp32, Precision.bf16, Precision.fp16),
+    Engine.aotinductor: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.fp64),
+}
+# The instruction sets, any of which OpenVINO needs to compute in a format.
+NEEDED = {Precision.bf16: ("avx512_bf16", "amx_bf16"), Precision.fp16: ("avx512_fp16", "amx_fp16")}
+OPTIONS = {Engine.aotinductor: ("channels_last", "freeze")}  # that an engine takes
+
+
+def why_not(cell: Cell, report: DeviceReport) -> str | None:
+    """Why the cell's engine can't run it, in one line that names an alternative.
+
+    Args:
+        cell: of any engine.
+        report: what this machine has of the cell's device.
+
+    Returns:
+        None if it is supported, or if the engine exports no network.
+    """
+    if cell.engine not in EXPORTING:
+        return None
+    rules = (_missing, _on_cpu, _precision, _options, _network)
+    return next((reason for rule in rules if (reason := rule(cell, report))), None)
+
+
+def _missing(cell: Cell, report: DeviceReport) -> str | None:
+    missing = next((name for name in MODULES[cell.engine] if packages.folder(name) is None), None)
+    if missing is None:
+        return None
+    return f"engine={cell.engine}: {missing} is not installed: {packages.how_to_install(cell.engine)}"
+
+
+def _on_cpu(cell: Cell, report: DeviceReport) -> str | None:
+    instead = "or engine=lightning"
+    if cell.device != Device.cpu:
+        return f"engine={cell.engine} runs on the CPU here: use device=cpu, {instead}"
+    if cell.mode != Mode.infer:
+        return f"engine={cell.engine} runs inference: use mode=infer, {instead}"
+    if cell.devices > 1:
+        return f"engine={cell.engine} runs on one device: use devices=1, {instead}"
+    return None
+
+
+def _precision(cell: Cell, report: DeviceReport) -> str | None:
+    words = PRECISIONS[cell.engine]
+    if cell.precision not in words:
+        return f"engine={cell.engine} has no {cell.precision} on the CPU: use {' or '.join(words)}"
+    if cell.engine != Engine.openvino or cell.precision not in NEEDED:
+        return None
+    found = report.details.get("instruction_sets", "").split()
+    needed = NEEDED[cell.precision]
+    if any(name in found for name in needed):
+        return None
+    return f"OpenVINO computes in {cell.precision} with {' or '.join(needed)}, which this CPU lacks: use fp32"
+
+
+def _options(cell: Cell, report: DeviceReport) -> str | None:
+    refused = [name for name in cell.options.enabled if name not in OPTIONS.get(cell.engine, ())]
+    if not refused:
+        return None
+    why = "compiles the network itself" if cell.engine == Engine.aotinductor else "chooses layouts and constants itself"
+    return f"{refused[0]}=true: {cell.engine} {why}: use {refused[0]}=false"
+
+
+def _network(cell: Cell, report: DeviceReport) -> str | None:
+    if cell.model.library == Library.lightning:
+        return f"model=lightning: Lightning runs its modules: use engine=lightning, or model=custom for {cell.engine}"
+    return None

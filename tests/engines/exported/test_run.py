@@ -1,0 +1,129 @@
+"""Networks of PyTorch in the engines that they are exported to, each cell in a process of its own."""
+
+import importlib.util
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from accelbench.devices.cpu import look, usable_cores
+from accelbench.engines.lightning import zoo
+from accelbench.grid.exported_support import MODULES
+from accelbench.grid.support import why_not
+from accelbench.isolation.hosts import Hosts
+from accelbench.judging.asked import judge
+from accelbench.judging.row import summarise
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import EXPORTING, Device, Engine, Library, Mode, Precision, Status
+from accelbench.schema.workload import ModelSpec
+from engines.lightning.own.test_workload import own_cell
+from fakes import make_cell
+from judging.test_row import make_record
+
+SMALL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0})
+HAVE_FORMATS = (Engine.onnxruntime, Engine.openvino)  # AOTInductor does not say what its operators compute in
+
+
+def marked(engine):
+    missing = [name for name in MODULES[engine] if importlib.util.find_spec(name) is None]
+    marks = [pytest.mark.skipif(bool(missing), reason=f"{missing} is not installed")]
+    return pytest.param(engine, marks=[*marks, pytest.mark.slow] if engine == Engine.aotinductor else marks)
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    with Hosts() as running:
+        yield running
+
+
+def run(hosts, folder, cell):
+    outcome = hosts.run(cell, folder)
+    assert outcome.status == Status.ok, outcome.reason
+    return outcome.measurement
+
+
+@pytest.mark.parametrize("engine", [marked(engine) for engine in sorted(EXPORTING)])
+def test_a_network_runs_as_asked_and_gives_what_torch_gives(hosts, digits, engine):
+    cell = make_cell(engine=engine, model=SMALL, threads=1)
+    found = run(hosts, digits, cell)
+    assert (found.device, found.precision, found.threads) == ("cpu", "fp32", 1)
+    assert found.output_error < 1e-4  # of the same weights in torch
+    assert found.warnings == []
+    assert found.export_s > 0
+    assert found.compile_s > 0
+    network = zoo.build(SMALL, (28, 28), 10)
+    num_products = sum(isinstance(module, torch.nn.Linear) for module in network.modules())
+    assert found.artifact_bytes > 4 * zoo.num_params(network)
+    assert found.num_params == zoo.num_params(network)
+    if engine in HAVE_FORMATS:
+        assert found.formats == {"float32": num_products}
+        assert sum(each.num_calls for each in found.operators) >= num_products
+        assert sum(each.share for each in found.operators) == pytest.approx(1)
+    row = summarise(replace(make_record(), cell=cell, measurement=found))
+    assert (row["export_s"], row["compile_s"]) == (found.export_s, found.compile_s)
+    assert row["artifact_mb"] == found.artifact_bytes / 1e6
+    assert row["flops_per_sample"] == 2 * (784 * 32 + 32 * 32 + 32 * 10)
+
+
+@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
+def test_a_users_network_takes_its_own_batches(hosts, tmp_path, engine):
+    found = run(hosts, tmp_path, own_cell("Tokens", "tokens", engine=engine, tokens="own_code.num_tokens"))
+    assert found.output_error < 1e-4
+    assert found.tokens_per_sample == 8
+    assert found.threads == usable_cores()
+
+
+@pytest.mark.parametrize("engine", [marked(Engine.openvino)])
+def test_a_network_that_cannot_be_exported_is_skipped_with_the_exporters_sentence(hosts, tmp_path, engine):
+    outcome = hosts.run(own_cell("Branches", "two_inputs", engine=engine), tmp_path)
+    assert outcome.status == Status.skipped
+    assert outcome.reason.startswith("torch.export can't take the network: ")
+    assert "data-dependent" in outcome.reason
+
+
+def test_what_the_engines_do_not_support_names_an_alternative():
+    def reason(**settings):
+        return why_not(make_cell(engine=Engine.openvino, **settings), replace(look(), present=True))
+
+    assert "use mode=infer" in reason(mode=Mode.train)
+    assert "use device=cpu" in reason(device=Device.gpu)
+    assert "use devices=1" in reason(devices=2)
+    assert "use fp32 or bf16 or fp16" in reason(precision=Precision.bf16_mixed)
+    assert "use channels_last=false" in reason(options=Options(channels_last=True))
+    assert "use engine=lightning" in reason(model=replace(SMALL, library=Library.lightning, network="own_code.Lit"))
+
+
+def test_a_format_that_the_cpu_lacks_is_skipped_and_not_computed_in_another_one():
+    report = replace(look(), details={"usable_cores": "2", "instruction_sets": "avx2 avx512f"})
+    reason = why_not(make_cell(engine=Engine.openvino, precision=Precision.bf16), report)
+    assert reason is not None
+    assert "avx512_bf16 or amx_bf16, which this CPU lacks: use fp32" in reason
+
+
+def test_a_cell_of_which_another_format_ran_is_invalid(digits, monkeypatch):
+    from accelbench.engines.exported import run as exported_run
+
+    class Rounds:
+        """Computes in another format than it was asked for."""
+
+        computes_in = Precision.fp32
+
+        def export(self, network, call, folder):
+            return network
+
+        def compile(self, exported, cell, threads, folder):
+            self.network = exported
+            return self
+
+        def __call__(self, call):
+            with torch.inference_mode():
+                return [self.network.bfloat16()(call.args[0].bfloat16()).float()]
+
+        def ran(self, call):
+            return exported_run.Ran(stored="bfloat16", computed="bfloat16", threads=None)
+
+    cell = make_cell(engine=Engine.openvino, model=SMALL)
+    found = exported_run.run(cell, digits, Rounds())
+    assert judge(cell, found) == "asked for precision fp32, but bf16 ran"
+    assert np.isfinite(found.output_error)
