@@ -252,3 +252,11 @@ def test_a_change_of_the_code_that_an_exporting_engine_is_built_on_changes_its_n
     paths = {path.relative_to(fingerprint.PACKAGE).as_posix() for path in fingerprint.measuring_code(engine)}
     assert {f"engines/{engine}/engine.py", "engines/exported/run.py", "engines/lightning/workload.py"} <= paths
     assert "engines/keras/engine.py" not in paths
+
+
+def test_the_variables_of_terraform_are_none_of_tensorflow(monkeypatch):
+    for name in ("TF_CLI_CONFIG_FILE", "TF_VAR_region", "TF_LOG"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    found = fingerprint.fingerprint()["variables"]
+    assert [name for name in found if name.startswith("TF_")] == ["TF_ENABLE_ONEDNN_OPTS"]

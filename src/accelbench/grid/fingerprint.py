@@ -38,6 +38,11 @@ TUNING = (
         "JAX_",
     ),
 )
+# Terraform's, which begin like TensorFlow's.
+TERRAFORM = (
+    *("TF_CLI_", "TF_DATA_DIR", "TF_IN_AUTOMATION", "TF_INPUT", "TF_LOG", "TF_PLUGIN_", "TF_REGISTRY_", "TF_VAR_"),
+    "TF_WORKSPACE",
+)
 PACKAGE = Path(accelbench.__path__[0])
 
 # Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
@@ -230,7 +235,7 @@ def _variables() -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(os.environ.items())
-        if name.startswith(TUNING) and name not in SUBSTITUTING
+        if name.startswith(TUNING) and name not in SUBSTITUTING and not name.startswith(TERRAFORM)
     }
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from accelbench.report import read
 from accelbench.report.tables import study_steps
 from accelbench.schema.vocab import Status
@@ -20,3 +22,11 @@ def test_published_times_stand_beside_ours_of_the_same_settings(tmp_path, maker)
     assert [row[6] for row in rows] == ["98.47", "103.0", "–", "0.4906", "–"]
     assert rows[3][4:6] == ["–", "skipped"]
     assert rows[4][0] == "vgg16"
+
+
+def test_a_cell_of_which_too_few_steps_were_waited_for_says_so(tmp_path, maker):
+    record = inferring(maker, "resnet50", rate=5, batch_size=32)
+    short = replace(record, measurement=replace(record.measurement, latency_s=record.measurement.latency_s[:3]))
+    table = study_steps.table(read.read(maker.suite(tmp_path, [short], study="000")), "time_per_image")
+    why_not = table.headings.index("why not")
+    assert {row[why_not].text for row in table.rows} == {study_steps.METRICS["time_per_image"].unknown}

@@ -21,11 +21,13 @@ class StepMetric:
         title: of its table.
         ours: the same number of one of our cells; None if unknown.
         note: how ours is measured.
+        unknown: why an ok cell has no such number.
     """
 
     title: str
     ours: Callable[[ReportedCell], float | None]
     note: str = "Ours is the median over steps that were each waited for."
+    unknown: str = "its steps are so long that fewer than 6 were waited for one by one"
 
 
 def _time_per_image(reported: ReportedCell) -> float | None:
@@ -46,11 +48,14 @@ def communication_percent(reported: ReportedCell) -> float | None:
 METRICS: Mapping[str, StepMetric] = {
     "time_per_image": StepMetric("Time per image, end to end (ms)", _time_per_image),
     "latency": StepMetric("Time per batch (ms)", lambda reported: reported.number("latency_p50_ms")),
-    "communication_share": StepMetric("Share of copying (%)", communication_percent),
+    "communication_share": StepMetric(
+        "Share of copying (%)", communication_percent, unknown="nothing is copied, or too few steps were waited for"
+    ),
     "peak_memory": StepMetric(
         "Memory of the device (MB)",
         lambda reported: reported.number("peak_device_mb"),
         "Ours is the allocator's peak.",
+        unknown="the device reports no peak",
     ),
 }
 # The input shapes of the studies of random images: numbers of another shape are not comparable.
@@ -64,12 +69,20 @@ class _StepComparison:
     reported: ReportedCell
     ours: float | None
     published: Published | None
+    unknown: str
+
+    @property
+    def why_not(self) -> str | None:
+        """Why there is no number of ours; None if there is one."""
+        if not self.reported.is_ok:
+            return self.reported.outcome
+        return self.unknown if self.ours is None else None
 
 
 COLUMNS: list[Column[_StepComparison]] = [
     *columns_of(lambda compared: compared.reported, SETTINGS, "network", "device", "precision", "batch", "options"),
     Column("ours", lambda compared: number(compared.ours)),
-    Column("why not", lambda compared: word(None if compared.reported.is_ok else compared.reported.outcome)),
+    Column("why not", lambda compared: word(compared.why_not)),
     Column("published", lambda compared: published_entry(compared.published)),
     Column("published by", lambda compared: word(compared.published.source if compared.published else None)),
 ]
@@ -100,7 +113,7 @@ def _comparisons(sweep: Sweep, metric: StepMetric, entries: list[Published]) -> 
         value = metric.ours(reported) if reported.is_ok else None
         same: list[Published | None] = [entry for entry in entries if has_same_settings(entry, reported)]
         if value is not None or same:
-            yield from (_StepComparison(reported, value, entry) for entry in same or [None])
+            yield from (_StepComparison(reported, value, entry, metric.unknown) for entry in same or [None])
 
 
 def has_same_settings(entry: Published, reported: ReportedCell) -> bool:
