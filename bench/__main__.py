@@ -9,10 +9,17 @@ import subprocess
 import sys
 
 DEFAULT = ["waiting", "overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
-# Not run by default: custom takes half an hour and accuracy an hour, peer installs another tool, and keras can't share
-# a process with torch.
-LOCKING = ("waiting", "overhead", "custom", "keras", "accuracy")  # they run sweeps, which take the lock themselves
-PARTS = [*DEFAULT, "custom", "keras", "accuracy", "peer"]
+# Not run by default: custom and engines take half an hour each and accuracy an hour, peer installs another tool, and
+# keras can't share a process with torch.
+LOCKING = (
+    "waiting",
+    "overhead",
+    "custom",
+    "engines",
+    "keras",
+    "accuracy",
+)  # they run sweeps, which take the lock themselves
+PARTS = [*DEFAULT, "custom", "engines", "keras", "accuracy", "peer"]
 
 
 def main() -> None:

@@ -49,12 +49,12 @@ def main() -> None:
     cases: dict[str, tuple[Callable[[], float], str]] = {case: (partial(by_cell, case), case) for case in CELLS}
     cases |= {f"measure {mode}": (partial(by_measure, mode), mode) for mode in ("train", "infer")}
     for name, (ours, loop) in cases.items():
-        _report(name, [_round(index, ours, loop) for index in range(NUM_ROUNDS)])
+        report_case(name, [round_of(index, ours, partial(by_loop, loop)) for index in range(NUM_ROUNDS)])
 
 
-def _round(index: int, ours: Callable[[], float], loop: str) -> tuple[float, float, float]:
-    """Samples/s of accelbench and of two processes of the loop."""
-    runs = [ours, lambda: by_loop(loop), lambda: by_loop(loop)]
+def round_of(index: int, ours: Callable[[], float], plain: Callable[[], float]) -> tuple[float, float, float]:
+    """Samples/s of accelbench and of two processes of a plain loop, in an order that rotates with `index`."""
+    runs = [ours, plain, plain]
     found = [0.0] * 3
     for place in range(3):
         which = (place + index) % 3
@@ -62,7 +62,14 @@ def _round(index: int, ours: Callable[[], float], loop: str) -> tuple[float, flo
     return found[0], found[1], found[2]
 
 
-def _report(name: str, rounds: list[tuple[float, float, float]]) -> None:
+def report_case(name: str, rounds: list[tuple[float, float, float]], width: int = 16) -> None:
+    """Prints a case: the ratios of each round's first and third number to its second one.
+
+    Args:
+        name: of the case.
+        rounds: as `round_of` returns them.
+        width: of the column of names.
+    """
     ratios = [ours / first for ours, first, _ in rounds]
     against_itself = [second / first for _, first, second in rounds]
     low, high = median_interval(ratios) or UNKNOWN
@@ -71,7 +78,7 @@ def _report(name: str, rounds: list[tuple[float, float, float]]) -> None:
     verdict = "yes" if is_near and high - low <= 1.5 * (own_high - own_low) else "NO"
     rate = median([first for _, first, _ in rounds])
     ours, own = f"{median(ratios):>6.3f}   {low:.3f} to {high:.3f}", f"{median(against_itself):>6.3f}"
-    print(f"{name:<16} {rate:>8,.1f} {ours}   {own}   {own_low:.3f} to {own_high:.3f}   {verdict}", flush=True)
+    print(f"{name:<{width}} {rate:>8,.1f} {ours}   {own}   {own_low:.3f} to {own_high:.3f}   {verdict}", flush=True)
 
 
 def by_cell(case: str) -> float:
