@@ -8,10 +8,10 @@ from accelbench.devices.base import absent
 from accelbench.errors import UserError
 from accelbench.grid import identity, plan
 from accelbench.schema import plan_file
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Options
 from accelbench.schema.conditions import Data
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import Device, Engine, Precision
+from accelbench.schema.vocab import Allocator, Device, Engine, Precision
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
@@ -46,6 +46,17 @@ def test_the_identity_holds_what_a_number_depends_on():
     }
     assert len(found) == 4
     assert identity.identity(make_cell(suite="another"), DATA, FINGERPRINT) in found
+
+
+def test_the_identity_holds_the_library_of_the_allocator(tmp_path, monkeypatch):
+    library = tmp_path / "libjemalloc.so.2"
+    monkeypatch.setattr(identity.allocators, "library", lambda allocator: library)
+    monkeypatch.setattr(identity.allocators, "checksum", lambda path: path.read_text())
+    cell, found = make_cell(options=Options(allocator=Allocator.jemalloc)), set()
+    for version in ("5.2", "5.3"):
+        library.write_text(version)
+        found.add(identity.identity(cell, DATA, FINGERPRINT))
+    assert len(found) == 2
 
 
 def test_the_identity_holds_the_contents_of_the_weights_file_and_not_its_age(tmp_path):

@@ -1,6 +1,7 @@
 import dataclasses
 import itertools
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from accelbench.devices.base import DeviceReport, absent
 from accelbench.grid import support
 from accelbench.grid.support import why_not
 from accelbench.schema.cell import Cell, KerasSettings, Options
-from accelbench.schema.vocab import Device, Engine, Library, Mode, ModelOutput, Precision, Protocol
+from accelbench.schema.vocab import Allocator, Device, Engine, Library, Mode, ModelOutput, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
@@ -184,6 +185,9 @@ def toolchain(tmp_path, monkeypatch):
     return tmp_path
 
 
+PLAIN = vars(Options())
+
+
 def with_options(device, mode="infer", **on):
     return dataclasses.replace(cell(device, "fp32", mode), options=Options(**on))
 
@@ -197,6 +201,10 @@ def with_options(device, mode="infer", **on):
         ("xla_cpu", "infer", {"channels_last": True}, "channels_last=true: XLA lays out memory as it sees fit"),
         ("cpu", "infer", {"cuda_graphs": True}, "cuda_graphs=true is for NVIDIA GPUs, cpu has no CUDA graphs"),
         ("tpu", "train", {"cuda_graphs": True}, "cuda_graphs=true is for NVIDIA GPUs, tpu has no CUDA graphs"),
+        ("gpu", "train", {"allocator": Allocator.jemalloc}, "allocator=jemalloc: a gpu computes in memory of its own"),
+        ("tpu", "infer", {"allocator": Allocator.glibc_reuse}, "allocator=glibc_reuse: a tpu computes in memory of "),
+        ("gpu", "train", {"flush_denormals": True}, "flush_denormals=true: a gpu is not slowed by them"),
+        ("xla_cpu", "train", {"flush_denormals": True}, "flush_denormals=true: XLA flushes denormal numbers by"),
     ],
 )
 def test_an_option_that_does_not_go_is_told_with_what_does(device, mode, on, told):
@@ -205,7 +213,9 @@ def test_an_option_that_does_not_go_is_told_with_what_does(device, mode, on, tol
     assert reason.startswith(told)
     name, _, value = reason.rpartition(": use ")[2].partition("=")
     better = Mode(value) if name == "mode" else None
-    again = dataclasses.replace(asked, mode=better) if better else with_options(device, mode, **{**on, name: False})
+    again = (
+        dataclasses.replace(asked, mode=better) if better else with_options(device, mode, **on | {name: PLAIN[name]})
+    )
     assert why_not(again, report(again.device)) is None
 
 
@@ -215,6 +225,18 @@ def test_options_that_go(device, mode, toolchain):
     on = {"channels_last": True, "compile": True, "freeze": mode == Mode.infer, "cuda_graphs": device == Device.gpu}
     assert why_not(with_options(device, mode, **on), report(device)) is None
     assert why_not(with_options("xla_cpu", freeze=True), report(Device.xla_cpu)) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+@pytest.mark.parametrize("device", [Device.cpu, Device.xla_cpu])
+def test_the_allocator_is_an_option_of_every_engine_whose_library_must_be_installed(device, monkeypatch):
+    assert why_not(with_options(device, allocator=Allocator.glibc_reuse), report(device)) is None
+    keras = with_options(Device.cpu, allocator=Allocator.glibc_reuse)
+    keras = dataclasses.replace(keras, engine=Engine.keras, keras=KerasSettings())
+    assert "allocator" not in str(why_not(keras, report(Device.cpu)))
+    monkeypatch.setattr(support.allocators, "library", lambda allocator: None)
+    told = "allocator=tcmalloc: libtcmalloc_minimal.so.4 is not installed: install it (on Debian, libtcmalloc-minimal4)"
+    assert why_not(with_options(device, allocator=Allocator.tcmalloc), report(device)) == told
 
 
 def test_a_gpu_that_triton_does_not_compile_for(toolchain):
@@ -250,6 +272,7 @@ def test_without_pythons_headers_nothing_is_compiled(toolchain):
         ({"devices": 2, "batch_size": 32}, "model=lightning: its loop is measured on one device: use devices=1"),
         ({"device": Device.xla_cpu}, "model=lightning: its loop is not measured on xla_cpu"),
         ({"options": Options(channels_last=True)}, "model=lightning: .* use channels_last=false"),
+        ({"options": Options(flush_denormals=True)}, "None"),  # as its process does
         ({"precision": Precision.fp16}, "None"),  # Adam of accelbench's own does not run
     ],
 )

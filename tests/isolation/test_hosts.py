@@ -11,10 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from accelbench.devices import allocators
 from accelbench.engines.registry import HostSpec
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
 from accelbench.isolation.processes import descendants
-from accelbench.schema.vocab import Library, Precision, Status
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Allocator, Library, Precision, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
 
 
@@ -27,6 +29,20 @@ def test_a_variable_that_would_change_the_precision_in_silence_does_not_reach_a_
     seen = set(json.loads((tmp_path / "environment.json").read_text()))
     assert "ACCELBENCH_TEST_HARMLESS" in seen
     assert not seen & SUBSTITUTING
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+def test_a_cell_has_the_allocator_of_its_host_and_is_invalid_if_that_is_not_the_one_asked_for(tmp_path):
+    def host_of(cell):
+        variables = allocators.environment(Allocator.glibc_reuse) if cell.batch_size == 8 else {}
+        return replace(faulty_host(cell), environment=variables)
+
+    reuse = Options(allocator=Allocator.glibc_reuse)
+    with Hosts(host_of) as running:
+        good, bad = (running.run(make_cell(batch_size=size, options=reuse), tmp_path) for size in (8, 16))
+    assert (good.status, good.measurement.allocator) == (Status.ok, "glibc_reuse")
+    assert good.measurement.allocator_library.startswith("libc")
+    assert (bad.status, bad.reason) == (Status.invalid, "asked for allocator glibc_reuse, but glibc ran")
 
 
 def test_a_host_that_was_started_ahead_is_the_one_that_runs_the_cell(tmp_path):

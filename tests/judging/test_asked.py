@@ -1,12 +1,17 @@
 import pytest
 
 from accelbench.judging.asked import judge
-from accelbench.schema.vocab import Device, Precision
+from accelbench.schema.cell import Options
+from accelbench.schema.vocab import Allocator, Device, Precision
 from fakes import make_cell, make_measurement
+
+JEMALLOC = Options(allocator=Allocator.jemalloc)
 
 
 def test_what_ran_as_asked_is_good():
     assert judge(make_cell(), make_measurement()) is None
+    assert judge(make_cell(), make_measurement(allocator="jemalloc")) is None  # the user's variables, which are noted
+    assert judge(make_cell(options=JEMALLOC), make_measurement(allocator="jemalloc")) is None
 
 
 @pytest.mark.parametrize(
@@ -21,6 +26,8 @@ def test_what_ran_as_asked_is_good():
             "asked for precision fp16_mixed, but bf16_mixed ran",
         ),
         ({"precision": Precision.fp32}, {"precision": "tf32"}, "asked for precision fp32, but tf32 ran"),
+        ({"options": JEMALLOC}, {"allocator": "glibc"}, "asked for allocator jemalloc, but glibc ran"),
+        ({"options": JEMALLOC}, {}, "asked for allocator jemalloc, but an unknown one ran"),
     ],
 )
 def test_another_device_or_precision_is_not_what_was_asked(cell, ran, told):

@@ -33,7 +33,8 @@ def test_a_cell_that_has_not_run_has_its_settings_and_nothing_else(tmp_path: Pat
     assert known == {
         **{"suite": "nets", "mode": "train", "engine": "lightning", "model": "rnn", "data": "mnist", "device": "cpu"},
         **{"pipeline": "array", "augment": "none", "library": "accelbench", "weights": "none"},
-        **dict.fromkeys(["channels_last", "compile", "freeze", "cuda_graphs"], False),
+        **dict.fromkeys(["channels_last", "compile", "freeze", "cuda_graphs", "flush_denormals"], False),
+        "allocator": "default",
         **{
             "precision": "fp32",
             "devices": 1,

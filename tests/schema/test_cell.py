@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings, Window
 from accelbench.schema.serialize import canonical_json, load
 from accelbench.schema.vocab import (
+    Allocator,
     Augment,
     Device,
     Engine,
@@ -73,7 +74,13 @@ WINDOWS = st.builds(
     latency_steps=NUMBER,
 )
 OPTIONS = st.builds(
-    Options, channels_last=st.booleans(), compile=st.booleans(), freeze=st.booleans(), cuda_graphs=st.booleans()
+    Options,
+    channels_last=st.booleans(),
+    compile=st.booleans(),
+    freeze=st.booleans(),
+    cuda_graphs=st.booleans(),
+    flush_denormals=st.booleans(),
+    allocator=st.sampled_from(Allocator),
 )
 KERAS = st.builds(
     KerasSettings,
@@ -183,9 +190,10 @@ def test_every_setting_of_the_data_changes_the_id(name):
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Options)])
 def test_every_option_changes_the_id_and_the_label(name):
-    changed = make_cell(options=Options(**{name: True}), repeat=1)
+    other = {"allocator": Allocator.jemalloc}
+    changed = make_cell(options=Options(**{name: other.get(name, True)}), repeat=1)
     assert changed.id != make_cell(repeat=1).id
-    assert changed.label == f"mlp-cpu-fp32-b32-infer-{name}-r1"
+    assert changed.label == f"mlp-cpu-fp32-b32-infer-{other.get(name, name)}-r1"
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(KerasSettings)])

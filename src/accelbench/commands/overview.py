@@ -24,6 +24,7 @@ settings (in a project, params.yaml has the sweeps that `dvc repro` runs):
   devices=N  scaling=strong|weak               N devices share one batch, or get one batch each; docs/devices.md
   protocol=window|steps|fit                    warmup=N steps=N (with steps), epochs=N (the study's by default)
   channels_last=true compile=true freeze=true cuda_graphs=true    each off by default; docs/options.md
+  allocator=default|jemalloc|tcmalloc|glibc_reuse                 flush_denormals=true (for CPUs)
   suite=mnist_networks profile=quick|full      a project's axes; settings that you name win
   data=mnist|fashion_mnist|cifar10|cats_vs_dogs|random
   data=folder data.path=pictures/              pictures by class, data.image_size=N; data=arrays data.path=my_images.npz

@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from accelbench.devices import allocators
 from accelbench.schema.cell import Cell
 
 # Environment variables that override the precision, the threads or the backend that an engine sets in code.
@@ -61,6 +62,7 @@ class HostSpec:
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """The host that `cell` is forked from, as its engine's `spec.py` describes it."""
+    """The host that `cell` is forked from, as its engine's `spec.py` describes it, with the cell's allocator."""
     spec: HostSpec = importlib.import_module(f"accelbench.engines.{cell.engine}.spec").host_spec(cell)
-    return replace(spec, num_processes=cell.num_processes)
+    environment = {**spec.environment, **allocators.environment(cell.options.allocator)}
+    return replace(spec, environment=environment, num_processes=cell.num_processes)

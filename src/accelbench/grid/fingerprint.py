@@ -22,6 +22,7 @@ from accelbench.schema.vocab import EXPORTING, Engine
 # Prefixes of the environment variables that tune the computing libraries.
 TUNING = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_", "LD_PRELOAD"),
+    *("GLIBC_TUNABLES", "TCMALLOC_"),
     *("NCCL_", "GLOO_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "CC", "CXX"),
     *(
         "ORT_",

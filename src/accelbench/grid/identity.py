@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from accelbench.devices import allocators
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import source_digest
 from accelbench.schema.cell import Cell
@@ -13,7 +14,7 @@ from accelbench.schema.serialize import digest, open_regular
 
 
 def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
-    """The sha256 of the cell's settings, its data set, the fingerprint and the user's own code and weights.
+    """The sha256 of the cell's settings, data set, allocator, the fingerprint and the user's own code and weights.
 
     Args:
         cell: the cell.
@@ -28,6 +29,8 @@ def identity(cell: Cell, data: Data, fingerprint: Mapping[str, Any]) -> str:
         parts["code"] = code
     if cell.model.weights_file is not None:
         parts["weights"] = _checksum(cell.model.weights_file)
+    if (library := allocators.library(cell.options.allocator)) is not None:
+        parts["allocator"] = allocators.checksum(library)
     return digest(parts)
 
 

@@ -62,11 +62,10 @@ def _weights(cell: Cell) -> str | None:
 
 
 def _options(cell: Cell) -> str | None:
-    if not cell.options.enabled:
+    options = cell.options
+    if not (on := [*options.of_network, *(["flush_denormals"] if options.flush_denormals else [])]):
         return None
-    return (
-        f"{cell.options.enabled[0]}=true is an option of Lightning's cells: use engine=lightning, or engine.jit_compile"
-    )
+    return f"{on[0]}=true is an option of Lightning's cells: use engine=lightning, or engine.jit_compile"
 
 
 def _data(cell: Cell) -> str | None:

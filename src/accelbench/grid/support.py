@@ -6,11 +6,23 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from accelbench.devices import packages
+from accelbench.devices import allocators, packages
 from accelbench.devices.base import DeviceReport
 from accelbench.grid import exported_support, keras_support
 from accelbench.schema.cell import Cell, KerasSettings
-from accelbench.schema.vocab import XLA, Device, Engine, KerasBackend, Library, Mode, ModelOutput, Precision, Protocol
+from accelbench.schema.vocab import (
+    SHARE_ONE_CPU,
+    XLA,
+    Allocator,
+    Device,
+    Engine,
+    KerasBackend,
+    Library,
+    Mode,
+    ModelOutput,
+    Precision,
+    Protocol,
+)
 
 FP16 = frozenset({Precision.fp16, Precision.fp16_mixed})
 BF16 = frozenset({Precision.bf16, Precision.bf16_mixed})
@@ -33,13 +45,14 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     Returns:
         One line, which names an alternative if there is one; None if the cell is supported.
     """
-    if (reason := keras_support.why_not(cell) or exported_support.why_not(cell, report)) is not None:
+    reason = keras_support.why_not(cell) or exported_support.why_not(cell, report) or _allocator(cell)
+    if reason is not None:
         return reason
     is_remote = _is_remote_tpu(cell)
     if not report.present and not is_remote:
         return report.reason
     rules = [_lightning, _lightning_module, _library, _output, _divides, _on_xla, _on_gpu, _on_cpu, _fp16_adam]
-    rules += [_options, _compiler]
+    rules += [_options, _flush_denormals, _compiler]
     if not is_remote:
         rules.insert(0, _devices)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
@@ -76,8 +89,8 @@ def _lightning_module(cell: Cell, report: DeviceReport) -> str | None:
         return "model=lightning: its loop is measured on one device: use devices=1"
     if cell.protocol == Protocol.fit:
         return "model=lightning: protocol=fit evaluates on a test set of accelbench's: use protocol=window or steps"
-    if enabled := cell.options.enabled:
-        return f"model=lightning: its network is run as the module made it: use {enabled[0]}=false"
+    if changes := cell.options.of_network:
+        return f"model=lightning: its network is run as the module made it: use {changes[0]}=false"
     return None
 
 
@@ -172,6 +185,22 @@ def _options(cell: Cell, report: DeviceReport) -> str | None:
     if options.cuda_graphs and cell.device != Device.gpu:
         return f"cuda_graphs=true is for NVIDIA GPUs, {cell.device} has no CUDA graphs: use cuda_graphs=false"
     return None
+
+
+def _flush_denormals(cell: Cell, report: DeviceReport) -> str | None:
+    if not cell.options.flush_denormals or cell.device == Device.cpu:
+        return None
+    why = "XLA flushes denormal numbers by itself" if cell.device in XLA else f"a {cell.device} is not slowed by them"
+    return f"flush_denormals=true: {why}: use flush_denormals=false"
+
+
+def _allocator(cell: Cell) -> str | None:
+    wanted = cell.options.allocator
+    if wanted == Allocator.default:
+        return None
+    if cell.device not in SHARE_ONE_CPU:
+        return f"allocator={wanted}: a {cell.device} computes in memory of its own: use allocator=default"
+    return allocators.why_missing(wanted)
 
 
 def _compiler(cell: Cell, report: DeviceReport) -> str | None:

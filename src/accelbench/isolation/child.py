@@ -14,6 +14,7 @@ from dataclasses import replace
 from multiprocessing import connection
 from pathlib import Path
 
+from accelbench.devices import allocators
 from accelbench.devices.memory import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.isolation import users_code
@@ -24,7 +25,7 @@ from accelbench.measuring import done
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import message_of
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import Allocator, Status
 
 # Parts of the frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "RESOURCE_EXHAUSTED", "ALLOC_FAILED")
@@ -100,6 +101,7 @@ def _measure(request: CellRequest) -> Answer:
     measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), **arguments)
     if measurement is None:  # this rank is not the first, which has the measurement
         return Answer(status=Status.ok)
+    measurement = _with_allocator(measurement, request.cell.options.allocator)
     try:
         load(Measurement, plain(measurement))
     except ValueError as error:
@@ -112,6 +114,14 @@ def _measure(request: CellRequest) -> Answer:
         peak_host_bytes=measurement.peak_host_bytes,
         until_boot_s=measurement.steady_boot_s[1] if measurement.steady_boot_s else None,
     )
+
+
+def _with_allocator(measurement: Measurement, asked: Allocator) -> Measurement:
+    ran = allocators.running()
+    if ran is None:
+        return measurement
+    notes = [*measurement.notes, *allocators.notes(asked, ran)]
+    return replace(measurement, allocator=ran.word, allocator_library=ran.library, notes=notes)
 
 
 def _failure(error: BaseException, *, has_own_code: bool) -> Answer:

@@ -1,7 +1,8 @@
-"""Whether a cell is invalid: another device or precision ran than was asked for, or the engine found a defect."""
+"""Whether a cell is invalid: what ran is not what was asked for, or the engine found a defect."""
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
+from accelbench.schema.vocab import Allocator
 
 
 def judge(cell: Cell, measurement: Measurement) -> str | None:
@@ -13,4 +14,7 @@ def judge(cell: Cell, measurement: Measurement) -> str | None:
             found.append(f"asked for {word} {asked}, but {ran} ran")
     if cell.devices != measurement.num_devices:
         found.append(f"asked for {cell.devices} devices, but {measurement.num_devices} ran")
+    allocator = cell.options.allocator
+    if allocator not in (Allocator.default, measurement.allocator):
+        found.append(f"asked for allocator {allocator}, but {measurement.allocator or 'an unknown one'} ran")
     return "; ".join([*found, *measurement.defects]) or None

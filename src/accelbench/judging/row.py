@@ -118,7 +118,7 @@ gpu_temperature_c gpu_clock_mhz
 flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ceiling_flops_per_s bound
 energy_j_per_sample energy_provenance cost_per_million_samples
 mfu accuracy train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
-cudnn_benchmark warnings
+allocator_library cudnn_benchmark warnings
 """
 MEASURED = [*_MEASURED.split(), *BREAKDOWN]
 
@@ -284,6 +284,7 @@ def _facts(measured: Measurement) -> Row:
         "evaluation_s": robust.median(evaluations_s) if evaluations_s else None,
         "device_name": measured.device_name,
         "num_devices": measured.num_devices,
+        "allocator_library": measured.allocator_library,
         "cudnn_benchmark": measured.cudnn_benchmark,
     }
 

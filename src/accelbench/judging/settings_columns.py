@@ -32,6 +32,7 @@ def settings_of(record: Record) -> Row:
         "device": cell.device.value,
         "precision": cell.precision.value,
         **vars(cell.options),
+        "allocator": cell.options.allocator.value,
         "asked_threads": cell.threads,
         "devices": cell.devices,
         "scaling": cell.scaling.value if cell.devices > 1 else None,

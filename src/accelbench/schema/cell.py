@@ -12,6 +12,7 @@ from accelbench.schema.serialize import canonical_json, digest, plain
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (
     XLA,
+    Allocator,
     Augment,
     Device,
     Engine,
@@ -50,22 +51,34 @@ def value_text(value: object) -> str:
 class Options:
     """Ways to make a network faster, each off by default. See docs/options.md.
 
+    The last two are of the cell's process and leave the network as it is.
+
     Attributes:
         channels_last: weights and 4-dimensional inputs have the channels innermost in memory.
         compile: torch.compile (inductor) compiles the network.
         freeze: weights become constants, which are folded into each other; for inference.
         cuda_graphs: the kernels are recorded once and launched together; for GPUs.
+        flush_denormals: the CPU computes with 0 instead of denormal numbers, which are slow.
+        allocator: what gives the process its memory.
     """
 
     channels_last: bool = False
     compile: bool = False
     freeze: bool = False
     cuda_graphs: bool = False
+    flush_denormals: bool = False
+    allocator: Allocator = Allocator.default
 
     @property
     def enabled(self) -> list[str]:
-        """The names of the options that are on, in the order of their definition."""
-        return [name for name, value in vars(self).items() if value]
+        """Words for the options that are on, in the order of their definition: their names, and the allocator's."""
+        own_allocator = [] if self.allocator == Allocator.default else [self.allocator.value]
+        return [name for name, value in vars(self).items() if value is True] + own_allocator
+
+    @property
+    def of_network(self) -> list[str]:
+        """The names of those that are on and change the network or how it is run."""
+        return [name for name, value in vars(self).items() if value is True and name != "flush_denormals"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,6 +128,9 @@ class Measurement:
         peak_device_bytes: peak of the accelerator's allocator, of several devices the largest; None if it has none.
         peak_host_bytes: the kernel's high-water mark of memory when measuring ended, summed over the processes; None
             if it can't be read.
+        allocator: what gave this process its memory, as observed: a word of `vocab.Allocator`, `glibc`, or the name of
+            another library; None if that can't be told.
+        allocator_library: the file's name and version, such as `libtcmalloc_minimal.so.4.5.10 gperftools 2.10`.
         cudnn_benchmark: whether cuDNN tried its algorithms to choose the fastest; None without cuDNN.
         tokens_per_sample: of the batches that were measured; None if nothing counts tokens.
         notes: what a reader should know of what was measured, without a doubt about the numbers.
@@ -174,6 +177,8 @@ class Measurement:
     output_error: Number | None = None
     peak_device_bytes: Count | None = None
     peak_host_bytes: Count | None = None
+    allocator: str | None = None
+    allocator_library: str | None = None
     cudnn_benchmark: bool | None = None
     tokens_per_sample: Rate | None = None
     notes: list[str] = field(default_factory=list)

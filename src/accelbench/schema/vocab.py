@@ -106,6 +106,19 @@ class Mode(StrEnum):
     infer = "infer"
 
 
+class Allocator(StrEnum):
+    """What gives a cell's process its memory.
+
+    `default`: what a program gets that asks for none. `jemalloc`, `tcmalloc`: these libraries. `glibc_reuse`: glibc's
+    own, which keeps large freed blocks for the next step instead of returning them to the kernel.
+    """
+
+    default = "default"
+    jemalloc = "jemalloc"
+    tcmalloc = "tcmalloc"
+    glibc_reuse = "glibc_reuse"
+
+
 class Protocol(StrEnum):
     """What decides how many steps are measured.
 

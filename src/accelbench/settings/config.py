@@ -11,6 +11,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 
 from accelbench.schema.cell import Cell, Options, TrainerSettings, Window
 from accelbench.schema.vocab import (
+    Allocator,
     Augment,
     Device,
     Engine,
@@ -180,6 +181,8 @@ class RunConfig:
     compile: bool = Options.compile
     freeze: bool = Options.freeze
     cuda_graphs: bool = Options.cuda_graphs
+    flush_denormals: bool = Options.flush_denormals
+    allocator: Allocator = Options.allocator
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     save_weights: bool = False
     threads: int | None = None

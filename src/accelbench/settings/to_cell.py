@@ -59,9 +59,7 @@ def _cell(run: RunConfig) -> Cell:
         warmup=run.warmup,
         steps=run.steps,
         breakdown_s=run.breakdown_s,
-        options=Options(
-            channels_last=run.channels_last, compile=run.compile, freeze=run.freeze, cuda_graphs=run.cuda_graphs
-        ),
+        options=Options(**{each.name: getattr(run, each.name) for each in fields(Options)}),
         keras=_keras(run.engine, run.device.name),
         trainer=TrainerSettings(**asdict(run.trainer)) if run.model.library == Library.lightning else None,
         save_weights=run.save_weights,

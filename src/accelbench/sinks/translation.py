@@ -70,7 +70,7 @@ MEASURED = {
 PARAMS = (
     *("model", "mode", "device", "precision", "batch_size", "engine", "protocol", "epochs", "seed", "repeat"),
     *("arguments", "accumulate_grad_batches", "gradient_clip_val"),
-    *("channels_last", "compile", "freeze", "cuda_graphs"),
+    *("channels_last", "compile", "freeze", "cuda_graphs", "flush_denormals", "allocator"),
     *("backend", "jit_compile", "steps_per_execution", "devices", "scaling", "xla_processes"),
 )
 MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
@@ -191,6 +191,7 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
         "stopped": row["stopped"],
         "bound": row["bound"],
         "busiest_operators": row["busiest_operators"],
+        "allocator_library": row["allocator_library"],
         "cudnn_benchmark": None if row["cudnn_benchmark"] is None else str(row["cudnn_benchmark"]).lower(),
         "energy_provenance": row["energy_provenance"],
         "settled": None if row["settled"] is None else str(row["settled"]).lower(),

@@ -41,7 +41,7 @@ SHADES = {
     Precision.fp16: 0.22,
 }
 # A bar's hatch for each option; several options' hatches are drawn over one another.
-HATCHES = dict(zip(NAMES, ("//", "..", "\\\\", "--"), strict=True))
+HATCHES = dict(zip(NAMES, ("//", "..", "\\\\", "--", "||", "oo", "++", "**"), strict=True))
 OTHER_HATCH = "xx"  # several devices, another engine
 CURVE_MARKERS = (".", "x", "+", "1", "2")  # of a curve with 0, 1, 2, ... options
 CURVE_LINES: dict[str, Literal["--", "-"]] = {"training": "--", "test": "-"}

@@ -10,9 +10,11 @@ from accelbench.report.tables.table import Column, Entry, Table, count, number, 
 from accelbench.schema.cell import Options
 from accelbench.schema.record import Row
 from accelbench.schema.serialize import canonical_json
-from accelbench.schema.vocab import Engine, KerasBackend, Precision
+from accelbench.schema.vocab import Allocator, Engine, KerasBackend, Precision
 
-NAMES = [field.name for field in fields(Options)]
+FLAGS = [field.name for field in fields(Options) if field.name != "allocator"]
+# Every word that a text of options may have for one of them.
+NAMES = [*FLAGS, *(each.value for each in Allocator if each != Allocator.default)]
 PLAIN, PLAIN_TEXT = Options(), "plain"
 NOTES = [
     "Over plain: samples/s over the samples/s of the same cell without options; over plain fp32: of the same cell "
@@ -31,7 +33,9 @@ def options_text(row: Row) -> str | None:
     Several devices and an engine other than the first count as options here, so that such cells are marked wherever
     options are shown.
     """
-    enabled = [name for name in NAMES if row[name]]
+    enabled = [name for name in FLAGS if row[name]]
+    if row["allocator"] != Allocator.default:
+        enabled.append(str(row["allocator"]))
     if row["scaling"] is not None:
         per_device = ", a process each" if row["xla_processes"] else ""
         enabled.append(f"{row['devices']} devices ({row['scaling']}{per_device})")

@@ -1,0 +1,139 @@
+"""Memory allocators: where this machine has the library of one, how a process gets it, and which one a process has."""
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from accelbench.schema.vocab import Allocator
+
+# Allocator -> the names of its library, the first one preferred, and Debian's package.
+LIBRARIES = {
+    Allocator.jemalloc: (("libjemalloc.so.2",), "libjemalloc2"),
+    Allocator.tcmalloc: (("libtcmalloc_minimal.so.4", "libtcmalloc.so.4"), "libtcmalloc-minimal4"),
+}
+# Beginnings of the names of files, and the word of what they hold.
+WORDS = {"libjemalloc": "jemalloc", "libtcmalloc": "tcmalloc", "libc.so": "glibc", "libc-": "glibc"}
+# Word -> the function that returns the version of what it stands for.
+VERSIONS = {"tcmalloc": "tc_version", "glibc": "gnu_get_libc_version", "glibc_reuse": "gnu_get_libc_version"}
+# No block is mapped by itself, and the heap is not trimmed: what a step frees, the next one gets without page faults.
+REUSE = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
+# More than glibc's heap has free by chance. The block is never written to, so that it takes no memory.
+LARGE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Running:
+    """What gives this process its memory.
+
+    Attributes:
+        word: a word of `Allocator`, `glibc`, or the name of another library's file.
+        library: the file's name and version.
+    """
+
+    word: str
+    library: str
+
+
+@cache
+def library(allocator: Allocator) -> Path | None:
+    """The file of the allocator's library; None if it is not installed, or is part of glibc."""
+    names, _ = LIBRARIES.get(allocator, ((), ""))
+    folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep), f"{sys.prefix}/lib", "/usr/local/lib"]
+    folders += [f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib"]
+    found = (Path(folder, name) for name in names for folder in folders if folder)
+    return next((path for path in found if path.is_file()), None)
+
+
+@cache
+def checksum(path: Path) -> str:
+    """The sha256 of the library."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def why_missing(allocator: Allocator) -> str | None:
+    """Why no process of this machine can have the allocator; None if it can."""
+    if sys.platform != "linux":
+        return f"allocator={allocator}: only Linux can replace a program's allocator: use allocator=default"
+    if allocator == Allocator.glibc_reuse and platform.libc_ver()[0] != "glibc":
+        return f"allocator={allocator}: this machine's C library is not glibc: use allocator=default"
+    if allocator not in LIBRARIES or library(allocator) is not None:
+        return None
+    names, package = LIBRARIES[allocator]
+    return f"allocator={allocator}: {names[0]} is not installed: install it (on Debian, {package})"
+
+
+def environment(allocator: Allocator, given: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables with which a new process gets the allocator.
+
+    Args:
+        allocator: the wanted one.
+        given: the variables of this process; what they preload and tune otherwise stays.
+    """
+    if allocator == Allocator.glibc_reuse:  # of two values, glibc takes the later one
+        return {"GLIBC_TUNABLES": ":".join(filter(None, [given.get("GLIBC_TUNABLES"), REUSE]))}
+    path = library(allocator)  # of two libraries, the program gets the functions of the first one
+    return {} if path is None else {"LD_PRELOAD": ":".join(filter(None, [str(path), given.get("LD_PRELOAD")]))}
+
+
+def running() -> Running | None:
+    """What gives this process its memory, as the linker has resolved the function; None if that can't be told."""
+    program = ctypes.CDLL(None)
+    if not hasattr(program, "posix_memalign"):
+        return None
+    # The function that frameworks get their tensors' memory from.
+    path = _mapped_at(ctypes.cast(program.posix_memalign, ctypes.c_void_p).value or 0)
+    if path is None:
+        return None
+    name = Path(path).name
+    word = next((word for beginning, word in WORDS.items() if name.startswith(beginning)), name)
+    if word == "glibc" and _large_blocks_come_from_heap(program):
+        word = Allocator.glibc_reuse.value
+    return Running(word, " ".join(filter(None, [name, _version(program, word)])))
+
+
+def notes(asked: Allocator, ran: Running | None) -> Iterator[str]:
+    """That the user's environment replaces the default allocator, if it does."""
+    if asked == Allocator.default and ran is not None and ran.word != "glibc":
+        yield f"allocator=default ran with {ran.word} ({ran.library}), as the environment's variables ask for"
+
+
+def _mapped_at(address: int) -> str | None:
+    """The file or the part of memory, such as `[heap]`, that holds the address."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        for line in maps:
+            low, high = (int(end, 16) for end in line.split(maxsplit=1)[0].split("-"))
+            if low <= address < high:
+                return (line.split(maxsplit=5)[5:] or [""])[0].strip() or None
+    return None
+
+
+def _large_blocks_come_from_heap(program: ctypes.CDLL) -> bool:
+    program.malloc.restype, program.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    program.free.argtypes = [ctypes.c_void_p]
+    block: int | None = program.malloc(LARGE_BYTES)
+    try:
+        return block is not None and _mapped_at(block) == "[heap]"
+    finally:
+        program.free(block)
+
+
+def _version(program: ctypes.CDLL, word: str) -> str | None:
+    if word == Allocator.jemalloc and hasattr(program, "mallctl"):
+        version, size = ctypes.c_char_p(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_char_p))
+        program.mallctl(b"version", ctypes.byref(version), ctypes.byref(size), None, ctypes.c_size_t(0))
+        return (version.value or b"").decode()
+    name = VERSIONS.get(word, "")
+    if not hasattr(program, name):
+        return None
+    function = program[name]  # an object of its own, whose type changes no other's
+    function.restype = ctypes.c_char_p
+    text: bytes | None = function(None, None, None)  # tcmalloc's takes three places for numbers, glibc's none
+    return (text or b"").decode()

@@ -1,0 +1,59 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from accelbench.devices import allocators
+from accelbench.devices.allocators import Running
+from accelbench.schema.vocab import Allocator
+
+LIBRARIES = list(allocators.LIBRARIES)
+TELL = "from accelbench.devices.allocators import running; ran = running(); print(ran.word, ran.library, sep='|')"
+
+
+def installed(allocator):
+    missing = allocators.why_missing(allocator)
+    return pytest.param(allocator, marks=pytest.mark.skipif(missing is not None, reason=str(missing)))
+
+
+def ran(variables):
+    """What a new process with these variables says that it has."""
+    plain = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "GLIBC_TUNABLES")}
+    env = {**plain, **variables, "PYTHONPATH": os.pathsep.join(sys.path)}
+    told = subprocess.run([sys.executable, "-c", TELL], env=env, capture_output=True, text=True, check=True)
+    assert told.stderr == ""
+    return Running(*told.stdout.strip().split("|"))
+
+
+@pytest.mark.parametrize("allocator", [installed(each) for each in Allocator if each != Allocator.default])
+def test_a_new_process_has_the_allocator_that_it_was_given_and_knows_its_version(allocator):
+    found = ran(allocators.environment(allocator, {}))
+    assert found.word == allocator
+    name, _, version = found.library.partition(" ")
+    assert ".so." in name
+    assert any(letter.isdigit() for letter in version)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+def test_without_variables_glibc_gives_memory_and_maps_large_blocks_by_themselves():
+    assert allocators.environment(Allocator.default, {"LD_PRELOAD": "libmine.so"}) == {}
+    assert ran({}).word == "glibc"
+
+
+@pytest.mark.parametrize("allocator", [installed(each) for each in LIBRARIES])
+def test_an_allocator_that_the_users_variables_load_is_found_and_noted(allocator):
+    found = ran({"LD_PRELOAD": str(allocators.library(allocator))})
+    (note,) = allocators.notes(Allocator.default, found)
+    assert note.startswith(f"allocator=default ran with {allocator} (lib")
+    assert list(allocators.notes(allocator, found)) == []
+    assert list(allocators.notes(Allocator.default, Running("glibc", "libc.so.6 2.36"))) == []
+
+
+@pytest.mark.parametrize("allocator", [installed(each) for each in LIBRARIES])
+def test_the_wanted_allocator_wins_over_what_the_user_preloads_which_stays(allocator):
+    given = {"LD_PRELOAD": "libm.so.6", "GLIBC_TUNABLES": "glibc.malloc.check=0"}
+    variables = allocators.environment(allocator, given)
+    assert variables["LD_PRELOAD"].endswith(":libm.so.6")
+    assert ran(variables).word == allocator
+    assert allocators.environment(Allocator.glibc_reuse, given)["GLIBC_TUNABLES"].startswith("glibc.malloc.check=0:")
