@@ -106,6 +106,33 @@ def spent_s(series):
     return sum(percent / 100 * length for percent, length in zip(percents, lengths, strict=True) if percent is not None)
 
 
+FAULT = """
+import mmap, os, sys
+print("ready", flush=True); sys.stdin.readline()
+for _ in range(10):
+    block = mmap.mmap(-1, 16 << 20)
+    for at in range(0, 16 << 20, 4096): block[at] = 1
+    block.close()
+print("done", flush=True); sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("command", [(FAULT,), (NESTED, FAULT, 0)], ids=["child", "grandchild"])
+def test_page_faults_and_the_kernels_time_for_them(command, monkeypatch):
+    monkeypatch.setattr("accelbench.isolation.sampler.SHORTEST_INTERVAL_S", 0.0)
+    with child(*command) as process:
+        sampler = Sampler(process.pid)
+        assert sampler.sample()
+        assert go_on(process) == "done"
+        assert sampler.sample()
+    series = sampler.series()
+    seconds = series.t_s[1] - series.t_s[0]
+    pages = 10 * (16 << 20) // os.sysconf("SC_PAGE_SIZE")
+    assert pages * 0.95 < series.values["page_faults_per_s"][1] * seconds < pages * 1.2
+    assert 0 < series.values["cpu_system_percent"][1] <= series.values["cpu_utilization_percent"][1]
+
+
 @pytest.mark.parametrize("command", [(SPIN, 0.8), (NESTED, SPIN, 0.8)], ids=["child", "grandchild"])
 def test_processor_time_of_a_spinning_child(command):
     """The child ends its loop by its own count of processor time: true on a busy machine as well."""

@@ -201,6 +201,8 @@ def test_memory_and_utilisation_over_the_steady_state():
     values = {
         "host_memory_mb": [900.0, 100.0, None, 300.0, 900.0],
         "cpu_utilization_percent": [10.0, None, 150.0, 50.0, 10.0],
+        "cpu_system_percent": [9.0, None, 20.0, 30.0, 9.0],
+        "page_faults_per_s": [0.0, None, 500.0, 1500.0, 0.0],
         "gpu_0_memory_mb": [1.0, None, 10.0, 30.0, 1.0],
         "gpu_0_temperature_c": [30.0, 40.0, 60.0, None, 30.0],
         "gpu_0_sm_clock_mhz": [210.0, 1410.0, None, 1390.0, 210.0],
@@ -212,6 +214,7 @@ def test_memory_and_utilisation_over_the_steady_state():
     assert row["peak_host_mb"] == 350
     assert row["mean_host_mb"] == 200
     assert row["cpu_utilization_percent"] == 100
+    assert (row["system_time_share"], row["page_faults_per_s"]) == (0.25, 1000)
     assert (row["gpu_temperature_c"], row["gpu_clock_mhz"]) == (50, 1400)
     assert row["peak_device_mb"] == 2.5
     assert row["mean_gpu_used_mb"] == 20
@@ -223,6 +226,7 @@ def test_memory_that_was_never_seen_is_empty():
     assert row["mean_host_mb"] is None
     assert row["mean_gpu_used_mb"] is None
     assert row["cpu_utilization_percent"] is None
+    assert (row["system_time_share"], row["page_faults_per_s"]) == (None, None)
 
 
 def test_the_device_and_threads_are_those_that_ran():

@@ -4,16 +4,17 @@ import pytest
 
 from accelbench.judging.row import summarise
 from accelbench.judging.warnings import warnings_of_record
+from accelbench.schema.cell import Options
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Block
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Status, Stop
+from accelbench.schema.vocab import Allocator, Device, Status, Stop
 from fakes import make_cell, make_measurement
 
 
-def warnings_about(system=None, environment=None, **measured):
+def warnings_about(system=None, environment=None, cell=None, **measured):
     record = Record(
-        cell=make_cell(),
+        cell=make_cell(**(cell or {})),
         identity="0123456789abcdef" * 4,
         status=Status.ok,
         started_at="2026-11-20T09:00:00.000+00:00",
@@ -102,3 +103,29 @@ def test_what_slowed_the_machine_down_in_the_steady_state_is_warned_of():
     assert warnings_about(system, steady_boot_s=(102.6, 104.0)) == [
         "the GPU was slowed down by its temperature or its power supply in 1 of 1 samples"
     ]
+
+
+def with_faults(faults, system_percent, busy_percent=200.0):
+    values = {
+        "page_faults_per_s": faults,
+        "cpu_system_percent": system_percent,
+        "cpu_utilization_percent": busy_percent,
+    }
+    return SystemSeries(started_boot_s=0.0, t_s=[1.0], values={name: [value] for name, value in values.items()})
+
+
+@pytest.mark.parametrize(
+    ("system", "cell", "told"),
+    [
+        (with_faults(58000.0, 52.0), {}, ": allocator=jemalloc may be faster"),
+        (with_faults(58000.0, 52.0), {"options": Options(allocator=Allocator.tcmalloc)}, ""),
+        (with_faults(58000.0, 52.0), {"device": Device.gpu}, None),
+        (with_faults(58000.0, 8.0), {}, None),  # 4 % of the time
+        (with_faults(5000.0, 52.0), {}, None),  # too few to be the reason
+        (with_faults(None, 52.0), {}, None),
+    ],
+)
+def test_page_faults_that_cost_a_cpu_much_time_are_warned_of_with_what_may_help(system, cell, told):
+    found = warnings_about(system, steady_boot_s=(0.5, 1.5), cell=cell)
+    expected = f"26 % of the CPU time is the kernel's, with 58,000 page faults a second{told}"
+    assert found == ([] if told is None else [expected])

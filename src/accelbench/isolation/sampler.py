@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pynvml
@@ -23,13 +23,37 @@ SHORTEST_INTERVAL_S = 0.05
 SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
 
 
+class _Usage(NamedTuple):
+    """What a process uses, or several together: times and page faults include waited-for children's.
+
+    Attributes:
+        memory_bytes: resident.
+        cpu_s: processor seconds.
+        system_s: the part of them that the kernel worked for the process.
+        page_faults: None if the kernel tells none.
+    """
+
+    memory_bytes: int
+    cpu_s: float
+    system_s: float
+    page_faults: int | None
+
+    def plus(self, other: "_Usage") -> "_Usage":
+        known = self.page_faults is not None and other.page_faults is not None
+        faults = (self.page_faults or 0) + (other.page_faults or 0) if known else None
+        return _Usage(
+            self.memory_bytes + other.memory_bytes, self.cpu_s + other.cpu_s, self.system_s + other.system_s, faults
+        )
+
+
 class Sampler:
     """Samples a process and its descendants at each call of `sample`; the host calls it about ten times a second.
 
     `host_memory_mb` is the sum of the resident set sizes: pages shared between processes, such as a library's or a
     forked parent's, count once in each of them. `cpu_utilization_percent` is processor time over wall time, 100 for
-    one busy core; it includes processes that have ended and been waited for. A process whose parent has ended no
-    longer belongs to the tree. `other_cpu_utilization_percent` is the use by all other processes of the machine, the
+    one busy core; it includes processes that have ended and been waited for, as do `cpu_system_percent`, the part of it
+    that the kernel worked for the tree, and `page_faults_per_s`. A process whose parent has ended no longer belongs to
+    the tree. `other_cpu_utilization_percent` is the use by all other processes of the machine, the
     sampler included.
 
     `gpu_<i>_...` describe the i-th visible GPU as a whole, whichever processes use it: memory in use, the share of
@@ -65,7 +89,7 @@ class Sampler:
         try:
             self._root = psutil.Process(pid)
             self._started_s = _started_s(pid)
-            self._last = (time.monotonic(), self._measure()[1])
+            self._last = (time.monotonic(), self._measure())
             self._last_machine = (self._last[0], _machine_busy_s())
         except (psutil.Error, OSError):
             self._root = None
@@ -79,16 +103,17 @@ class Sampler:
         if self._root is None:
             return False
         try:
-            memory_bytes, cpu_s = self._measure()
+            usage = self._measure()
         except psutil.Error:
             self._root = None
             return False
         now = time.monotonic()
-        self._memory_bytes.append(memory_bytes)
+        self._memory_bytes.append(usage.memory_bytes)
+        rates = self._rates(now, usage)
         sampled: dict[str, float | None] = {
-            "host_memory_mb": memory_bytes / MB,
-            "cpu_utilization_percent": (tree := self._utilisation(now, cpu_s)),
-            "other_cpu_utilization_percent": self._other_utilisation(now, tree),
+            "host_memory_mb": usage.memory_bytes / MB,
+            **rates,
+            "other_cpu_utilization_percent": self._other_utilisation(now, rates["cpu_utilization_percent"]),
             **{name: gpus.ask(query) for name, query in self._queries.items()},
         }
         self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
@@ -115,13 +140,18 @@ class Sampler:
             peak_host_bytes=max(peaks, default=None),
         )
 
-    def _utilisation(self, now: float, cpu_s: float) -> float | None:
-        (before, cpu_s_before), self._last = self._last, (now, cpu_s)
-        wall_s, spent_s = now - before, cpu_s - cpu_s_before
-        # The sum decreases when a process ends that its parent does not wait for: its time is then lost.
-        if wall_s < SHORTEST_INTERVAL_S or spent_s < 0:
-            return None
-        return 100 * spent_s / wall_s
+    def _rates(self, now: float, usage: _Usage) -> dict[str, float | None]:
+        (before, used), self._last = self._last, (now, usage)
+        wall_s, spent_s, system_s = now - before, usage.cpu_s - used.cpu_s, usage.system_s - used.system_s
+        known = usage.page_faults is not None and used.page_faults is not None
+        faults = (usage.page_faults or 0) - (used.page_faults or 0) if known else None
+        # The sums decrease when a process ends that its parent does not wait for: what it used is then lost.
+        whole = wall_s >= SHORTEST_INTERVAL_S and spent_s >= 0 and system_s >= 0 and (faults or 0) >= 0
+        return {
+            "cpu_utilization_percent": 100 * spent_s / wall_s if whole else None,
+            "cpu_system_percent": 100 * system_s / wall_s if whole else None,
+            "page_faults_per_s": faults / wall_s if whole and faults is not None else None,
+        }
 
     def _other_utilisation(self, now: float, tree_percent: float | None) -> float | None:
         (before, busy_s_before), self._last_machine = self._last_machine, (now, _machine_busy_s())
@@ -130,27 +160,27 @@ class Sampler:
         percent = 100 * (self._last_machine[1] - busy_s_before) / (now - before)
         return max(0.0, percent - tree_percent)
 
-    def _measure(self) -> tuple[int, float]:
-        """Resident bytes and processor seconds of the tree.
+    def _measure(self) -> _Usage:
+        """What the tree uses.
 
         Raises:
             psutil.NoSuchProcess: the root has ended or is about to.
         """
         assert self._root is not None
-        memory_bytes, cpu_s = _of_process(self._root)
-        if memory_bytes == 0:  # a zombie, or about to be one
+        total = _of_process(self._root)
+        if total.memory_bytes == 0:  # a zombie, or about to be one
             raise psutil.NoSuchProcess(self._root.pid)
         known, self._descendants = self._descendants, {}
         below = [pid for root in (self._root.pid, *self._others_pids) for pid in descendants(root)]
         for pid in (*self._others_pids, *below):
             try:
                 process = known.get(pid) or psutil.Process(pid)
-                process_bytes, process_cpu_s = _of_process(process)
+                usage = _of_process(process)
             except psutil.Error:
                 continue
             self._descendants[pid] = process
-            memory_bytes, cpu_s = memory_bytes + process_bytes, cpu_s + process_cpu_s
-        return memory_bytes, cpu_s
+            total = total.plus(usage)
+        return total
 
 
 def _machine_busy_s() -> float:
@@ -159,16 +189,31 @@ def _machine_busy_s() -> float:
     return float(times.user + times.nice + times.system)
 
 
-def _of_process(process: psutil.Process) -> tuple[int, float]:
-    """Resident bytes, and processor seconds including those of children that the process has waited for."""
+def _of_process(process: psutil.Process) -> _Usage:
     times = process.cpu_times()
-    return process.memory_info().rss, times.user + times.system + times.children_user + times.children_system
+    system_s = times.system + times.children_system
+    return _Usage(
+        process.memory_info().rss, times.user + times.children_user + system_s, system_s, _page_faults(process.pid)
+    )
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of proc_pid_stat(5) from the third one on; raises an OSError without that file."""
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        return file.read().decode(errors="replace").rpartition(")")[2].split()
+
+
+def _page_faults(pid: int) -> int | None:
+    """Minor and major ones, of the process and of children that it has waited for (fields 10 to 13)."""
+    try:
+        return sum(map(int, _stat(pid)[7:11]))
+    except OSError:
+        return None
 
 
 def _started_s(pid: int) -> float:
-    """When the process started, in seconds of CLOCK_BOOTTIME (proc_pid_stat(5), field 22)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    """When the process started, in seconds of CLOCK_BOOTTIME (field 22)."""
+    return int(_stat(pid)[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _throttle_queries(root: Path = Path("/")) -> dict[str, Callable[[], float | None]]:

@@ -28,6 +28,7 @@ SERIES = {
     "mean_gpu_used_mb": "gpu_0_memory_mb",
     "cpu_utilization_percent": "cpu_utilization_percent",
     "other_cpu_utilization_percent": "other_cpu_utilization_percent",
+    "page_faults_per_s": "page_faults_per_s",
     "gpu_utilization_percent": "gpu_0_utilization_percent",
     "gpu_power_w": "gpu_0_power_w",
     "gpu_temperature_c": "gpu_0_temperature_c",
@@ -52,6 +53,7 @@ def summarise(record: Record) -> Row:
         row["peak_host_mb"] = peak / MB if peak is not None else None
         for column, name in SERIES.items():
             row[column] = _steady_mean(record.system, name, record.measurement)
+        row["system_time_share"] = _system_time_share(record.system, record.measurement, row)
         if record.measurement is not None:
             row |= _energy(record, record.measurement, record.system)
     if record.measurement is not None:
@@ -104,6 +106,12 @@ def _steady_mean(system: SystemSeries, name: str, measured: Measurement | None) 
     return _mean([value for t_s, value in values if low <= t_s <= high])
 
 
+def _system_time_share(system: SystemSeries, measured: Measurement | None, row: Row) -> float | None:
+    """The kernel's part of the processor time in the steady state."""
+    of_kernel, whole = _steady_mean(system, "cpu_system_percent", measured), row["cpu_utilization_percent"]
+    return of_kernel / whole if of_kernel is not None and isinstance(whole, float) and whole > 0 else None
+
+
 BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in Phase), "breakdown_disturbance"]
 _MEASURED = """
 samples_per_s samples_per_s_low samples_per_s_high tokens_per_s num_params threads batch_size_per_device
@@ -113,7 +121,8 @@ launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
 num_blocks num_steps num_outliers stopped num_warmup_steps settled
 export_s compile_s num_compiles artifact_mb num_fallbacks first_step_s build_s
 peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
-cpu_utilization_percent other_cpu_utilization_percent gpu_utilization_percent gpu_power_w
+cpu_utilization_percent other_cpu_utilization_percent system_time_share page_faults_per_s
+gpu_utilization_percent gpu_power_w
 gpu_temperature_c gpu_clock_mhz
 flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ceiling_flops_per_s bound
 energy_j_per_sample energy_provenance cost_per_million_samples

@@ -6,7 +6,7 @@ from accelbench.presentation import significant
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import Device, Mode, Protocol, Stop
+from accelbench.schema.vocab import SHARE_ONE_CPU, Allocator, Device, Mode, Protocol, Stop
 from accelbench.stats import robust
 
 # Percent of one core. Above it, other processes disturbed the measurement; the sampler and the kernel's threads stay
@@ -18,6 +18,10 @@ MAX_HALF_WIDTH = 0.05
 MAX_CHANGE = 0.05
 MAX_OUTLIERS = 0.05
 MAX_CLOCK_DRIFT = 1e-3
+# The kernel's share of the processor time; and the most that a page fault costs, with the unmapping that it comes from.
+# Measured in a virtual machine: 9 us.
+MAX_SYSTEM_SHARE = 0.05
+FAULT_S = 10e-6
 # Between the rate of the blocks and that of the median step: beyond it, one of them was disturbed.
 MAX_RATIO = 1.5
 
@@ -36,6 +40,7 @@ def warnings_of_record(record: Record, row: Row) -> list[str]:
         *_about_steps(measured, row),
         *_about_work(measured),
         *_about_machine(record, row),
+        *_about_page_faults(record, row),
         *_about_throttling(record, measured),
     ]
 
@@ -110,6 +115,18 @@ def _about_machine(record: Record, row: Row) -> Iterator[str]:
     threads = None if per_process is None else per_process * record.cell.num_processes
     if threads is not None and cores is not None and threads < cores:
         yield f"{threads} threads on {cores} cores"
+
+
+def _about_page_faults(record: Record, row: Row) -> Iterator[str]:
+    """The kernel's part of a CPU's time, if page faults are a likely reason for it."""
+    share, faults, busy = row["system_time_share"], row["page_faults_per_s"], row["cpu_utilization_percent"]
+    if not (isinstance(share, float) and isinstance(faults, float) and isinstance(busy, float)):
+        return
+    is_likely = faults * FAULT_S > MAX_SYSTEM_SHARE * busy / 100
+    if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and is_likely:
+        plain = record.cell.options.allocator == Allocator.default
+        advice = ": allocator=jemalloc may be faster" if plain else ""
+        yield f"{100 * share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second{advice}"
 
 
 def _about_throttling(record: Record, measured: Measurement) -> Iterator[str]:

@@ -51,6 +51,8 @@ MEASURED = {
     "memory/mean_gpu_used_mb": "mean_gpu_used_mb",
     "utilization/cpu_percent": "cpu_utilization_percent",
     "utilization/other_cpu_percent": "other_cpu_utilization_percent",
+    "utilization/system_time_share": "system_time_share",
+    "utilization/page_faults_per_s": "page_faults_per_s",
     "utilization/gpu_percent": "gpu_utilization_percent",
     "energy/gpu_power_w": "gpu_power_w",
     "utilization/gpu_temperature_c": "gpu_temperature_c",

@@ -62,6 +62,8 @@ COLUMNS = [
     CsvColumn("of the ceiling (%)", "mfu", "percent"),
     CsvColumn("bound by", "bound", "word"),
     CsvColumn("CPU (%, 100 a core)", "cpu_utilization_percent"),
+    CsvColumn("kernel (% of CPU time)", "system_time_share", "percent"),
+    CsvColumn("page faults/s", "page_faults_per_s"),
     CsvColumn("GPU (%)", "gpu_utilization_percent"),
     CsvColumn("GPU power (W)", "gpu_power_w"),
     CsvColumn("GPU temperature (°C)", "gpu_temperature_c"),

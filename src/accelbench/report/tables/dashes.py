@@ -65,6 +65,8 @@ REASONS = {
     "of the ceiling (%)": f"{_NOT_OK}; or the work of a step could not be counted",
     "output error": "outputs were not compared (see the cell's warnings)",
     "CPU (%": _NOT_OK,
+    "kernel (% of CPU time)": _NOT_OK,
+    "page faults/s": f"{_NOT_OK}; or the machine has no /proc",
     "GPU": _NO_GPU_COUNTER,
     "J/sample": "there is no energy counter, and no power_w in params.yaml",
     "cost of a million": "params.yaml has no price for the device",
