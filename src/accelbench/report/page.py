@@ -28,6 +28,7 @@ from accelbench.report.tables import (
     no_effect,
     not_ok,
     options,
+    options_alone,
     study,
     study_steps,
     study_times,
@@ -184,6 +185,7 @@ def _section(sweep: Sweep) -> Section:
     built = (
         *(study_times.table(sweep, mode) for mode in Mode),
         engine_pairs.table(sweep),
+        options_alone.table(sweep),
         options.table(sweep),
         device_pairs.headlines(sweep),
         device_pairs.table(sweep),

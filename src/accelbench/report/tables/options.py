@@ -130,12 +130,18 @@ COLUMNS: list[Column[_OptionsGain]] = [
 ]
 
 
-def table(sweep: Sweep) -> Table | None:
-    """The ok cells that were measured with options and without; None if none was measured with options."""
+def by_options(sweep: Sweep) -> dict[str, dict[Options, ReportedCell]]:
+    """The ok cells with a throughput by their options, in groups that differ only in those."""
     groups: dict[str, dict[Options, ReportedCell]] = defaultdict(dict)
     for reported in sweep.cells:
         if reported.is_ok and reported.number("samples_per_s"):
             groups[_all_but_options(reported)][reported.cell.options] = reported
+    return groups
+
+
+def table(sweep: Sweep) -> Table | None:
+    """The ok cells that were measured with options and without; None if none was measured with options."""
+    groups = by_options(sweep)
     gains = [
         _OptionsGain(reported, group, groups.get(_all_but_options(reported, precision=Precision.fp32), {}))
         for group in groups.values()
