@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from accelbench.devices import cpu
 from accelbench.engines.backend import BaseBackend
-from accelbench.engines.lightning import spmd, xla, xla_ranks
+from accelbench.engines.lightning import denormals, spmd, xla, xla_ranks
 from accelbench.engines.lightning.compilations import Compilations
 from accelbench.engines.lightning.cuda_code import check_has_code
 from accelbench.engines.lightning.global_state import Held, restore, values_of_a_cell
@@ -28,6 +28,7 @@ class Backend(BaseBackend):
     torch_type = "cpu"
     fixed_shapes = False  # whether each new shape, such as a short last batch, is compiled
     fused = False  # whether a step is recorded and run as a whole
+    flushes_denormals = False
     held: Held | None = None  # the settings of the cell, once they are set
 
     def __init__(self) -> None:
@@ -41,6 +42,11 @@ class Backend(BaseBackend):
         restore(values_of_a_cell(allow_tf32=allow_tf32))
         self.held = Held()
 
+    def flush_denormals(self) -> None:
+        """Has the CPU compute with 0 instead of denormal numbers; `changed` checks that all threads do."""
+        denormals.flush()
+        self.flushes_denormals = True
+
     def hold(self, dtype: torch.dtype) -> None:
         """Sets it again, just before the first step: the user's code may have changed it. `changed` compares with it.
 
@@ -53,8 +59,11 @@ class Backend(BaseBackend):
         self.held.again(dtype)
 
     def changed(self) -> list[str]:
-        """What is not as it was before the first step; nothing if `hold` was not called."""
-        return self.held.changed() if self.held is not None else []
+        """What is not as it was before the first step (nothing if `hold` was not called), or as it was asked for."""
+        found = self.held.changed() if self.held is not None else []
+        if self.flushes_denormals and not denormals.are_flushed():
+            found.append("asked for flush_denormals=true, but a thread computed with denormal numbers")
+        return found
 
     def notes(self) -> Iterator[str]:
         """What the user's code had set, and `hold` set back."""

@@ -14,6 +14,7 @@ from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import options, preflight, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.busiest import busiest
+from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.feed import Feed, SingleItemLoader
 from accelbench.engines.lightning.module import (
     BenchModule,
@@ -59,6 +60,8 @@ def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work |
     hush_lightning()
     ranks = Ranks(cell.num_processes)
     backend = backend_for(cell.device, cell.devices, ranks)
+    if cell.options.flush_denormals:
+        backend.flush_denormals()
     set_threads(cell, backend, ranks.num_here)
     backend.prepare(allow_tf32=cell.precision == Precision.tf32)
     if cell.model.library == Library.lightning:
@@ -108,6 +111,7 @@ class _Run(CellRun):
         self.observer = Observer(self.network)
         self.first_output = self.network.register_forward_hook(self._check_output)
         self.last_result: Any
+        self.denormals = Denormals()
 
     def run_steps(self) -> None:
         """Has the Trainer call back, with a step over the whole window or over one epoch."""
@@ -146,6 +150,7 @@ class _Run(CellRun):
             return
         self.measure_window(step)
         self._break_down(step)
+        self._look_for_denormals(step)
         self.ranks.dismiss()
         self.last_result = step.result
         self._look(step)
@@ -156,6 +161,18 @@ class _Run(CellRun):
         if not self.observer.has_seen:
             self.note_resources()
             self.observer.look(self.network, lambda: options.run_plain(self.network, step, self.workload.example()))
+
+    def _look_for_denormals(self, step: InferStep | None = None) -> None:
+        """Looks at the weights, and at what the layers return in one more step; compiled code does not show that."""
+        if self.backend.torch_type != "cpu" or self.backend.flushes_denormals:
+            return
+        self.note_resources()
+        self.denormals.look_at_weights(self.network, next(iter(self.trainer.optimizers), None))
+        compiled = self.compiler is not None or self.backend.compiles()[0] > 0
+        one_more = has_time(median(self.timing.latency_s or [0.0]), self.cell.timeout_s)
+        if step is not None and one_more and not compiled and self.ranks.num == 1:
+            with self.denormals.looking_at_outputs(self.network):
+                step.compute(step.copy_in(step.fetch()))
 
     def _break_down(self, step: InferStep) -> None:
         """Times the phases of further steps, and profiles one."""
@@ -169,12 +186,14 @@ class _Run(CellRun):
         self.last_result = step.result
         self._look(step)
         if not self.trains and len(self.epochs) == NUM_INFER_EPOCHS:
+            self._look_for_denormals()
             self._keep_outputs(step)
             self._profile_epochs(self.module.infer_step)
 
     def _finish_fit(self) -> None:
         """Profiles a training step after the last evaluation; the weights stay those of the last epoch."""
         self.note_resources()
+        self._look_for_denormals()
         self.last_result = self.last_result.clone()  # a CUDA graph overwrites its earlier result
         with kept(self.network):
             self._profile_epochs(self.module.train_step)
@@ -278,6 +297,7 @@ class _Run(CellRun):
         return self.workload.tokens_per_sample()
 
     def warnings(self) -> Iterator[str]:
-        """What torch.compile left uncompiled."""
+        """What torch.compile left uncompiled, and slow numbers."""
+        yield from self.denormals.warnings()
         if self.compiler is not None:
             yield from self.compiler.warnings()
