@@ -18,6 +18,7 @@ from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.busiest import busiest
+from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.outputs import all_finite, described, size_of
 from accelbench.engines.lightning.own.lightning_module.baton import Baton
 from accelbench.engines.lightning.own.lightning_module.loader import SwitchingLoader, unmarked
@@ -87,6 +88,7 @@ class ModuleRun(CellRun):
         self.baton = Baton(self._loop)
         self.loader: SwitchingLoader
         self.looked = Looks()
+        self.denormals = Denormals()
         self.work: Work
         self.finite = True
         self.unchecked: str | None = None  # why outputs were not checked
@@ -124,6 +126,8 @@ class ModuleRun(CellRun):
             self.note_resources()
             self._break_down(step)
             self._look()
+            if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
+                self.denormals.look_at_weights(self.subject.module, next(iter(self.trainer.optimizers), None))
             self.subject.note_schedulers()
             self.work = self._count()
             if not self.trains:
@@ -246,7 +250,8 @@ class ModuleRun(CellRun):
             yield "steps have no phases: with accumulated gradients they differ from batch to batch"
 
     def warnings(self) -> Iterator[str]:
-        """That outputs could not be checked."""
+        """That outputs could not be checked, and slow numbers."""
+        yield from self.denormals.warnings()
         if self.unchecked is not None:
             yield f"the output was not checked: {self.unchecked}"
 
