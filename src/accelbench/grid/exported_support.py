@@ -69,7 +69,7 @@ def _precision(cell: Cell, report: DeviceReport) -> str | None:
 
 
 def _options(cell: Cell, report: DeviceReport) -> str | None:
-    refused = [name for name in cell.options.enabled if name not in OPTIONS.get(cell.engine, ())]
+    refused = [name for name in cell.options.of_network if name not in OPTIONS.get(cell.engine, ())]
     if not refused:
         return None
     why = "compiles the network itself" if cell.engine == Engine.aotinductor else "chooses layouts and constants itself"

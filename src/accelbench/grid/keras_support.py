@@ -62,8 +62,7 @@ def _weights(cell: Cell) -> str | None:
 
 
 def _options(cell: Cell) -> str | None:
-    options = cell.options
-    if not (on := [*options.of_network, *(["flush_denormals"] if options.flush_denormals else [])]):
+    if not (on := cell.options.of_network):
         return None
     return f"{on[0]}=true is an option of Lightning's cells: use engine=lightning, or engine.jit_compile"
 

@@ -132,7 +132,7 @@ class Compiler:
         counters = self._dynamo.utils.counters
         if not counters["stats"]["unique_graphs"]:
             raise UnsupportedError(
-                f"{self._options.enabled[-1]}=true: torch.compile found nothing in the network that it compiles"
+                f"{self._options.of_network[-1]}=true: torch.compile found nothing in the network that it compiles"
             )
         num = sum(counters["graph_break"].values())
         if num:
