@@ -167,12 +167,7 @@ class CellRun:
     @property
     def is_reference(self) -> bool:
         """Whether the cell is what outputs are compared with: plain fp32 on the CPU, without options."""
-        options = self.cell.options
-        changed = (
-            options.of_network
-            or options.flush_denormals
-            or (self.cell.keras is not None and self.cell.keras.non_defaults)
-        )
+        changed = self.cell.options.change_output or (self.cell.keras is not None and self.cell.keras.non_defaults)
         return (self.cell.device, self.cell.precision) == (Device.cpu, Precision.fp32) and not changed
 
     def measure(self, work: Work | None = None) -> Measurement | None:

@@ -80,6 +80,11 @@ class Options:
         """The names of those that are on and change the network or how it is run."""
         return [name for name, value in vars(self).items() if value is True and name != "flush_denormals"]
 
+    @property
+    def change_output(self) -> bool:
+        """Whether the output may differ from the plain network's."""
+        return bool(self.of_network) or self.flush_denormals
+
 
 @dataclass(frozen=True, kw_only=True)
 class KerasSettings:
