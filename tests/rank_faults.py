@@ -13,6 +13,7 @@ from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Precision
+from accelbench.schema.work import Work
 
 
 def host(cell: Cell) -> HostSpec:
@@ -25,7 +26,7 @@ def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def run(cell: Cell, data_folder: Path) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
     """Runs the cell with its fault."""
     rank = int(os.environ.get("LOCAL_RANK", 0))
     if cell.suite == "not wrapped":
@@ -44,4 +45,4 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
             return seen(self)
 
         engine._Run._seen = tell
-    return engine.run(cell, data_folder)
+    return engine.run(cell, data_folder, work=work)

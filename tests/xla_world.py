@@ -6,6 +6,7 @@ from accelbench.engines.lightning import engine
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
+from accelbench.schema.work import Work
 
 
 def host(cell: Cell) -> HostSpec:
@@ -15,7 +16,7 @@ def host(cell: Cell) -> HostSpec:
     return HostSpec("xla_world", preload, variables, num_processes=cell.devices)
 
 
-def run(cell: Cell, data_folder: Path) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
     """Runs the cell in its part of a world that only says that it is one."""
     from torch_xla import runtime
     from torch_xla._internal import pjrt
@@ -27,4 +28,4 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         runtime._WORLD_SIZE, runtime._ORDINAL = cell.devices, local_rank
 
     pjrt.initialize_multiprocess = initialize_and_tell
-    return engine.run(cell, data_folder)
+    return engine.run(cell, data_folder, work=work)
