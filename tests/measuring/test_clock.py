@@ -361,3 +361,11 @@ def test_other_processes_take_a_fixed_number_of_steps_too(workload):
     ranks = Slow(workload.now, 0.005)
     clock.measure_steps(workload, workload.wait, 3, 12, workload.num_compiles, workload.now, ranks=ranks)
     assert ranks.num_steps == workload.num_computed == 3 + 12 + 12
+
+
+def test_the_warm_up_of_slow_steps_gives_up_after_its_fewest_steps():
+    workload = Workload(FakeClock(), compute=2.0)
+    window = Window(warmup_steps=1, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.0, latency_steps=0)
+    timing = run(workload, window)
+    assert timing.settled is False
+    assert (timing.num_warmup_steps, len(timing.blocks), timing.blocks[0].num_steps) == (2, 1, 1)

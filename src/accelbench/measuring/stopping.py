@@ -28,9 +28,7 @@ def has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool 
         True if settled, None to continue the warm-up, False if it took too long to settle.
     """
     num = len(steps) // 3
-    if num < 2:
-        return None
-    if robust.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):
+    if num >= 2 and robust.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):
         return True
     gives_up = elapsed >= WARMUP_STRETCH * window.warmup_s and len(steps) >= 2 * window.warmup_steps
     return False if gives_up else None
