@@ -19,6 +19,7 @@ RESULTS, RUNS = "results", "runs"  # the folders of the pipeline's records, and 
 RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # where the records of a project are
 SAFETENSORS = ".safetensors"  # the ending of files of weights
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
+RACE = "race.json"  # how a search for the best cell went
 MANIFEST = "manifest.json"  # of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`
 PACKAGE = Path(__file__).resolve().parent

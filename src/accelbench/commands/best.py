@@ -1,5 +1,7 @@
-"""`accelbench best`: what to use, from records; or the largest batch that fits, found by measuring."""
+"""`accelbench best`: what to use, from records or by a search that measures; or the largest batch that fits."""
 
+import math
+import re
 import shlex
 from argparse import Namespace
 
@@ -21,10 +23,34 @@ def _add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--largest-batch", action="store_true", help="find the largest batch that fits: measures the cell of name=value"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="with --largest-batch: show what libraries print")
+    parser.add_argument(
+        "--search",
+        action="store_true",
+        help="find the best of all combinations of name=value,value within --budget: bad ones are measured shortly",
+    )
+    parser.add_argument("--budget", metavar="5m", help="with --search: the time that it may take, in s, m or h")
+    parser.add_argument(
+        "--margin", metavar="2%", help="with --search: by how much another cell may be better than the answer (2%%)"
+    )
+    parser.add_argument(
+        "--by",
+        choices=("throughput", "latency", "energy"),
+        help="with --search: what is to be best (throughput)",
+    )
+    parser.add_argument(
+        "--per-batch", action="store_true", help="with --search: the best cell of each batch size, not of all"
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="with --search or --largest-batch: show what libraries print"
+    )
 
 
 def _run(chosen: Namespace, context: Context) -> int:
+    if chosen.search:
+        return _search(chosen, context)
+    for flag in ("budget", "margin", "by", "per_batch"):
+        if getattr(chosen, flag):
+            raise UserError(f"--{flag.replace('_', '-')}: goes with --search")
     if chosen.largest_batch:
         if chosen.latency_ms is not None:
             raise UserError("--latency-ms: goes with records, and not with --largest-batch")
@@ -38,17 +64,51 @@ def _run(chosen: Namespace, context: Context) -> int:
 
             return largest_batch.find(*one_cell(shlex.join(words)), context.console, hosts)
     if chosen.verbose:
-        raise UserError("-v: goes with --largest-batch; existing records are not measured again")
+        raise UserError("-v: goes with --search and --largest-batch; existing records are not measured again")
     if len(chosen.words) > 1 or any("=" in word for word in chosen.words):
-        raise UserError("best: takes one folder of records; name=value goes with --largest-batch")
+        raise UserError("best: takes one folder of records; name=value goes with --search or --largest-batch")
     return _show_best(next(iter(chosen.words), None), _limit(chosen.latency_ms), context)
+
+
+def _search(chosen: Namespace, context: Context) -> int:
+    if chosen.largest_batch:
+        raise UserError("--search: goes without --largest-batch")
+    budget_s = _seconds(chosen.budget)
+    if any("=" not in word for word in chosen.words):
+        raise UserError("best --search: takes name=value,value, and no folder")
+    words = ["-m", *chosen.words, *[VERBOSE] * chosen.verbose]
+    from accelbench.sweep import early
+
+    with early.hosts(words) as hosts:
+        # Imported while the host starts.
+        from accelbench.compare.answer import terms
+        from accelbench.settings.compose import cells_of, compose
+        from accelbench.sweep import pulls, search
+
+        by = chosen.by or "throughput"
+        margin = terms(chosen.margin, None, anyway=False).margin
+        goal = pulls.Goal(by, _limit(chosen.latency_ms), margin, budget_s, chosen.per_batch)
+        return search.search(*cells_of(compose(words)), goal, context.console, hosts)
+
+
+def _seconds(budget: str | None) -> float:
+    """The seconds that the user wrote, such as `90s`, `5m` or `2h`."""
+    if budget is None:
+        raise UserError("--search: needs --budget, the time that it may take, such as --budget 5m")
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", budget)
+    if found is None or not float(found[1]):
+        raise UserError(f"--budget {budget}: should be a time such as 90s, 5m or 2h")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def _limit(latency_ms: str | None) -> float | None:
     try:
-        return None if latency_ms is None else float(latency_ms)
+        limit = None if latency_ms is None else float(latency_ms)
     except ValueError as error:
         raise UserError(f"--latency-ms={latency_ms}: should be a number of milliseconds") from error
+    if limit is not None and not 0 < limit < math.inf:
+        raise UserError(f"--latency-ms={latency_ms}: should be a number of milliseconds above 0")
+    return limit
 
 
 def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> int:
@@ -78,12 +138,24 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     return 0
 
 
+DESCRIPTION = """
+With --search, takes the settings that `accelbench run -m` takes, and measures all combinations of them: each shortly,
+the best ones longer, until no other can be more than the margin better, or the budget is spent. It says how sure the
+answer is (docs/finding-the-best.md). With out=runs/mine, the same command goes on where an earlier one ended.
+
+With --largest-batch, takes the settings of one cell, as `accelbench run` does.
+""".strip()
+
+
 COMMAND = Command(
     name="best",
-    summary="say what to use, by throughput, latency, energy and money; or find the largest batch that fits",
+    summary="say what to use, by throughput, latency, energy and money; or find it, or the largest batch, by measuring",
     add_flags=_add_flags,
     run=_run,
-    usage="[--latency-ms MS] [folder]\n       accelbench best --largest-batch [-v] name=value ...",
-    description="With --largest-batch, takes the settings of one cell instead of a folder, as `accelbench run` does.",
+    usage="[--latency-ms MS] [folder]\n"
+    "       accelbench best --search --budget 5m [--margin 2%] [--latency-ms MS]\n"
+    "                       [--by throughput|latency|energy] [--per-batch] [-v] name=value,value ...\n"
+    "       accelbench best --largest-batch [-v] name=value ...",
+    description=DESCRIPTION,
     takes_settings=True,
 )

@@ -86,18 +86,18 @@ def run(
     """
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     place = workplace().with_data(options.data_root)
-    folder = out or _folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
+    folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
     data_name(cells)  # reports a mistake now, not after waiting for the lock
     with Delivery(options.tracking, place.store) as delivery:
-        with lock.hold_measuring(partial(_wait, console, hosts)):
+        with lock.hold_measuring(partial(wait, console, hosts)):
             prepare_missing(place, cells[0].data, console)
             # After the wait, in which the data and the plan may have changed.
             earlier = plan_file.cells_in(folder) if out is None else []
             ready = prepare(cells, place, earlier)
-            _announce_stand_in(ready, console)
-            with _telling_where_it_stopped(ready, folder):
+            announce_stand_in(ready, console)
+            with telling_where_it_stopped(ready, folder):
                 kept = KeptFiles()
-                _set_aside_plan(folder, console)
+                set_aside_plan(folder, console)
                 _write_plan(ready, earlier, options, folder)
                 kept.note(folder / PLAN, lambda: _write_plan(ready, earlier, options, folder))
                 done, todo = known(ready, folder, options.retry, console)
@@ -130,11 +130,11 @@ def _measure(session: Session, done: Sequence[Record], kept: KeptFiles, delivery
                 measured.append(record)
             delivery.deliver()
     finally:  # an interrupted sweep keeps its records too
-        _say_restored(kept.restore(), console)
+        say_restored(kept.restore(), console)
     return measured
 
 
-def _wait(console: Console, hosts: Hosts, message: str) -> None:
+def wait(console: Console, hosts: Hosts, message: str) -> None:
     """Before waiting for another sweep: ends the hosts that were started early, whose imports would disturb it."""
     hosts.end_starting(needed=())
     console.print(message, markup=False, soft_wrap=True)
@@ -148,7 +148,7 @@ def _deliver_rest(delivery: Delivery, console: Console) -> None:
 
 
 @contextmanager
-def _telling_where_it_stopped(ready: Prepared, folder: Path) -> Iterator[None]:
+def telling_where_it_stopped(ready: Prepared, folder: Path) -> Iterator[None]:
     """If a file can't be written, or the system refuses another call, says how many cells have their record."""
     try:
         yield
@@ -161,7 +161,7 @@ def _telling_where_it_stopped(ready: Prepared, folder: Path) -> Iterator[None]:
         raise UserError(f"{problem}; {left}") from error
 
 
-def _set_aside_plan(folder: Path, console: Console) -> None:
+def set_aside_plan(folder: Path, console: Console) -> None:
     """Keeps what is in the place of the plan and is no readable plan: the new plan would overwrite it."""
     try:
         plan_file.read_plan(folder)
@@ -208,7 +208,8 @@ def _counts(existing: Record, item: Planned, retry: Retry) -> bool:
     return retry != Retry.failed or existing.status not in RETRIED
 
 
-def _say_restored(paths: Sequence[Path], console: Console) -> None:
+def say_restored(paths: Sequence[Path], console: Console) -> None:
+    """Says which files had to be written again."""
     if paths:
         console.print(
             "\n  ".join(
@@ -224,7 +225,8 @@ def _say_restored(paths: Sequence[Path], console: Console) -> None:
         )
 
 
-def _announce_stand_in(ready: Prepared, console: Console) -> None:
+def announce_stand_in(ready: Prepared, console: Console) -> None:
+    """Says so if the data set is only a stand-in for the one that it is named after."""
     if ready.data.stand_in:
         console.print(
             f"[bold yellow]Not {escape(ready.data.name)}:[/] {escape(ready.data.source)}",
@@ -248,7 +250,12 @@ def _write_plan(ready: Prepared, earlier: Sequence[WantedCell], options: SweepOp
         raise WriteError(f"out={shown(folder)}", error) from error
 
 
-def _folder_under_runs(place: Workplace, out: str) -> Path:
+def folder_under_runs(place: Workplace, out: str) -> Path:
+    """The folder that the user names with `out=`.
+
+    Raises:
+        UserError: it is not below runs/.
+    """
     runs, folder = place.root / RUNS, (place.root / out).resolve()
     if os.path.lexists(runs) and not runs.is_dir():
         raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")

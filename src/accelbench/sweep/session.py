@@ -1,7 +1,7 @@
 """What a sweep needs while it measures: the hosts, the prober and the progress display."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ from rich.text import Text
 from accelbench.data.manifest import read_manifest
 from accelbench.devices import energy_counters
 from accelbench.errors import DataError, UserError
-from accelbench.grid.evidence import read_evidence
+from accelbench.grid.evidence import Evidence, read_evidence
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
@@ -44,7 +44,13 @@ class Session(AbstractContextManager["Session"]):
         console: where progress is shown.
         sweep_id: kept in every record.
         hosts: from which the cells are forked.
+        progress: shows the cells; by default the progress of a sweep.
+
+    Attributes:
+        evidence: of how long cells take; once entered, with something to do.
     """
+
+    evidence: Evidence
 
     def __init__(
         self,
@@ -55,10 +61,11 @@ class Session(AbstractContextManager["Session"]):
         console: Console,
         sweep_id: str,
         hosts: Hosts,
+        progress: Callable[[Console, Sequence[Planned], Evidence], SweepProgress] = SweepProgress,
     ) -> None:
         self.ready, self.todo, self.folder = ready, todo, folder
         self.options, self.console, self.sweep_id = options, console, sweep_id
-        self._hosts = hosts
+        self._hosts, self._new_progress = hosts, progress
         self._stack = ExitStack()
         self._library_output: list[str] = []  # with -v: what the cells' libraries printed, until it is shown
 
@@ -91,10 +98,10 @@ class Session(AbstractContextManager["Session"]):
             # power. Not where another host probes the device first: that would disturb the probe.
             self._hosts.start(runnable[0])
         machine = fingerprint(PROBING_ENGINE)["machine"]
-        evidence = read_evidence(place.root, machine, {cell.id for cell in runnable})
+        self.evidence = read_evidence(place.root, machine, {cell.id for cell in runnable})
         self._preflight = Preflight(self._hosts, self.ready.data_folder)
         self._preflight.check(runnable)
-        self._progress = stack.enter_context(SweepProgress(self.console, self.todo, evidence))
+        self._progress = stack.enter_context(self._new_progress(self.console, self.todo, self.evidence))
 
     def measure(self, item: Planned) -> Record:
         """Runs the cell, or skips it with its reason, and writes its record at once; an ok one without its status.

@@ -1,0 +1,107 @@
+"""race.json: how a search for the best cell went: which processes ran, in order, and which cells dropped out when."""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from accelbench.errors import RefusedError, UserError
+from accelbench.project import RACE
+from accelbench.schema.ranges import Count, NotNegative
+from accelbench.schema.record import RecordName
+from accelbench.schema.serialize import load, read_json, write_json
+
+
+class RaceOutcome(StrEnum):
+    """What became of a cell in a search."""
+
+    best = "best"
+    left = "may be best"
+    dropped = "dropped"
+    over = "over the limit"
+    failed = "failed"
+    untried = "not tried"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RacedProcess:
+    """A process of a cell.
+
+    Attributes:
+        record: the name of its record's file without ending.
+        cell: the number of its cell in `RaceFile.cells`.
+        is_full: whether it measured the cell in full; else in a short window.
+        value: samples/s, milliseconds of the median step, or J/sample; None if it failed.
+        took_s: its seconds.
+    """
+
+    record: RecordName
+    cell: Count
+    is_full: bool
+    value: float | None
+    took_s: NotNegative
+
+
+@dataclass(frozen=True, kw_only=True)
+class RacedCell:
+    """A cell of the search.
+
+    Attributes:
+        label: as in the plan.
+        group: what it did; only cells of one group race against each other.
+        outcome: what became of it.
+        value: the median over its processes, as in `RacedProcess`; None if unknown.
+        after: how many processes, of all cells, had run when it dropped out; None if it did not.
+    """
+
+    label: str
+    group: str
+    outcome: RaceOutcome
+    value: float | None = None
+    after: Count | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaceFile:
+    """The contents of a race.json.
+
+    Attributes:
+        by: `throughput`, `latency` or `energy`.
+        margin: the share that was asked for.
+        took_s: seconds of all processes together.
+        answers: what was found, in sentences, two for each group.
+        cells: that can run here.
+        processes: in their order.
+    """
+
+    by: str
+    margin: NotNegative
+    took_s: NotNegative
+    answers: list[str]
+    cells: list[RacedCell]
+    processes: list[RacedProcess]
+
+    def write(self, folder: Path) -> None:
+        """Writes `folder`/race.json."""
+        write_json(folder / RACE, asdict(self))
+
+    @property
+    def short(self) -> set[str]:
+        """The names of the records of short windows whose processes gave a number."""
+        return {each.record for each in self.processes if not each.is_full and each.value is not None}
+
+
+def read_race(folder: Path) -> RaceFile | None:
+    """Reads `folder`/race.json; None if there is none.
+
+    Raises:
+        UserError: the file is not readable.
+    """
+    path = folder / RACE
+    try:
+        return load(RaceFile, read_json(path), clean=True)
+    except FileNotFoundError:
+        return None
+    except RefusedError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not readable ({error}); run the search again") from error

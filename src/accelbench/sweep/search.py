@@ -1,0 +1,290 @@
+"""Finds the best of many cells within a budget of time: a race of short processes, with longer ones for the best."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import cached_property, partial
+from itertools import count
+from pathlib import Path
+
+from rich.console import Console
+
+from accelbench import lock
+from accelbench.compare import course
+from accelbench.compare.race import Pull, Race
+from accelbench.errors import UserError, WriteError
+from accelbench.grid.estimate import length_of
+from accelbench.grid.evidence import Evidence
+from accelbench.grid.identity import identity
+from accelbench.grid.plan import Planned
+from accelbench.grid.prepare import Prepared, data_name, prepare
+from accelbench.isolation.hosts import Hosts
+from accelbench.presentation import duration
+from accelbench.project import PLAN, RUNS, shown, workplace
+from accelbench.report.tables.best import CHOSEN_SETTINGS
+from accelbench.schema import plan_file
+from accelbench.schema.cell import Cell
+from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
+from accelbench.schema.race_file import RacedProcess
+from accelbench.schema.record import Record
+from accelbench.schema.serialize import canonical_json
+from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
+from accelbench.settings.config import SweepOptions
+from accelbench.sweep import run, search_answer
+from accelbench.sweep.kept import KeptFiles
+from accelbench.sweep.missing_data import prepare_missing
+from accelbench.sweep.progress import SweepProgress
+from accelbench.sweep.pulls import Goal
+from accelbench.sweep.session import Session
+
+WORK = tuple(name for name in CHOSEN_SETTINGS if name != "batch_size")
+
+
+def search(cells: Sequence[Cell], options: SweepOptions, goal: Goal, console: Console, hosts: Hosts) -> int:
+    """Searches for the best of `cells`, prints the answer and returns the exit status.
+
+    Every process has a record, as in a sweep. The plan of their folder names those that measured a cell in full or
+    failed, and cells that are skipped; race.json names those in short windows too. Records that are there already
+    count. Trackers get none of them: `accelbench sync` delivers them.
+
+    Args:
+        cells: the grid.
+        options: settings of the whole search.
+        goal: what is searched for.
+        console: where progress and the answer are shown.
+        hosts: from which the cells are forked; the caller ends them.
+
+    Raises:
+        UserError: the search could not start, or not go on, for a reason that the user can mend.
+    """
+    _check(cells, options, goal)
+    name = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-search"
+    place = workplace().with_data(options.data_root)
+    folder = run.folder_under_runs(place, options.out or f"{RUNS}/{name}")
+    with lock.hold_measuring(partial(run.wait, console, hosts)):
+        prepare_missing(place, cells[0].data, console)
+        run.set_aside_plan(folder, console)
+        earlier = plan_file.read_plan(folder).cells if os.path.lexists(folder / PLAN) else []
+        ready = prepare(cells, place)
+        run.announce_stand_in(ready, console)
+        searched = _Search(ready, folder, options, goal, earlier, console)
+        with run.telling_where_it_stopped(ready, folder):
+            searched.run(hosts, name)
+    return search_answer.show(searched.found(), goal, folder, console)
+
+
+def _check(cells: Sequence[Cell], options: SweepOptions, goal: Goal) -> None:
+    data_name(cells)
+    if options.repeats > 1 or any(cell.repeat for cell in cells):
+        raise UserError("repeat, repeats: --search decides how many processes each cell gets: leave it out")
+    if len({cell.id for cell in cells}) < 2:
+        raise UserError("--search: these settings make one cell: give lists of values, such as batch_size=1,8,32")
+    if goal.needs_latency and any(cell.protocol == Protocol.fit for cell in cells):
+        raise UserError("protocol=fit: times no single steps: search --by throughput, without --latency-ms")
+
+
+class _Search:
+    """One search: the race of its cells, and their records.
+
+    Attributes:
+        asked: the cells that can run here, as the user asked for them.
+        race: of `asked`, by their positions.
+    """
+
+    def __init__(
+        self,
+        ready: Prepared,
+        folder: Path,
+        options: SweepOptions,
+        goal: Goal,
+        earlier: Sequence[WantedCell],
+        console: Console,
+    ) -> None:
+        self.ready, self.folder, self.options, self.goal = ready, folder, options, goal
+        self.console, self.earlier = console, earlier
+        # Equal costs are common where nothing was measured yet: cells that need no compilation come first then.
+        self.asked = sorted(
+            (item for item in ready.planned if item.skip_reason is None),
+            key=lambda item: (item.cell.options.compile, item.cell.batch_size),
+        )
+        self.short = [goal.short(item.cell) for item in self.asked]
+        self.race = Race([_group(item.cell, goal) for item in self.asked], goal.margin, limit=goal.log_limit)
+        self.records: list[tuple[int, bool, Record]] = []  # in their order, with the cell, and whether it is in full
+        self.dropped_after: dict[int, int] = {}
+        self.kept = KeptFiles()
+        self.began_s = time.monotonic()
+
+    def run(self, hosts: Hosts, name: str) -> None:
+        """Runs the race.
+
+        Args:
+            hosts: of its processes.
+            name: of the search, kept in every record.
+        """
+        progress = partial(_Progress, left_s=self._left_s, budget_s=self.goal.budget_s)
+        self._write_plan()
+        self.session = Session(
+            self.ready, self.ready.planned, self.folder, self.options, self.console, name, hosts, progress
+        )
+        num_skipped = len(self.ready.planned) - len(self.asked)
+        self.console.print(
+            f"Searching {len(self.asked)} cells ({num_skipped} skipped) for {duration(self.goal.budget_s)} ...",
+            highlight=False,
+        )
+        try:
+            with self.session:
+                for item in self.ready.planned:
+                    if item.skip_reason is not None:
+                        self.kept.note_record(self.session.judge(self.session.measure(item)), self.folder)
+                way = course.Course(self._measure, self._cost_s, self._left_s, self.goal.budget_s)
+                course.run(self.race, way, seed=len(self.asked))
+        finally:  # an interrupted search keeps its records, and what they tell, too
+            self._note_drops()
+            run.say_restored(self.kept.restore(), self.console)
+            if self.records:
+                self._write(lambda: self.found().file().write(self.folder))
+
+    def found(self) -> search_answer.Found:
+        """What the race found so far."""
+        return search_answer.Found(
+            goal=self.goal,
+            race=self.race,
+            labels=[item.label for item in self.asked],
+            records=self.records,
+            processes=[
+                RacedProcess(
+                    record=record.name, cell=i, is_full=is_full, value=self.goal.value(record), took_s=record.wall_s
+                )
+                for i, is_full, record in self.records
+            ],
+            dropped_after=self.dropped_after,
+        )
+
+    def _left_s(self) -> float:
+        return self.goal.budget_s - (time.monotonic() - self.began_s)
+
+    def _item(self, i: int, is_full: bool, repeat: int) -> Planned:
+        """The process of a cell with this number among those in full, or among those in short windows."""
+        asked = self.asked[i]
+        cell = dataclasses.replace(asked.cell if is_full else self.short[i], repeat=repeat)
+        label = f"{asked.label}{'' if is_full else '-short'}{f'-r{repeat}' if repeat else ''}"
+        return Planned(cell, identity(cell, self.ready.data, self.ready.fingerprints[cell.engine]), None, label)
+
+    def _next(self, i: int, is_long: bool) -> tuple[Planned, bool]:
+        """The next process of a cell, and whether it measures the cell in full."""
+        is_full = is_long or self.short[i] == self.asked[i].cell
+        num = sum((j, of_full) == (i, is_full) for j, of_full, _ in self.records)
+        return self._item(i, is_full, num), is_full
+
+    @cached_property
+    def _known(self) -> dict[str, Record]:
+        """The records of earlier searches in this folder, by name."""
+        items = []
+        for i in range(len(self.asked)):
+            for is_full in (False, True):
+                for num in count():
+                    item = self._item(i, is_full, num)
+                    if not os.path.lexists(self.folder / f"{item.record_name}.json"):
+                        break
+                    items.append(item)
+        ready = dataclasses.replace(self.ready, planned=items)
+        done, _ = run.known(ready, self.folder, self.options.retry, self.console)
+        limits_s = {item.record_name: item.cell.timeout_s for item in items}
+        # One that was cut off by the end of a budget says nothing.
+        return {
+            record.name: record
+            for record in done
+            if record.status != Status.timeout or record.cell.timeout_s >= limits_s[record.name]
+        }
+
+    def _cost_s(self, i: int, num: int, is_long: bool) -> float:
+        if self._known and self._next(i, is_long)[0].record_name in self._known:
+            return 0.0
+        length = length_of(self.asked[i].cell if is_long else self.short[i], self.session.evidence)
+        return length.estimate_s or length.shortest_s
+
+    def _measure(self, i: int, num: int, is_long: bool) -> Pull:
+        self._note_drops()
+        item, is_full = self._next(i, is_long)
+        record = self._known.get(item.record_name)
+        if record is None:
+            limit_s = min(item.cell.timeout_s, max(1.0, self._left_s()))
+            cut = dataclasses.replace(item, cell=dataclasses.replace(item.cell, timeout_s=limit_s))
+            record = self.session.judge(self.session.measure(cut))
+            self.session.show(record)
+        pull = self.goal.pull(record, item.cell)
+        if not pull.is_cut:
+            self.kept.note_record(record, self.folder)
+            self.records.append((i, is_full, record))
+            if is_full or pull.score is None:
+                self._write_plan()
+        return pull
+
+    def _note_drops(self) -> None:
+        for i, entrant in enumerate(self.race.entrants):
+            if entrant.was_tried and not entrant.is_in:
+                self.dropped_after.setdefault(i, len(self.records))
+
+    def _write_plan(self) -> None:
+        """Names the records that measured a cell in full or failed, and the cells that are skipped."""
+        skipped = [item for item in self.ready.planned if item.skip_reason is not None]
+        told = [record for _, is_full, record in self.records if is_full or record.status != Status.ok]
+        named = [
+            *(WantedCell(item.cell, item.record_name, item.label) for item in skipped),
+            *(WantedCell(record.cell, record.name, record.label) for record in told),
+        ]
+        options = self.options
+        plan = PlanFile(
+            suite=options.suite,
+            title=options.title,
+            study=options.study,
+            profile=options.profile,
+            cells=plan_file.joined(self.earlier, named),
+        )
+        write = partial(write_plan, plan, self.folder)
+        self._write(write)
+        self.kept.note(self.folder / PLAN, write)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            raise WriteError(f"out={shown(self.folder)}", error) from error
+
+
+def _group(cell: Cell, goal: Goal) -> str:
+    """Equal for cells that race against each other: they do the same, with other settings that the user can choose."""
+    chosen = WORK if goal.per_batch else CHOSEN_SETTINGS
+    return canonical_json({name: value for name, value in cell.settings().items() if name not in chosen})
+
+
+class _Progress(SweepProgress):
+    """Shows the budget instead of the number of cells, and a line for each process that failed."""
+
+    def __init__(
+        self,
+        console: Console,
+        planned: Sequence[Planned],
+        evidence: Evidence,
+        *,
+        left_s: Callable[[], float],
+        budget_s: float,
+    ) -> None:
+        super().__init__(console, planned, evidence)
+        self._left_s_of_budget, self._budget_s = left_s, budget_s
+        self.bar.update(self.task, total=round(budget_s))
+
+    def start(self, planned: Planned) -> None:
+        """Shows the process that runs now, and the seconds that are spent."""
+        spent_s = round(min(self._budget_s, self._budget_s - self._left_s_of_budget()))
+        self.bar.update(self.task, description=f"s  {planned.label}", completed=spent_s)
+
+    def finish(self, record: Record) -> None:
+        """Notes how long the process took."""
+        self.evidence.add(record)
+        if record.status in UNEXPECTED:
+            self.console.print(
+                f"{record.label}: {record.status}: {record.reason}", style="red", markup=False, soft_wrap=True
+            )

@@ -1,0 +1,240 @@
+"""What a search found, in sentences that say how sure it is, and in a small table."""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rich.console import Console
+
+from accelbench.compare.race import Race, Standing
+from accelbench.errors import UserError
+from accelbench.presentation import duration, significant
+from accelbench.project import shown
+from accelbench.report.read import ReportedCell
+from accelbench.report.tables.best import workload_text
+from accelbench.report.tables.first_screen import Recommendation
+from accelbench.report.tables.on_terminal import rendered
+from accelbench.report.tables.table import Column, count, number, tabulate_known, word
+from accelbench.schema.race_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
+from accelbench.schema.record import Record
+from accelbench.sweep.pulls import UNITS, Goal
+
+MAX_CELLS = 8  # of a table
+BETTER = {"throughput": "faster", "latency": "faster", "energy": "better in samples per joule"}
+BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
+# Beyond it, the bound on how much better other cells may be is of no use.
+MAX_MARGIN = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        goal: what was searched for.
+        race: of the cells.
+        labels: of the cells.
+        records: of the processes, in their order: the cell's number, whether it was measured in full, the record.
+        processes: the same, as race.json has them.
+        dropped_after: cell -> how many processes had run when it was out.
+    """
+
+    goal: Goal
+    race: Race
+    labels: Sequence[str]
+    records: Sequence[tuple[int, bool, Record]]
+    processes: list[RacedProcess]
+    dropped_after: Mapping[int, int]
+
+    @cached_property
+    def reported(self) -> dict[int, ReportedCell]:
+        """A record of each cell that has one, in full if there is such a record."""
+        in_order = sorted(self.records, key=lambda each: each[1])
+        return {
+            i: ReportedCell(cell=record.cell, label=record.label, name=record.name, record=record)
+            for i, _, record in in_order
+        }
+
+    @cached_property
+    def in_full(self) -> set[int]:
+        """The cells that were measured in full."""
+        return {i for i, is_full, _ in self.records if is_full}
+
+    def outcome(self, i: int) -> RaceOutcome:
+        """What became of a cell."""
+        entrant = self.race.entrants[i]
+        if entrant.has_failed:
+            return RaceOutcome.failed
+        if not entrant.was_tried:
+            return RaceOutcome.untried
+        if entrant.is_over:
+            return RaceOutcome.over
+        if entrant.has_dropped:
+            return RaceOutcome.dropped
+        is_best = any(standing.leader == i for standing in self.race.standings.values())
+        return RaceOutcome.best if is_best else RaceOutcome.left
+
+    def value(self, i: int) -> float | None:
+        """The median of the cell's processes; None if none gave a number."""
+        entrant = self.race.entrants[i]
+        return self.goal.value_of(entrant.score) if entrant.scores else None
+
+    def name(self, group: Hashable) -> str:
+        """What the cells of a group do, with their batch size if each has a best cell of its own."""
+        known = [self.reported[i] for i in self.race.groups[group] if i in self.reported]
+        if not known:
+            return self.labels[self.race.groups[group][0]]
+        batch = f", batch {known[0].cell.batch_size}" if self.goal.per_batch else ""
+        return f"{workload_text(known[0])}{batch}"
+
+    def text(self, i: int) -> str:
+        """A cell's settings, such as `cpu bf16 b32, 2 threads`."""
+        group = next(members for members in self.race.groups.values() if i in members)
+        known = [self.reported[j] for j in group if j in self.reported]
+        return Recommendation(known).text(self.reported[i].row)
+
+    def file(self) -> RaceFile:
+        """The contents of race.json."""
+        names = {i: self.name(group) for group, members in self.race.groups.items() for i in members}
+        return RaceFile(
+            by=self.goal.by,
+            margin=self.goal.margin,
+            took_s=sum(process.took_s for process in self.processes),
+            answers=[line for group in self.race.groups for line in sentences(self, group)],
+            cells=[
+                RacedCell(
+                    label=label,
+                    group=names[i],
+                    outcome=self.outcome(i),
+                    value=self.value(i),
+                    after=self.dropped_after.get(i),
+                )
+                for i, label in enumerate(self.labels)
+            ],
+            processes=self.processes,
+        )
+
+
+def show(found: Found, goal: Goal, folder: Path, console: Console) -> int:
+    """Prints what was found; returns the exit status: 1 if no cell can be recommended.
+
+    Raises:
+        UserError: no cell could be tried in the time.
+    """
+    race = found.race
+    if race.entrants and not any(entrant.was_tried for entrant in race.entrants):
+        raise UserError(f"--budget: {duration(goal.budget_s)} is too short to measure one cell: give it more")
+    for group, standing in race.standings.items():
+        console.print()
+        for line in sentences(found, group):
+            console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
+        if (table := tabulate_known("", _columns(found), _shown_cells(found, group, standing))) is not None:
+            console.print(rendered(table))
+    took_s = sum(process.took_s for process in found.processes)
+    console.print(
+        f"Records: {shown(folder)} ({len(found.processes)} processes, {duration(took_s)}). "
+        f"More: accelbench report {shown(folder)}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    if any(_needs_time(found, group) for group in race.groups):
+        console.print(
+            f"To go on: the same command with out={shown(folder)}", markup=False, highlight=False, soft_wrap=True
+        )
+    return 0 if all(standing.leader is not None for standing in race.standings.values()) else 1
+
+
+def sentences(found: Found, group: Hashable) -> Iterator[str]:
+    """What is best, how sure that is, and what would need more time."""
+    goal, race, standing = found.goal, found.race, found.race.standings[group]
+    if standing.leader is None:
+        limit = "" if goal.latency_ms is None else f" within {goal.latency_ms:g} ms"
+        yield f"{found.name(group)}: no cell{limit} was measured often enough to recommend it."
+    else:
+        value = f"{significant(found.value(standing.leader))} {UNITS[goal.by]}"
+        yield f"{found.name(group)}: {BEST[goal.by]} with {found.text(standing.leader)}: {value}"
+        yield f"{_sureness(found, group, standing)}; {_counts(found, group)}."
+    if needed := _needs_time(found, group):
+        yield f"More time is needed for {needed}."
+    reasons = Counter(found.reported[i].outcome for i in race.groups[group] if race.entrants[i].has_failed)
+    if reasons:
+        yield "Failed: " + ", ".join(f"{num} {status}" for status, num in reasons.most_common()) + "."
+
+
+def _sureness(found: Found, group: Hashable, standing: Standing) -> str:
+    goal, entrants = found.goal, found.race.entrants
+    tried = [entrants[i] for i in found.race.groups[group] if entrants[i].num_pulls and not entrants[i].has_failed]
+    if len(tried) == 1:
+        return "It is the only cell that was measured"
+    which = f"the {len(tried):,} cells that were tried"
+    which += "" if goal.latency_ms is None else f" and are within {goal.latency_ms:g} ms"
+    asked = f"{100 * goal.margin:g} %"
+    if standing.margin <= goal.margin:
+        return f"With 95 % confidence none of {which} is more than {asked} {BETTER[goal.by]}"
+    if standing.margin > MAX_MARGIN:
+        return f"It is not known yet by how much any of {which} may be {BETTER[goal.by]}"
+    known = math.ceil(1000 * standing.margin) / 10
+    return f"With 95 % confidence none of {which} is more than {known:g} % {BETTER[goal.by]} ({asked} was asked for)"
+
+
+def _counts(found: Found, group: Hashable) -> str:
+    """How many cells were measured how much; each cell counts once."""
+    counts: Counter[str] = Counter()
+    for i in found.race.groups[group]:
+        outcome = found.outcome(i)
+        if outcome in (RaceOutcome.failed, RaceOutcome.untried):
+            counts[outcome] += 1
+        elif i in found.in_full:
+            counts["in full"] += 1
+        elif outcome == RaceOutcome.over:
+            counts[f"over {found.goal.latency_ms:g} ms"] += 1
+        else:
+            counts["dropped early" if outcome == RaceOutcome.dropped else "only in short windows"] += 1
+    in_full = counts.pop("in full", 0)
+    were = "was" if in_full == 1 else "were"
+    return ", ".join([f"{in_full:,} {were} measured in full", *(f"{num:,} {what}" for what, num in counts.items())])
+
+
+def _needs_time(found: Found, group: Hashable) -> str:
+    """The cells that would be measured with more time; empty without."""
+    race = found.race
+    num_left = 0 if race.is_decided(group) else len(race.standings[group].rivals)
+    num_untried = sum(not race.entrants[i].was_tried for i in race.groups[group])
+    parts = [f"{num_left:,} that may be {BETTER[found.goal.by]}"] if num_left else []
+    if num_untried:
+        parts.append(f"{num_untried:,} that {'was' if num_untried == 1 else 'were'} not tried")
+    return " and ".join(parts)
+
+
+def _shown_cells(found: Found, group: Hashable, standing: Standing) -> list[int]:
+    """The leader, its rivals, and the best of those that dropped out."""
+    scores = {i: found.race.entrants[i] for i in found.race.groups[group] if found.race.entrants[i].scores}
+    others = sorted(
+        (i for i in scores if i not in standing.left and not scores[i].is_over), key=lambda i: -scores[i].score
+    )
+    return [*standing.left, *others][:MAX_CELLS]
+
+
+def _columns(found: Found) -> list[Column[int]]:
+    race = found.race
+
+    leaders = {i: race.standings[group].leader for group, members in race.groups.items() for i in members}
+
+    def behind(i: int) -> float | None:
+        leader = leaders[i]
+        if leader is None or leader == i:
+            return None
+        return -100 * math.expm1(race.entrants[i].score - race.entrants[leader].score)
+
+    return [
+        Column("with", lambda i: word(found.text(i))),
+        Column(UNITS[found.goal.by], lambda i: number(found.value(i))),
+        Column("behind (%)", lambda i: number(behind(i), 2)),
+        Column("processes", lambda i: count(race.entrants[i].num_pulls)),
+        Column("in full", lambda i: count(sum(j == i and is_full for j, is_full, _ in found.records) or None)),
+        Column("", lambda i: word(found.outcome(i))),
+    ]
