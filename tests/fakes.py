@@ -225,6 +225,11 @@ def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work |
         what, _, name = fault.partition(" ")
         path = Path(data_folder).parents[1] / name
         path.write_bytes((path.read_bytes() if path.exists() else b"") + (b"# changed" if what == "change" else b""))
+    if fault.startswith("batch decides"):  # or it fails, if the batch is the one that is named
+        if fault.endswith(f" {cell.batch_size}"):
+            raise ValueError("a bad batch")
+        block = Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=0.1)
+        return make_measurement(blocks=[block] * 8, latency_s=[cell.batch_size / 1e3] * 64)
     if fault == "not finite":
         return make_measurement(latency_s=[0.01, float("nan")])
     if fault == "other device":

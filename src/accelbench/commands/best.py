@@ -139,11 +139,8 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
 
 
 DESCRIPTION = """
-With --search, takes the settings that `accelbench run -m` takes, and measures all combinations of them: each shortly,
-the best ones longer, until no other can be more than the margin better, or the budget is spent. It says how sure the
-answer is (docs/finding-the-best.md). With out=runs/mine, the same command goes on where an earlier one ended.
-
-With --largest-batch, takes the settings of one cell, as `accelbench run` does.
+--search measures all combinations of settings, the bad ones shortly (docs/finding-the-best.md); with out=runs/mine, the
+same command goes on. --largest-batch takes one cell.
 """.strip()
 
 

@@ -29,6 +29,7 @@ from accelbench.report.tables import (
     not_ok,
     options,
     options_alone,
+    race,
     study,
     study_steps,
     study_times,
@@ -135,7 +136,7 @@ def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | N
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=_known(first_screen.table(sweeps), first_screen.devices(sweeps), not_ok.reasons(sweeps)),
         environments=list(_environments(sweeps)),
-        sections=[_section(sweep) for sweep in sweeps if sweep.cells],
+        sections=[_section(sweep) for sweep in sweeps if sweep.cells or sweep.race],
         samples=sheets,
         without_samples=without,
         details=_known(best.table(sweeps), not_ok.failures(sweeps)),
@@ -183,6 +184,7 @@ def _samples(sweeps: Sequence[Sweep], folder: Path) -> tuple[list[Picture], list
 
 def _section(sweep: Sweep) -> Section:
     built = (
+        race.table(sweep),
         *(study_times.table(sweep, mode) for mode in Mode),
         engine_pairs.table(sweep),
         options_alone.table(sweep),

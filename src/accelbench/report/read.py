@@ -1,7 +1,7 @@
 """What a sweep planned and what became of it, read from its folder."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +11,12 @@ from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.project import CONFIRMED, PLAN, RECORDS
+from accelbench.report import read_notes
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.labels import labels
+from accelbench.schema.race_file import RaceFile, read_race
 from accelbench.schema.record import Record, Row, listed
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import canonical_json
@@ -23,7 +25,6 @@ from accelbench.schema.vocab import Device, Status
 
 NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
-MAX_NAMED = 3  # records in a note
 NOT_NUMBERS = ("device_name", "warnings")  # columns of a measurement that an invalid cell keeps
 
 
@@ -122,6 +123,7 @@ class Sweep:
         profile: which of params.yaml's profiles it was planned with.
         cells: in the plan's order.
         confirming: further processes of some of these cells, which only the recommendations count.
+        race: how the search went that measured them; None if it was none.
         notes: sentences about records that can't be read or that the plan does not name, and about a plan that is
             missing or can't be read.
     """
@@ -133,6 +135,7 @@ class Sweep:
     profile: str | None = None
     cells: list[ReportedCell] = field(default_factory=list)
     confirming: list[ReportedCell] = field(default_factory=list)
+    race: RaceFile | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -250,7 +253,8 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
     Raises:
         UserError: neither the plan nor any record is readable.
     """
-    plan, unread_plan = _plan(folder)
+    race = read_race(folder)
+    plan, unread_plan = _plan(folder, race)
     all_paths = sorted(folder.glob(RECORDS))
     readable = plan_file.planned_records(plan, folder) if unread_plan is None else read_records(all_paths)
     records = {path.stem: record for path, record in readable.by_path()}
@@ -264,6 +268,7 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
         title=plan.title,
         study=plan.study,
         profile=plan.profile,
+        race=race,
         cells=[
             ReportedCell(
                 cell=wanted.cell,
@@ -275,12 +280,12 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
             )
             for wanted in plan.cells
         ],
-        notes=[*listed(problems), *_notes(plan, folder, unread_plan, place)],
+        notes=[*listed(problems), *read_notes.of_plan(plan, race, folder, unread_plan, place)],
     )
 
 
-def _plan(folder: Path) -> tuple[plan_file.PlanFile, UserError | None]:
-    """The folder's plan; or one of all its records, and why its own can't be read.
+def _plan(folder: Path, race: RaceFile | None) -> tuple[plan_file.PlanFile, UserError | None]:
+    """The folder's plan; or one of all its records but a search's short ones, and why its own can't be read.
 
     Raises:
         UserError: neither the plan nor any record is readable.
@@ -289,26 +294,11 @@ def _plan(folder: Path) -> tuple[plan_file.PlanFile, UserError | None]:
         return plan_file.read_plan(folder), None
     except UserError as error:
         plan = plan_file.plan_of_records(folder)
-        if not plan.cells:
+        short = race.short if race else set()
+        cells = [wanted for wanted in plan.cells if wanted.record_name not in short]
+        if not cells:
             raise
-        return plan, error
-
-
-def _notes(plan: plan_file.PlanFile, folder: Path, unread: UserError | None, place: str) -> Iterator[str]:
-    if unread is not None:
-        is_missing = not os.path.lexists(folder / PLAN)
-        yield (
-            (f"{place} has no {PLAN}" if is_missing else str(unread).replace(str(folder), place))
-            + ": the cells of all its records are shown, in the order in which they were measured. "
-            "Which study they belong to, and which cells were planned but not measured, is unknown."
-        )
-    elif names := plan_file.unplanned(plan, folder):
-        what = f"{len(names):,} records" if len(names) > 1 else "1 record"
-        are = "are" if len(names) > 1 else "is"
-        shown = ", ".join(f"{name}.json" for name in names[:MAX_NAMED])
-        more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-        why = "of cells that are no longer wanted, or of other code, versions or machines"
-        yield f"{what} in {place} {are} not in its plan, and {are} not shown: {shown}{more} ({why})."
+        return replace(plan, cells=cells), error
 
 
 def _labels(plan: plan_file.PlanFile) -> dict[str, str]:

@@ -42,7 +42,14 @@ from accelbench.sweep.session import Session
 WORK = tuple(name for name in CHOSEN_SETTINGS if name != "batch_size")
 
 
-def search(cells: Sequence[Cell], options: SweepOptions, goal: Goal, console: Console, hosts: Hosts) -> int:
+def search(
+    cells: Sequence[Cell],
+    options: SweepOptions,
+    goal: Goal,
+    console: Console,
+    hosts: Hosts,
+    now: Callable[[], float] = time.monotonic,
+) -> int:
     """Searches for the best of `cells`, prints the answer and returns the exit status.
 
     Every process has a record, as in a sweep. The plan of their folder names those that measured a cell in full or
@@ -55,6 +62,7 @@ def search(cells: Sequence[Cell], options: SweepOptions, goal: Goal, console: Co
         goal: what is searched for.
         console: where progress and the answer are shown.
         hosts: from which the cells are forked; the caller ends them.
+        now: the clock of the budget, in seconds.
 
     Raises:
         UserError: the search could not start, or not go on, for a reason that the user can mend.
@@ -69,7 +77,7 @@ def search(cells: Sequence[Cell], options: SweepOptions, goal: Goal, console: Co
         earlier = plan_file.read_plan(folder).cells if os.path.lexists(folder / PLAN) else []
         ready = prepare(cells, place)
         run.announce_stand_in(ready, console)
-        searched = _Search(ready, folder, options, goal, earlier, console)
+        searched = _Search(ready, folder, options, goal, earlier, console, now)
         with run.telling_where_it_stopped(ready, folder):
             searched.run(hosts, name)
     return search_answer.show(searched.found(), goal, folder, console)
@@ -101,6 +109,7 @@ class _Search:
         goal: Goal,
         earlier: Sequence[WantedCell],
         console: Console,
+        now: Callable[[], float],
     ) -> None:
         self.ready, self.folder, self.options, self.goal = ready, folder, options, goal
         self.console, self.earlier = console, earlier
@@ -114,7 +123,7 @@ class _Search:
         self.records: list[tuple[int, bool, Record]] = []  # in their order, with the cell, and whether it is in full
         self.dropped_after: dict[int, int] = {}
         self.kept = KeptFiles()
-        self.began_s = time.monotonic()
+        self.now, self.began_s = now, now()
 
     def run(self, hosts: Hosts, name: str) -> None:
         """Runs the race.
@@ -163,7 +172,7 @@ class _Search:
         )
 
     def _left_s(self) -> float:
-        return self.goal.budget_s - (time.monotonic() - self.began_s)
+        return self.goal.budget_s - (self.now() - self.began_s)
 
     def _item(self, i: int, is_full: bool, repeat: int) -> Planned:
         """The process of a cell with this number among those in full, or among those in short windows."""

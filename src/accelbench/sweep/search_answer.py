@@ -11,6 +11,7 @@ from rich.console import Console
 
 from accelbench.compare.race import Race, Standing
 from accelbench.errors import UserError
+from accelbench.judging.row import is_disturbed
 from accelbench.presentation import duration, significant
 from accelbench.project import shown
 from accelbench.report.read import ReportedCell
@@ -126,7 +127,7 @@ def show(found: Found, goal: Goal, folder: Path, console: Console) -> int:
     """
     race = found.race
     if race.entrants and not any(entrant.was_tried for entrant in race.entrants):
-        raise UserError(f"--budget: {duration(goal.budget_s)} is too short to measure one cell: give it more")
+        raise UserError(f"--budget: {goal.budget_s:g} s is too short to measure one cell: give it more")
     for group, standing in race.standings.items():
         console.print()
         for line in sentences(found, group):
@@ -160,6 +161,12 @@ def sentences(found: Found, group: Hashable) -> Iterator[str]:
         yield f"{_sureness(found, group, standing)}; {_counts(found, group)}."
     if needed := _needs_time(found, group):
         yield f"More time is needed for {needed}."
+    disturbed = [is_disturbed(record) for i, _, record in found.records if i in race.groups[group]]
+    if any(disturbed):
+        yield (
+            f"Disturbed: {sum(disturbed):,} of {len(disturbed):,} processes; others used the machine's cores meanwhile."
+            " That may slow some cells down more than others."
+        )
     reasons = Counter(found.reported[i].outcome for i in race.groups[group] if race.entrants[i].has_failed)
     if reasons:
         yield "Failed: " + ", ".join(f"{num} {status}" for status, num in reasons.most_common()) + "."

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from matplotlib.figure import Figure
 
-from accelbench.report.pictures import by_batch, phases, roofline, studies, study_summary, times
+from accelbench.report.pictures import by_batch, phases, race, roofline, studies, study_summary, times
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.study_comparison import compare_with_published, equal_on, gain_over
 from accelbench.report.tables import device_load, study_steps
@@ -30,7 +30,9 @@ def _common(sweep: Sweep, warning: str) -> Drawn:
     name = sweep.suite
     learning, ceiling = "Accuracy and loss per epoch", "How near each cell comes to its device's ceiling"
     step = "Where a step's time goes"
+    search = "The search: every process, and when cells dropped out"
     drawn: Drawn = {
+        "race": (search, race.race(sweep.race, f"{search}, {name}", warning) if sweep.race else None),
         "curves": (learning, studies.curves(sweep, f"{learning}, {name}", warning)),
         "roofline": (ceiling, roofline.roofline(sweep.cells, f"{ceiling}, {name}", warning)),
         "breakdown": (step, phases.phases(sweep.cells, f"{step}, {name}", warning)),

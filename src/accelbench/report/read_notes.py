@@ -1,0 +1,46 @@
+"""Sentences about the records of a folder that a report does not show."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from accelbench.errors import UserError
+from accelbench.project import PLAN
+from accelbench.schema import plan_file
+from accelbench.schema.race_file import RaceFile
+
+MAX_NAMED = 3  # records in a note
+
+
+def of_plan(
+    plan: plan_file.PlanFile, race: RaceFile | None, folder: Path, unread: UserError | None, place: str
+) -> Iterator[str]:
+    """What a reader should know of a folder's plan and of the records that it does not name.
+
+    Args:
+        plan: the folder's, or made of its records.
+        race: of the search whose records these are; None for a sweep.
+        folder: where they are.
+        unread: why the folder's own plan can't be read; None if it can.
+        place: the folder's name for people.
+    """
+    short = race.short if race else set()
+    if short:
+        yield (
+            f"{len(short):,} records in {place} are of short windows of a search: they are no measurements to publish, "
+            "and only the table of the search counts them."
+        )
+    if unread is not None:
+        is_missing = not os.path.lexists(folder / PLAN)
+        yield (
+            (f"{place} has no {PLAN}" if is_missing else str(unread).replace(str(folder), place))
+            + ": the cells of all its records are shown, in the order in which they were measured. "
+            "Which study they belong to, and which cells were planned but not measured, is unknown."
+        )
+    elif names := [name for name in plan_file.unplanned(plan, folder) if name not in short]:
+        what = f"{len(names):,} records" if len(names) > 1 else "1 record"
+        are = "are" if len(names) > 1 else "is"
+        shown = ", ".join(f"{name}.json" for name in names[:MAX_NAMED])
+        more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+        why = "of cells that are no longer wanted, or of other code, versions or machines"
+        yield f"{what} in {place} {are} not in its plan, and {are} not shown: {shown}{more} ({why})."

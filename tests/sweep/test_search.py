@@ -1,0 +1,312 @@
+"""Searches with the engine that does what a cell's fault says (`fakes`), and one with real cells."""
+
+import collections
+import contextlib
+import dataclasses
+import io
+import math
+import random
+import re
+import shutil
+import statistics
+
+import pytest
+from rich.console import Console
+
+from accelbench.cli import main
+from accelbench.compare import course
+from accelbench.compare.race import Pull, Race
+from accelbench.errors import UserError
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import RECORDS
+from accelbench.report import build, read
+from accelbench.report.tables import best_of_each
+from accelbench.schema import plan_file, record
+from accelbench.schema.race_file import RaceOutcome, read_race
+from accelbench.schema.vocab import Device, Protocol, Status
+from accelbench.settings.compose import cells_of, compose
+from accelbench.settings.config import Retry, SweepOptions
+from accelbench.sweep import early, run
+from accelbench.sweep.pulls import Goal
+from accelbench.sweep.search import search
+from fakes import faulty_host, give_ceilings, make_cell, make_project
+
+OPTIONS = SweepOptions(
+    suite="s", title="S", study=None, profile=None, tracking="mlflow", out="runs/mine", retry=Retry.none
+)
+GOAL = Goal(by="throughput", latency_ms=None, margin=0.02, budget_s=60.0, per_batch=False)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    make_project(tmp_path)
+    give_ceilings(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with Hosts(faulty_host) as running:
+        yield running
+
+
+@pytest.fixture
+def searched(shared, project):
+    """Searches; returns the exit status, what was printed, and race.json. Each record takes a second."""
+
+    def searched(cells, goal=GOAL):
+        console = Console(file=io.StringIO(), width=300)
+        status = search(cells, OPTIONS, goal, console, shared, now=lambda: len(written(project)))
+        return status, console.file.getvalue(), read_race(project / "runs/mine")
+
+    return searched
+
+
+def batches(*sizes, fault="batch decides", **changes):
+    return [make_cell(fault, batch_size=size, **changes) for size in sizes]
+
+
+def written(project):
+    return {path.name: path.stat().st_mtime_ns for path in (project / "runs/mine").glob(RECORDS)}
+
+
+@pytest.fixture(scope="module")
+def done(shared, tmp_path_factory):
+    """A project with a search of three batches, and what was printed."""
+    root = make_project(tmp_path_factory.mktemp("project"))
+    give_ceilings(root)
+    console = Console(file=io.StringIO(), width=300)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(root)
+        assert search(batches(1, 8, 32), OPTIONS, GOAL, console, shared) == 0
+    return root, console.file.getvalue()
+
+
+@pytest.fixture
+def copied(done, tmp_path, monkeypatch):
+    """A copy of that project, to change."""
+    root = shutil.copytree(done[0], tmp_path / "copy")
+    monkeypatch.chdir(root)
+    return root
+
+
+def test_the_best_is_named_with_how_sure_that_is(done):
+    root, text = done
+    assert "fastest with cpu fp32 b32: 3,200 samples/s" in text
+    assert "With 95 % confidence none of the 3 cells that were tried is more than 2 % faster" in text
+    assert "1 was measured in full, 2 dropped early." in text
+    race = read_race(root / "runs/mine")
+    assert [cell.outcome for cell in race.cells] == [RaceOutcome.dropped, RaceOutcome.dropped, RaceOutcome.best]
+    assert all(cell.after for cell in race.cells[:2])
+
+
+def test_every_process_has_a_record_and_only_full_measurements_are_published(done):
+    folder = done[0] / "runs/mine"
+    race = read_race(folder)
+    assert {process.record for process in race.processes} == {path.stem for path in folder.glob(RECORDS)}
+    (sweep,) = read.read_all(folder)
+    assert {reported.cell.batch_size for reported in sweep.cells} == {32}
+    assert all(reported.cell.window == make_cell().window for reported in sweep.cells)
+    (found,) = best_of_each.of_each([sweep])[0]
+    assert found.found.fastest.cell.repeat in (0, 1)
+    (note,) = sweep.notes
+    assert f"{len(race.short)} records in runs/mine are of short windows of a search" in note
+
+
+def test_the_report_shows_the_search(done, tmp_path):
+    build.build(done[0] / "runs/mine", tmp_path / "report")
+    text = (tmp_path / "report/report.md").read_text()
+    assert "### The search" in text
+    assert "With 95 % confidence none of the 3 cells" in text
+    assert (tmp_path / "report/plots/race_mine.png").exists()
+
+
+def test_without_its_plan_the_short_windows_are_not_published_either(copied):
+    (copied / "runs/mine/plan.json").unlink()
+    (sweep,) = read.read_all(copied / "runs/mine")
+    assert {reported.cell.batch_size for reported in sweep.cells} == {32}
+
+
+def test_a_full_measurement_is_the_one_that_a_sweep_makes(copied, shared):
+    before = written(copied)
+    run.run(batches(32), OPTIONS, Console(file=io.StringIO()), hosts=shared)
+    assert written(copied) == before
+
+
+def test_the_same_command_again_measures_nothing_again(copied, shared):
+    first, before = read_race(copied / "runs/mine"), written(copied)
+    console = Console(file=io.StringIO(), width=300)
+    assert search(batches(1, 8, 32), OPTIONS, GOAL, console, shared) == 0
+    second = read_race(copied / "runs/mine")
+    assert written(copied) == before
+    assert {process.record for process in second.processes} == {process.record for process in first.processes}
+    assert search(batches(1, 8, 32, 64), OPTIONS, GOAL, console, shared) == 0
+    assert "fastest with cpu fp32 b64" in console.file.getvalue()
+    assert before.items() <= written(copied).items()
+
+
+def test_an_interrupted_search_keeps_what_it_has_and_goes_on(searched, project, monkeypatch):
+    show = run.Session.show
+    shown = []
+
+    def interrupt(self, found):
+        show(self, found)
+        shown.append(found)
+        if len(shown) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.Session, "show", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        searched(batches(1, 8, 32))
+    before = written(project)
+    assert len(before) == 2
+    assert read_race(project / "runs/mine") is not None
+    monkeypatch.setattr(run.Session, "show", show)
+    status, _, race = searched(batches(1, 8, 32))
+    assert status == 0
+    assert before.items() <= written(project).items()
+    assert {name.removesuffix(".json") for name in before} <= {process.record for process in race.processes}
+
+
+def test_equal_cells_end_with_the_budget_and_no_claim(searched):
+    goal = dataclasses.replace(GOAL, budget_s=12.0)
+    status, text, race = searched([make_cell(threads=threads) for threads in (1, 2)], goal)
+    assert status == 0
+    assert "is more than 2 % faster" not in text
+    assert re.search(r"none of the 2 cells that were tried is more than [0-9.]+ % faster \(2 % was asked for\)", text)
+    assert "More time is needed for 1 that may be faster." in text
+    assert "To go on: the same command with out=runs/mine" in text
+    assert len(race.processes) == 12
+
+
+def test_a_cell_that_fails_is_out_with_its_reason_and_the_search_goes_on(searched, project):
+    status, text, race = searched(batches(1, 8, 32, fault="batch decides, not 32"))
+    assert status == 0
+    assert "fastest with cpu fp32 b8" in text
+    assert "Failed: 1 failed." in text
+    assert "failed: ValueError: a bad batch" in text
+    assert [cell.outcome for cell in race.cells].count(RaceOutcome.failed) == 1
+    (bad,) = [found for found in plan_file.read_planned(project / "runs/mine") if found.status != Status.ok]
+    assert bad.cell.batch_size == 32
+
+
+def test_what_cannot_run_here_is_skipped_with_a_record(searched, project):
+    cells = [*batches(1, 8), make_cell("batch decides", device=Device.tpu, batch_size=8)]
+    _, text, race = searched(cells)
+    assert "Searching 2 cells (1 skipped)" in text
+    assert len(race.cells) == 2
+    statuses = [found.status for found in plan_file.read_planned(project / "runs/mine")]
+    assert statuses.count(Status.skipped) == 1
+
+
+def test_a_limit_of_latency_leaves_slower_steps_out(searched):
+    # The median step takes a millisecond for each sample of the batch.
+    status, text, race = searched(batches(1, 8, 64), dataclasses.replace(GOAL, latency_ms=10.0))
+    assert status == 0
+    assert "fastest with cpu fp32 b8" in text
+    assert "that were tried and are within 10 ms is more than 2 % faster" in text
+    assert race.cells[2].outcome == RaceOutcome.over
+
+
+def test_latency_can_be_searched_for(searched):
+    _, text, _ = searched(batches(1, 8), dataclasses.replace(GOAL, by="latency"))
+    assert "least latency with cpu fp32 b1: 1.00 ms" in text
+
+
+def test_each_batch_can_have_a_best_cell(searched):
+    _, text, race = searched(batches(1, 8), dataclasses.replace(GOAL, per_batch=True))
+    assert "batch 1: fastest with cpu fp32 b1" in text
+    assert "batch 8: fastest with cpu fp32 b8" in text
+    assert text.count("It is the only cell that was measured; 1 was measured in full.") == 2
+    assert len({cell.group for cell in race.cells}) == 2
+
+
+def test_unknown_energy_is_told_at_once(searched, project):
+    with pytest.raises(UserError, match="--by energy: cpu has no counter of energy here"):
+        searched(batches(1, 8), dataclasses.replace(GOAL, by="energy"))
+    assert len(written(project)) == 1
+
+
+def test_a_budget_that_is_too_short_for_one_cell_is_told(searched):
+    with pytest.raises(UserError, match="--budget: 0.01 s is too short to measure one cell"):
+        searched(batches(1, 8), dataclasses.replace(GOAL, budget_s=0.01))
+
+
+def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched, project):
+    goal = dataclasses.replace(GOAL, budget_s=1.2)
+    with pytest.raises(UserError, match="too short"):
+        searched([make_cell("hang", batch_size=size) for size in (1, 8)], goal)
+    (cut,) = [record.read(path) for path in (project / "runs/mine").glob(RECORDS)]
+    assert cut.status == Status.timeout
+    assert cut.cell.timeout_s < 60
+    assert plan_file.read_plan(project / "runs/mine").cells == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ([make_cell()], "--search: these settings make one cell: give lists of values"),
+        ([make_cell(), make_cell(repeat=1)], "repeat, repeats: --search decides how many processes"),
+    ],
+)
+def test_a_grid_that_cannot_be_searched_is_told(cells, told, searched):
+    with pytest.raises(UserError, match=told):
+        searched(cells)
+
+
+def test_whole_epochs_have_no_latency(searched):
+    cells = [make_cell(protocol=Protocol.fit, batch_size=size) for size in (1, 8)]
+    with pytest.raises(UserError, match="protocol=fit: times no single steps"):
+        searched(cells, dataclasses.replace(GOAL, latency_ms=5.0))
+
+
+def test_real_cells_race_and_a_search_goes_on(project, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "")
+    windows = ["window.warmup_s=0.01", "window.measure_s=0.05", "window.block_s=0.005", "window.latency_s=0.01"]
+    words = ["model=mlp", "mode=infer", "batch_size=1,64", "threads=1", "breakdown_s=0", *windows, "out=runs/mine"]
+    with Hosts() as hosts:  # one for both, since it imports torch
+        monkeypatch.setattr(early, "hosts", lambda words: contextlib.nullcontext(hosts))
+        assert main(["best", "--search", "--budget", "60s", *words]) == 0
+        text = capsys.readouterr().out
+        assert "fastest with cpu fp32 b64" in text, text
+        before = written(project)
+        assert main(["best", "--search", "--budget", "60s", *words]) == 0
+        assert written(project) == before
+
+
+NUM_REPEATS = 5
+
+
+@pytest.mark.slow
+def test_races_replayed_from_a_grid_that_was_measured_in_full_say_what_is_true(project):
+    settings = {"threads": [1, 2], "batch_size": [1, 16, 64]}
+    words = [f"{name}={','.join(map(str, values))}" for name, values in settings.items()]
+    windows = ["window.warmup_s=0.01", "window.measure_s=0.05", "window.block_s=0.005", "window.latency_s=0.01"]
+    cells, options = cells_of(
+        compose(["-m", "model=mlp,cnn", "mode=infer", *words, *windows, "breakdown_s=0", f"repeats={NUM_REPEATS}"])
+    )
+    with Hosts() as hosts:
+        result = run.run(cells, dataclasses.replace(options, tracking="none"), Console(file=io.StringIO()), hosts=hosts)
+    scores, groups = collections.defaultdict(list), {}
+    for found in result.records:
+        key = (found.cell.model.name, found.cell.threads, found.cell.batch_size)
+        scores[key].append(GOAL.pull(found, found.cell).score)
+        groups[key] = found.cell.model.name
+    num_true, keys = [], list(scores)
+    for seed in range(200):
+        draw = random.Random(seed)
+        left = [60]  # processes, as many as the grid had
+
+        def measure(i, num, is_long, draw=draw, left=left):
+            left[0] -= 1
+            return Pull(draw.choice(scores[keys[i]]))
+
+        race = Race([groups[key] for key in keys], margin=0.02)
+        course.run(race, course.Course(measure, lambda *_: 1.0, lambda left=left: left[0], 60.0), seed)
+        for group, standing in race.standings.items():
+            best = max(statistics.median(scores[key]) for key in keys if groups[key] == group)
+            behind = best - statistics.median(scores[keys[standing.leader]])
+            num_true.append(behind <= math.log1p(standing.margin))
+    assert statistics.mean(num_true) >= 0.95
