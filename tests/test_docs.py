@@ -116,6 +116,8 @@ def harmless(words):
         return [["plan", *shlex.split(side)] for side in words[2:4]]
     if words[0] == "compare" and not Path(words[1]).is_dir():  # records of other machines and revisions
         return [["compare", "A", "B", *words[3:]]]
+    if "--search" in words:
+        return [["plan", "-m", *(word for word in words[1:] if "=" in word)]]
     if "--largest-batch" in words:
         return [["plan", *(word for word in words[1:] if "=" in word)]]
     if "data=stripes" in words:  # another test adds this data set

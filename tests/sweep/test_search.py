@@ -234,7 +234,7 @@ def test_a_budget_that_is_too_short_for_one_cell_is_told(searched):
 
 
 def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched, project):
-    goal = dataclasses.replace(GOAL, budget_s=1.2)
+    goal = dataclasses.replace(GOAL, budget_s=1.0)
     with pytest.raises(UserError, match="too short"):
         searched([make_cell("hang", batch_size=size) for size in (1, 8)], goal)
     (cut,) = [record.read(path) for path in (project / "runs/mine").glob(RECORDS)]

@@ -138,21 +138,14 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     return 0
 
 
-DESCRIPTION = """
---search measures all combinations of settings, the bad ones shortly (docs/finding-the-best.md); with out=runs/mine, the
-same command goes on. --largest-batch takes one cell.
-""".strip()
-
-
 COMMAND = Command(
     name="best",
-    summary="say what to use, by throughput, latency, energy and money; or find it, or the largest batch, by measuring",
+    summary="say what to use, by throughput, latency, energy and money; or find it by measuring",
     add_flags=_add_flags,
     run=_run,
     usage="[--latency-ms MS] [folder]\n"
-    "       accelbench best --search --budget 5m [--margin 2%] [--latency-ms MS]\n"
-    "                       [--by throughput|latency|energy] [--per-batch] [-v] name=value,value ...\n"
+    "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
     "       accelbench best --largest-batch [-v] name=value ...",
-    description=DESCRIPTION,
+    description="--search goes on with out=runs/mine (docs/finding-the-best.md); --largest-batch takes one cell.",
     takes_settings=True,
 )
