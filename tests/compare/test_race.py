@@ -40,7 +40,7 @@ class World:
         self.time_s = self.left_s = self.share * float(full_s.sum())
         self.order = []
 
-    def measure(self, i, num, is_long):
+    def measure(self, i, is_long, left_s):
         self.left_s -= self.cost_s[is_long][i]
         self.order.append(i)
         score = self.speeds[i] + self.draw.normal(0, self.between[i])
@@ -49,7 +49,7 @@ class World:
         return Pull(float(score) - burst, limited=-float(score))
 
     def race(self, race):
-        cost_s = lambda i, num, is_long: self.cost_s[is_long][i]  # noqa: E731
+        cost_s = lambda i, is_long: self.cost_s[is_long][i]  # noqa: E731
         course.run(race, course.Course(self.measure, cost_s, lambda: self.left_s, self.time_s), self.seed)
         return race
 
@@ -132,7 +132,7 @@ def test_a_cell_over_the_limit_is_out_however_fast_it_is():
 def test_a_failed_cell_is_out_and_the_race_goes_on():
     world = World(np.log([100.0, 50.0, 40.0]), np.full(3, 0.01), seed=4, share=20.0)
     plain = world.measure
-    world.measure = lambda i, num, is_long: Pull(None) if i == 0 else plain(i, num, is_long)
+    world.measure = lambda i, is_long, left_s: Pull(None) if i == 0 else plain(i, is_long, left_s)
     race = world.race(Race([0] * 3, MARGIN))
     assert race.entrants[0].has_failed
     assert race.standings[0].leader == 1
@@ -147,15 +147,30 @@ def test_the_first_processes_are_of_the_cheapest_cells_and_leave_time_for_more()
     assert max(entrant.num_pulls for entrant in race.entrants) > 1
 
 
+def test_a_first_process_may_not_use_the_time_that_others_need():
+    world = World(np.zeros(4), np.full(4, 0.01), seed=7, share=1.0)
+    plain, limits_s = world.measure, []
+
+    def measure(i, is_long, left_s):
+        limits_s.append((left_s, world.left_s))
+        return plain(i, is_long, left_s)
+
+    world.measure = measure
+    world.race(Race([0] * 4, MARGIN))
+    for limit_s, left_s in limits_s[:4]:
+        assert limit_s == pytest.approx(left_s - (1 - course.FIRST_SHARE) * world.time_s)
+    assert limits_s[4][0] == limits_s[4][1]
+
+
 def test_a_process_that_was_cut_off_says_nothing():
     world = World(np.log([100.0, 50.0]), np.full(2, 0.01), seed=6, share=20.0)
     plain = world.measure
 
-    def measure(i, num, is_long):
+    def measure(i, is_long, left_s):
         if i == 0:
             world.left_s = 0.0
             return Pull(None, is_cut=True)
-        return plain(i, num, is_long)
+        return plain(i, is_long, left_s)
 
     world.measure = measure
     race = world.race(Race([0] * 2, MARGIN))

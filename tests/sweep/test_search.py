@@ -243,6 +243,12 @@ def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched
     assert plan_file.read_plan(project / "runs/mine").cells == []
 
 
+def test_too_few_processes_to_recommend_a_cell_name_the_best_so_far(searched):
+    status, text, _ = searched(batches(1, 8), dataclasses.replace(GOAL, budget_s=2.0))
+    assert status == 1
+    assert "no cell was measured often enough to recommend it; so far fastest with cpu fp32 b8: 800 samples/s." in text
+
+
 @pytest.mark.parametrize(
     ("cells", "told"),
     [
@@ -299,7 +305,7 @@ def test_races_replayed_from_a_grid_that_was_measured_in_full_say_what_is_true(p
         draw = random.Random(seed)
         left = [60]  # processes, as many as the grid had
 
-        def measure(i, num, is_long, draw=draw, left=left):
+        def measure(i, is_long, left_s, draw=draw, left=left):
             left[0] -= 1
             return Pull(draw.choice(scores[keys[i]]))
 

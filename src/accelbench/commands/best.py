@@ -34,8 +34,9 @@ def _add_flags(parser: Parser) -> None:
     )
     parser.add_argument(
         "--by",
+        metavar="WHAT",
         choices=("throughput", "latency", "energy"),
-        help="with --search: what is to be best (throughput)",
+        help="with --search: best by throughput (the default), latency or energy",
     )
     parser.add_argument(
         "--per-batch", action="store_true", help="with --search: the best cell of each batch size, not of all"

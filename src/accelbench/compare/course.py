@@ -18,14 +18,15 @@ class Course:
     """What a race needs of the world; cells are numbered from 0.
 
     Attributes:
-        measure: runs a process. Its arguments: the cell; the process's number, from 0; whether it is long.
-        cost_s: the seconds that this takes at least, as far as known; 0 if its outcome is known already.
+        measure: runs a process. Its arguments: the cell; whether it is long; the seconds after which it is cut off.
+        cost_s: the seconds that this takes, as far as known, of a cell, and whether it is long; 0 if its outcome is
+            known already.
         left_s: the seconds that are left.
         time_s: the seconds that the whole race may take.
     """
 
-    measure: Callable[[int, int, bool], Pull]
-    cost_s: Callable[[int, int, bool], float]
+    measure: Callable[[int, bool, float], Pull]
+    cost_s: Callable[[int, bool], float]
     left_s: Callable[[], float]
     time_s: float
 
@@ -60,7 +61,7 @@ class _Runner:
         has_run = False
         while untried:
             # Sorted again and again: what was measured tells how long the others take.
-            untried.sort(key=lambda i: self.course.cost_s(i, 0, False))
+            untried.sort(key=lambda i: self.course.cost_s(i, False))
             num = math.ceil(len(untried) / 10)
             for i in untried[:num]:
                 has_run |= self._pull(i, is_long=False, reserve_s=reserve_s)
@@ -97,9 +98,10 @@ class _Runner:
     def _pull(self, i: int, *, is_long: bool, reserve_s: float = 0.0) -> bool:
         """Runs a process of the cell if it fits into the time; whether it did."""
         entrant, course = self.race.entrants[i], self.course
-        if course.cost_s(i, entrant.num_pulls, is_long) > course.left_s() - reserve_s:
+        left_s = course.left_s() - reserve_s
+        if course.cost_s(i, is_long) > left_s:
             return False
-        pull = course.measure(i, entrant.num_pulls, is_long)
+        pull = course.measure(i, is_long, left_s)
         if not pull.is_cut:
             entrant.add(pull, is_long=is_long)
         return not pull.is_cut

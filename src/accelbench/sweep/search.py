@@ -1,6 +1,7 @@
 """Finds the best of many cells within a budget of time: a race of short processes, with longer ones for the best."""
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -208,18 +209,19 @@ class _Search:
             if record.status != Status.timeout or record.cell.timeout_s >= limits_s[record.name]
         }
 
-    def _cost_s(self, i: int, num: int, is_long: bool) -> float:
+    def _cost_s(self, i: int, is_long: bool) -> float:
         if self._known and self._next(i, is_long)[0].record_name in self._known:
             return 0.0
         length = length_of(self.asked[i].cell if is_long else self.short[i], self.session.evidence)
-        return length.estimate_s or length.shortest_s
+        # Between the limits, if there are two: a cell that takes four times as long as thought costs many others.
+        return math.sqrt(length.shortest_s * length.longest_s) if length.longest_s < math.inf else length.shortest_s
 
-    def _measure(self, i: int, num: int, is_long: bool) -> Pull:
+    def _measure(self, i: int, is_long: bool, left_s: float) -> Pull:
         self._note_drops()
         item, is_full = self._next(i, is_long)
         record = self._known.get(item.record_name)
         if record is None:
-            limit_s = min(item.cell.timeout_s, max(1.0, self._left_s()))
+            limit_s = min(item.cell.timeout_s, max(1.0, left_s))
             cut = dataclasses.replace(item, cell=dataclasses.replace(item.cell, timeout_s=limit_s))
             record = self.session.judge(self.session.measure(cut))
             self.session.show(record)
