@@ -22,6 +22,7 @@ from accelbench.project import RECORDS
 from accelbench.report import build, read
 from accelbench.report.tables import best_of_each
 from accelbench.schema import plan_file, record
+from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Device, Protocol, Status
 from accelbench.settings.compose import cells_of, compose
@@ -178,6 +179,8 @@ def test_equal_cells_end_with_the_budget_and_no_claim(searched):
     assert "More time is needed for 1 that may be faster." in text
     assert "To go on: the same command with out=runs/mine" in text
     assert len(race.processes) == 12
+    assert "so far fastest with" in text
+    assert {cell.outcome for cell in race.cells} == {RaceOutcome.leads, RaceOutcome.left}
 
 
 def test_a_cell_that_fails_is_out_with_its_reason_and_the_search_goes_on(searched, project):
@@ -241,6 +244,14 @@ def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched
     assert cut.status == Status.timeout
     assert cut.cell.timeout_s < 60
     assert plan_file.read_plan(project / "runs/mine").cells == []
+
+
+def test_cells_that_compile_come_last_where_nothing_was_measured_yet(searched):
+    cells = [make_cell("batch decides", batch_size=1, options=Options(compile=True)), *batches(1, 64)]
+    _, _, race = searched(cells, dataclasses.replace(GOAL, budget_s=8.0))
+    (compiled,) = [cell for cell in race.cells if "compile" in cell.label]
+    assert compiled.outcome == RaceOutcome.untried
+    assert {cell.outcome for cell in race.cells} == {RaceOutcome.best, RaceOutcome.dropped, RaceOutcome.untried}
 
 
 def test_too_few_processes_to_recommend_a_cell_name_the_best_so_far(searched):

@@ -15,6 +15,7 @@ class RaceOutcome(StrEnum):
     """What became of a cell in a search."""
 
     best = "best"
+    leads = "leads"  # and it is not decided yet whether it is the best
     left = "may be best"
     dropped = "dropped"
     over = "over the limit"

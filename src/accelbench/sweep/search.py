@@ -40,6 +40,8 @@ from accelbench.sweep.progress import SweepProgress
 from accelbench.sweep.pulls import Goal
 from accelbench.sweep.session import Session
 
+# What a process is taken to last if nothing like it was measured here; and if it compiles its network.
+UNKNOWN_S, COMPILED_S = 1.0, 20.0
 WORK = tuple(name for name in CHOSEN_SETTINGS if name != "batch_size")
 
 
@@ -123,6 +125,7 @@ class _Search:
         self.race = Race([_group(item.cell, goal) for item in self.asked], goal.margin, limit=goal.log_limit)
         self.records: list[tuple[int, bool, Record]] = []  # in their order, with the cell, and whether it is in full
         self.dropped_after: dict[int, int] = {}
+        self.cut_s: dict[int, float] = {}  # how long cells ran that were cut off: they take longer
         self.kept = KeptFiles()
         self.now, self.began_s = now, now()
 
@@ -212,9 +215,11 @@ class _Search:
     def _cost_s(self, i: int, is_long: bool) -> float:
         if self._known and self._next(i, is_long)[0].record_name in self._known:
             return 0.0
-        length = length_of(self.asked[i].cell if is_long else self.short[i], self.session.evidence)
-        # Between the limits, if there are two: a cell that takes four times as long as thought costs many others.
-        return math.sqrt(length.shortest_s * length.longest_s) if length.longest_s < math.inf else length.shortest_s
+        cell = self.asked[i].cell if is_long else self.short[i]
+        length = length_of(cell, self.session.evidence)
+        known_s = math.sqrt(length.shortest_s * length.longest_s)
+        guess_s = max(length.shortest_s, COMPILED_S if cell.options.compile else UNKNOWN_S)
+        return max(self.cut_s.get(i, 0.0), known_s if known_s < math.inf else guess_s)
 
     def _measure(self, i: int, is_long: bool, left_s: float) -> Pull:
         self._note_drops()
@@ -226,7 +231,9 @@ class _Search:
             record = self.session.judge(self.session.measure(cut))
             self.session.show(record)
         pull = self.goal.pull(record, item.cell)
-        if not pull.is_cut:
+        if pull.is_cut:
+            self.cut_s[i] = record.wall_s
+        else:
             self.kept.note_record(record, self.folder)
             self.records.append((i, is_full, record))
             if is_full or pull.score is None:

@@ -75,8 +75,10 @@ class Found:
             return RaceOutcome.over
         if entrant.has_dropped:
             return RaceOutcome.dropped
-        is_best = any(standing.leader == i for standing in self.race.standings.values())
-        return RaceOutcome.best if is_best else RaceOutcome.left
+        led = [group for group, standing in self.race.standings.items() if standing.leader == i]
+        if not led:
+            return RaceOutcome.left
+        return RaceOutcome.best if self.race.is_decided(led[0]) else RaceOutcome.leads
 
     def value(self, i: int) -> float | None:
         """The median of the cell's processes; None if none gave a number."""
@@ -158,7 +160,8 @@ def sentences(found: Found, group: Hashable) -> Iterator[str]:
         so_far = f"; so far {BEST[goal.by]} with {_named(found, inside[0])}" if inside else ""
         yield f"{found.name(group)}: no cell{limit} was measured often enough to recommend it{so_far}."
     else:
-        yield f"{found.name(group)}: {BEST[goal.by]} with {_named(found, standing.leader)}"
+        so_far = "" if race.is_decided(group) else "so far "
+        yield f"{found.name(group)}: {so_far}{BEST[goal.by]} with {_named(found, standing.leader)}"
         yield f"{_sureness(found, group, standing)}; {_counts(found, group)}."
     if needed := _needs_time(found, group):
         yield f"More time is needed for {needed}."

@@ -14,6 +14,7 @@ from accelbench.schema.race_file import RaceFile, RaceOutcome
 # Okabe and Ito's colours.
 COLOURS = {
     RaceOutcome.best: "#D55E00",
+    RaceOutcome.leads: "#E69F00",
     RaceOutcome.left: "#0072B2",
     RaceOutcome.dropped: "#999999",
     RaceOutcome.over: "#CC79A7",
@@ -37,7 +38,7 @@ def race(found: RaceFile, title: str, warning: str) -> Figure | None:
     for i, of_cell in points.items():
         cell = found.cells[i]
         colour = COLOURS[cell.outcome]
-        is_in_front = 2 + (cell.outcome in (RaceOutcome.best, RaceOutcome.left))
+        is_in_front = 2 + (cell.outcome in (RaceOutcome.best, RaceOutcome.leads, RaceOutcome.left))
         for at, value, is_full in of_cell:
             axes.plot(
                 at, value, "o", markersize=4, color=colour, fillstyle="full" if is_full else "none", zorder=is_in_front
