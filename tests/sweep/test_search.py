@@ -208,7 +208,8 @@ def test_a_limit_of_latency_leaves_slower_steps_out(searched):
     status, text, race = searched(batches(1, 8, 64), dataclasses.replace(GOAL, latency_ms=10.0))
     assert status == 0
     assert "fastest with cpu fp32 b8" in text
-    assert "that were tried and are within 10 ms is more than 2 % faster" in text
+    assert "none of the 2 cells that were tried and are within 10 ms is more than 2 % faster" in text
+    assert "1 was measured in full, 1 dropped early, 1 over 10 ms." in text
     assert race.cells[2].outcome == RaceOutcome.over
 
 
