@@ -183,10 +183,10 @@ def _named(found: Found, i: int) -> str:
 
 def _sureness(found: Found, group: Hashable, standing: Standing) -> str:
     goal, entrants = found.goal, found.race.entrants
-    known = [entrants[i] for i in found.race.groups[group] if entrants[i].num_pulls and not entrants[i].has_failed]
-    tried = [entrant for entrant in known if not entrant.is_over]
-    if len(known) > len(tried) == 1:
-        return f"Of the {len(known):,} cells that were tried, it is the only one within {goal.latency_ms:g} ms"
+    ok = [entrants[i] for i in found.race.groups[group] if entrants[i].num_pulls and not entrants[i].has_failed]
+    tried = [entrant for entrant in ok if not entrant.is_over]
+    if len(ok) > len(tried) == 1:
+        return f"Of the {len(ok):,} cells that were tried, it is the only one within {goal.latency_ms:g} ms"
     if len(tried) == 1:
         return "It is the only cell that was measured"
     which = f"the {len(tried):,} cells that were tried"
