@@ -16,6 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.lock import hold
+from accelbench.sweep.session import NOT_JUDGED
 from fakes import give_ceilings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -194,8 +195,9 @@ def test_a_killed_job_ends_all_its_processes_and_the_next_continues_where_it_sto
         time.sleep(0.02)
     os.kill(job.pid, signal.SIGKILL)
     job.communicate(timeout=60)  # returns once all processes that it started have ended
-    kept = len(project.records())
-    assert before + 2 <= kept < 12 + 2
+    # The last record may have been written and not been judged yet: its cell is measured again.
+    kept = len([path for path in project.records() if NOT_JUDGED not in path.read_text()])
+    assert before + 1 <= kept < 12 + 2
     status, output = project.repro()
     assert status == 0, output
     # 12 cells, and the two of batch 16, which the plan no longer names.

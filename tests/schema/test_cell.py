@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings, Window
@@ -144,6 +144,7 @@ OTHER = {
 
 
 @given(CELLS)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # on a busy machine
 def test_json_and_back_is_the_same_cell(cell):
     read = load(Cell, json.loads(json.dumps(cell.to_json())))
     assert read == cell

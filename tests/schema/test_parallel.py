@@ -59,8 +59,9 @@ def test_an_error_of_the_function_is_raised_here(capfd):
 
 
 def test_no_process_is_left_if_the_rest_is_not_wanted():
+    before = set(mp.active_children())
     found = mapped(lambda item: [item] * 100_000, range(20))
     assert [next(found)[0] for _ in range(4)] == [0, 1, 2, 3]
-    assert len(mp.active_children()) == 2
+    assert len(set(mp.active_children()) - before) == 2
     found.close()
-    assert mp.active_children() == []
+    assert set(mp.active_children()) <= before
