@@ -92,7 +92,10 @@ def complaint(words, capsys, project):
         ("-m precision=fp32,fp8", f"precision=fp8: unknown precision. Choose from: {PRECISIONS}."),
         ("mode=fit", "mode=fit: unknown mode. Choose from: train, infer."),
         ("protocol=epochs", "protocol=epochs: unknown protocol. Choose from: window, steps, fit."),
-        ("engine=jax", "engine=jax: unknown engine. Choose from: aotinductor, keras, lightning, onnxruntime, openvino."),
+        (
+            "engine=jax",
+            "engine=jax: unknown engine. Choose from: aotinductor, keras, lightning, onnxruntime, openvino.",
+        ),
         ("data=cifar", "data=cifar: unknown data. Choose from: arrays, cats_vs_dogs, cifar10, fashion_mnist, fold"),
         ("tracking=wandb", "tracking=wandb: unknown tracking. Choose from: mlflow, none."),
         ("retry=all", "retry=all: unknown retry. Choose from: none, failed."),
