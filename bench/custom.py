@@ -83,9 +83,14 @@ def report_case(name: str, rounds: list[tuple[float, float, float]], width: int 
 
 def by_cell(case: str) -> float:
     """Samples/s of a cell that the command line measures."""
+    return rate_of([*CELLS[case], f"batch_size={BATCH_SIZE}", *WINDOW])
+
+
+def rate_of(settings: list[str]) -> float:
+    """Samples/s of one cell of these settings: the median of its blocks."""
     with tempfile.TemporaryDirectory(dir="runs") as folder:
-        settings = [*CELLS[case], f"batch_size={BATCH_SIZE}", "tracking=none", f"out={folder}", *WINDOW]
-        subprocess.run([sys.executable, "-m", "accelbench.cli", *settings], check=True, stdout=subprocess.DEVNULL)
+        words = [*settings, "tracking=none", f"out={folder}"]
+        subprocess.run([sys.executable, "-m", "accelbench.cli", *words], check=True, stdout=subprocess.DEVNULL)
         (path,) = Path(folder).glob(RECORDS)
         record = read(path)
     assert record.measurement is not None, record.reason

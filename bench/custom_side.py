@@ -21,13 +21,18 @@ def main(case: str) -> None:
     """Runs the loop of one case: `train`, `infer` or `lightning`."""
     torch.manual_seed(0)
     step = infer() if case.endswith("infer") else train(lightning=case == "lightning")
-    timed(step, WARMUP_S)
+    print(BATCH_SIZE * steps_per_s(step, WARMUP_S, BLOCK_S, MEASURE_S))
+
+
+def steps_per_s(step: Callable[[], object], warmup_s: float, block_s: float, measure_s: float) -> float:
+    """The median of blocks, after a warm-up."""
+    timed(step, warmup_s)
     rates, spent = [], 0.0
-    while spent < MEASURE_S:
-        num, seconds = timed(step, BLOCK_S)
-        rates.append(num * BATCH_SIZE / seconds)
+    while spent < measure_s:
+        num, seconds = timed(step, block_s)
+        rates.append(num / seconds)
         spent += seconds
-    print(median(rates))
+    return median(rates)
 
 
 def timed(step: Callable[[], object], seconds: float) -> tuple[int, float]:

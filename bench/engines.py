@@ -8,14 +8,9 @@ itself.
 import os
 import subprocess
 import sys
-import tempfile
 from functools import partial
-from pathlib import Path
 
-from accelbench.project import RECORDS
-from accelbench.schema.record import read
-from accelbench.stats.robust import median
-from bench.custom import KEEP_MEMORY, report_case, round_of
+from bench.custom import KEEP_MEMORY, rate_of, report_case, round_of
 
 NUM_ROUNDS = 6
 WINDOW = ["window.warmup_s=0.5", "window.block_s=0.2", "window.measure_s=2", "window.latency_s=0.1", "breakdown_s=0"]
@@ -37,14 +32,8 @@ def main() -> None:
 
 def by_cell(engine: str, network: str, batch_size: int) -> float:
     """Samples/s of a cell that the command line measures."""
-    with tempfile.TemporaryDirectory(dir="runs") as folder:
-        settings = [f"engine={engine}", f"model={NETWORKS[network]}", f"model.name={network}", "mode=infer"]
-        settings += [f"batch_size={batch_size}", "data=random", "tracking=none", f"out={folder}", *WINDOW]
-        subprocess.run([sys.executable, "-m", "accelbench.cli", *settings], check=True, stdout=subprocess.DEVNULL)
-        (path,) = Path(folder).glob(RECORDS)
-        record = read(path)
-    assert record.measurement is not None, record.reason
-    return median([block.num_samples / block.seconds for block in record.measurement.blocks])
+    settings = [f"engine={engine}", f"model={NETWORKS[network]}", f"model.name={network}", "mode=infer"]
+    return rate_of([*settings, f"batch_size={batch_size}", "data=random", *WINDOW])
 
 
 def by_script(engine: str, network: str, batch_size: int) -> float:

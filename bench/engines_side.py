@@ -9,13 +9,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bench.custom_side import timed
+from bench.custom_side import steps_per_s
 
 NUM_BATCHES = 8
 WARMUP_S, BLOCK_S, MEASURE_S = 0.5, 0.2, 2.0
@@ -29,13 +28,7 @@ def main(engine: str, network: str, batch_size: str) -> None:
     images = [torch.randn(num, 3, 224, 224) for _ in range(NUM_BATCHES)]
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         step = ENGINES[engine](built(network).eval(), images, folder)
-        timed(step, WARMUP_S)
-        rates, spent = [], 0.0
-        while spent < MEASURE_S:
-            steps, seconds = timed(step, BLOCK_S)
-            rates.append(steps * num / seconds)
-            spent += seconds
-    print(median(rates))
+        print(num * steps_per_s(step, WARMUP_S, BLOCK_S, MEASURE_S))
 
 
 def built(network: str) -> nn.Module:

@@ -24,20 +24,8 @@ TUNING = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_", "LD_PRELOAD"),
     *("GLIBC_TUNABLES", "TCMALLOC_"),
     *("NCCL_", "GLOO_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "CC", "CXX"),
-    *(
-        "ORT_",
-        "OV_",
-        "OPENVINO_",
-        "GLIBC_TUNABLES",
-        "TIMM_",
-        "XLA_",
-        "PJRT_",
-        "LIBTPU_",
-        "TPU_",
-        "TF_",
-        "KERAS_",
-        "JAX_",
-    ),
+    *("TIMM_", "XLA_", "PJRT_", "LIBTPU_", "TPU_", "TF_", "KERAS_", "JAX_"),
+    *("ORT_", "OV_", "OPENVINO_"),
 )
 # Terraform's, which begin like TensorFlow's.
 TERRAFORM = (

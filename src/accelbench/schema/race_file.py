@@ -92,7 +92,7 @@ class RaceFile:
 
 
 def read_race(folder: Path) -> RaceFile | None:
-    """Reads `folder`/race.json; None if there is none.
+    """Reads `folder`/race.json; None without such a file.
 
     Raises:
         UserError: the file is not readable.

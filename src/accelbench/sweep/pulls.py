@@ -109,6 +109,6 @@ class Goal:
 
 
 def _latency_s(record: Record) -> float | None:
-    """Seconds of the median step that was waited for; None if there is none."""
+    """Seconds of the median step that was waited for; None if none was."""
     steps = record.measurement.latency_s if record.measurement else []
     return median(steps) if steps else None

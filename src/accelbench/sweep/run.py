@@ -237,12 +237,21 @@ def announce_stand_in(ready: Prepared, console: Console) -> None:
 
 def _write_plan(ready: Prepared, earlier: Sequence[WantedCell], options: SweepOptions, folder: Path) -> None:
     new = [WantedCell(item.cell, item.record_name, item.label) for item in ready.planned]
+    write_wanted(plan_file.joined(earlier, new), options, folder)
+
+
+def write_wanted(cells: list[WantedCell], options: SweepOptions, folder: Path) -> None:
+    """Writes the plan of a sweep that wants `cells`.
+
+    Raises:
+        WriteError: the file can't be written.
+    """
     plan = PlanFile(
         suite=options.suite,
         title=options.title,
         study=options.study,
         profile=options.profile,
-        cells=plan_file.joined(earlier, new),
+        cells=cells,
     )
     try:
         write_plan(plan, folder)

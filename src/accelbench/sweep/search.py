@@ -27,7 +27,7 @@ from accelbench.project import PLAN, RUNS, shown, workplace
 from accelbench.report.tables.best import CHOSEN_SETTINGS
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
-from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
+from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.race_file import RacedProcess
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
@@ -157,7 +157,7 @@ class _Search:
             self._note_drops()
             run.say_restored(self.kept.restore(), self.console)
             if self.records:
-                self._write(lambda: self.found().file().write(self.folder))
+                self._write_race()
 
     def found(self) -> search_answer.Found:
         """What the race found so far."""
@@ -253,21 +253,13 @@ class _Search:
             *(WantedCell(item.cell, item.record_name, item.label) for item in skipped),
             *(WantedCell(record.cell, record.name, record.label) for record in told),
         ]
-        options = self.options
-        plan = PlanFile(
-            suite=options.suite,
-            title=options.title,
-            study=options.study,
-            profile=options.profile,
-            cells=plan_file.joined(self.earlier, named),
-        )
-        write = partial(write_plan, plan, self.folder)
-        self._write(write)
+        write = partial(run.write_wanted, plan_file.joined(self.earlier, named), self.options, self.folder)
+        write()
         self.kept.note(self.folder / PLAN, write)
 
-    def _write(self, write: Callable[[], None]) -> None:
+    def _write_race(self) -> None:
         try:
-            write()
+            self.found().file().write(self.folder)
         except OSError as error:
             raise WriteError(f"out={shown(self.folder)}", error) from error
 

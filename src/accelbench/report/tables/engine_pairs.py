@@ -8,8 +8,8 @@ from itertools import combinations
 from accelbench.presentation import significant
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import confidence
-from accelbench.report.tables.options import options_text
-from accelbench.report.tables.table import Column, Table, count, number, tabulate_known, word
+from accelbench.report.tables.cell_columns import SETTINGS
+from accelbench.report.tables.table import Column, Table, columns_of, number, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Engine
@@ -58,12 +58,7 @@ def framework(cell: Cell) -> str:
 
 
 COLUMNS: list[Column[EnginePair]] = [
-    Column("network", lambda pair: word(pair.cell.model.name)),
-    Column("mode", lambda pair: word(pair.cell.mode)),
-    Column("device", lambda pair: word(pair.cell.device)),
-    Column("precision", lambda pair: word(pair.cell.precision)),
-    Column("batch", lambda pair: count(pair.cell.batch_size)),
-    Column("options", lambda pair: word(options_text(pair.first[0].row))),
+    *columns_of(lambda pair: pair.first[0], SETTINGS, "network", "mode", "device", "precision", "batch", "options"),
     Column("protocol", lambda pair: word(pair.cell.protocol)),
     Column("first", lambda pair: word(framework(pair.cell))),
     Column("second", lambda pair: word(framework(pair.second[0].cell))),
