@@ -88,7 +88,9 @@ def by_cell(case: str) -> float:
 
 def rate_of(settings: list[str]) -> float:
     """Samples/s of one cell of these settings: the median of its blocks."""
-    with tempfile.TemporaryDirectory(dir="runs") as folder:
+    runs = Path("runs")  # `out` is a folder under it; a new clone has none
+    runs.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=runs) as folder:
         words = [*settings, "tracking=none", f"out={folder}"]
         subprocess.run([sys.executable, "-m", "accelbench.cli", *words], check=True, stdout=subprocess.DEVNULL)
         (path,) = Path(folder).glob(RECORDS)
