@@ -258,6 +258,13 @@ def test_a_fixed_number_of_steps_is_just_that(workload):
     assert rate == pytest.approx(4 / 0.012, rel=0.15)  # a block of few steps waits for its first copy and last step
 
 
+def test_one_step_without_a_warm_up_computes_once(workload):
+    timing = clock.measure_steps(workload, workload.wait, 0, 1, workload.num_compiles, workload.now)
+    assert workload.num_computed == 1
+    assert [block.num_steps for block in timing.blocks] == [1]
+    assert (timing.latency_s, timing.warmup_s, timing.first_step_s) == ([], [], None)
+
+
 def test_an_epoch_is_timed_to_the_end_of_its_last_step(workload):
     batches = iter(range(7))
     workload.fetch = lambda: next(batches)

@@ -1,18 +1,20 @@
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from accelbench.devices.base import DeviceReport
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import largest_batch
-from accelbench.sweep.largest_batch import search
+from accelbench.sweep.largest_batch import expected_limit, search
 from accelbench.sweep.run import SweepResult
-from fakes import faulty_host, make_cell, make_project
+from fakes import faulty_host, make_cell, make_measurement, make_project
 
 
 def make_record(cell, **changes):
@@ -33,6 +35,39 @@ def test_the_largest_that_fits_is_found_to_an_eighth(limit, start):
     assert largest <= limit < smallest
     assert smallest - largest <= max(1, largest / 8)
     assert len(tried) == len(set(tried)) <= 20
+
+
+@pytest.mark.parametrize("limit", [3, 100, 1000, 33_333, 1 << 20])
+@pytest.mark.parametrize("base", [1, 50])
+def test_peaks_lead_to_the_limit_in_a_few_tries(limit, base):
+    peaks, tried = {}, []
+    memory = (base + limit) * 1000
+
+    def fits(batch):
+        tried.append(batch)
+        if batch <= limit:
+            peaks[batch] = (base + batch) * 1000
+        return batch <= limit
+
+    largest, smallest = search(fits, 1, 1 << 22, lambda: expected_limit(peaks, memory))
+    assert largest <= limit < smallest
+    assert smallest - largest <= max(1, largest / 8)
+    assert sum(batch > 0.3 * limit for batch in tried) <= (3 if limit >= 1000 else 5)
+
+
+@pytest.mark.parametrize("wrong", [0.3, 0.9, 1.1, 5.0])
+def test_a_wrong_guess_only_takes_more_tries(wrong):
+    largest, smallest = search(lambda batch: batch <= 1000, 8, guess=lambda: int(wrong * 1000))
+    assert largest <= 1000 < smallest
+    assert smallest - largest <= largest / 8
+
+
+def test_peaks_that_do_not_grow_give_no_limit():
+    assert expected_limit({}, 10**9) is None
+    assert expected_limit({8: 10**8}, 10**9) is None
+    assert expected_limit({8: 10**8, 16: 10**8 + 10}, 10**9) is None
+    assert expected_limit({8: 10**8, 16: 2 * 10**8}, 10**9) is None
+    assert expected_limit({8: 10**8, 16: 3 * 10**8}, 10**9) == 44
 
 
 def test_where_nothing_fits_there_is_none():
@@ -77,7 +112,7 @@ def test_what_fits_is_told_with_what_does_not_after_the_range(tries):
     status, text = tries(lambda batch: Status.ok if batch <= 50 else Status.oom)
     assert status == 0
     first, records, last = text.splitlines()
-    assert re.fullmatch(r"Trying batches of 8 to 64 samples in the [0-9.]+ GB of memory that cpu has ...", first)
+    assert re.fullmatch(r"Trying batches of 8 to 64 samples in [0-9.]+ GB of memory on the cpu ...", first)
     assert records == "Records of the tries: runs/new"
     assert last == "The largest batch that fits: 48; 52 does not (told [/so])."
 
@@ -86,6 +121,27 @@ def test_the_search_ends_at_the_whole_data_set(tries):
     status, text = tries(lambda batch: Status.ok)
     assert status == 0
     assert "The largest batch that fits: 64; more than 64 was not tried." in text
+
+
+def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(project, monkeypatch):
+    def swept(cells, options, console, *, hosts, show):
+        (cell,) = cells
+        batch = cell.batch_size
+        measured = make_measurement(peak_host_bytes=10**9 + batch * 2 * 10**8)
+        record = replace(make_record(cell, status=Status.ok, measurement=measured), wall_s=0.5 * batch)
+        return SweepResult(project / "runs" / "new", [record])
+
+    monkeypatch.setattr(largest_batch.run, "run", swept)
+    monkeypatch.setattr(
+        largest_batch, "look", lambda device: DeviceReport(device=device, present=True, memory_bytes=10**10)
+    )
+    console = Console(file=io.StringIO(), width=200)
+    assert largest_batch.find(make_cell(batch_size=4), OPTIONS, console, None, budget_s=20.0) == 0
+    assert console.file.getvalue().splitlines()[1:3] == [
+        "In the time that there was: 16 fits, which takes 4.2 GB; about 45 should fit, "
+        "estimated from the memory that 4 and 16 take.",
+        "To try 42 takes about 21 s: give it more time with --budget 10m",
+    ]
 
 
 def test_another_end_tells_what_was_seen_to_fit(tries):

@@ -28,7 +28,9 @@ def _add_flags(parser: Parser) -> None:
         action="store_true",
         help="find the best of all combinations of name=value,value within --budget: bad ones are measured shortly",
     )
-    parser.add_argument("--budget", metavar="5m", help="with --search: the time that it may take, in s, m or h")
+    parser.add_argument(
+        "--budget", metavar="5m", help="the time for --search, or for --largest-batch (1m); in s, m or h"
+    )
     parser.add_argument(
         "--margin", metavar="2%", help="with --search: by how much another cell may be better than the answer (2%%)"
     )
@@ -49,12 +51,15 @@ def _add_flags(parser: Parser) -> None:
 def _run(chosen: Namespace, context: Context) -> int:
     if chosen.search:
         return _search(chosen, context)
-    for flag in ("budget", "margin", "by", "per_batch"):
+    for flag in ("margin", "by", "per_batch"):
         if getattr(chosen, flag):
             raise UserError(f"--{flag.replace('_', '-')}: goes with --search")
+    if chosen.budget is not None and not chosen.largest_batch:
+        raise UserError("--budget: goes with --search and --largest-batch")
     if chosen.largest_batch:
         if chosen.latency_ms is not None:
             raise UserError("--latency-ms: goes with records, and not with --largest-batch")
+        budget_s = _seconds(chosen.budget or "1m")
         words = [*chosen.words, VERBOSE] if chosen.verbose else chosen.words
         from accelbench.sweep import early
 
@@ -63,7 +68,7 @@ def _run(chosen: Namespace, context: Context) -> int:
             from accelbench.settings.compose import one_cell
             from accelbench.sweep import largest_batch
 
-            return largest_batch.find(*one_cell(shlex.join(words)), context.console, hosts)
+            return largest_batch.find(*one_cell(shlex.join(words)), context.console, hosts, budget_s=budget_s)
     if chosen.verbose:
         raise UserError("-v: goes with --search and --largest-batch; existing records are not measured again")
     if len(chosen.words) > 1 or any("=" in word for word in chosen.words):
@@ -146,7 +151,7 @@ COMMAND = Command(
     run=_run,
     usage="[--latency-ms MS] [folder]\n"
     "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
-    "       accelbench best --largest-batch [-v] name=value ...",
+    "       accelbench best --largest-batch [--budget 1m] [-v] name=value ...",
     description="--search goes on with out=runs/mine (docs/finding-the-best.md); --largest-batch takes one cell.",
     takes_settings=True,
 )

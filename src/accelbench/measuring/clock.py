@@ -150,13 +150,13 @@ def measure_steps(
     reference: Now = raw_s,
     ranks: RankGroup = ONE_RANK,
 ) -> Timing:
-    """Measures a fixed number of steps in up to `NUM_PARTS` blocks, then as many single steps.
+    """Measures a fixed number of steps in up to `NUM_PARTS` blocks, then as many single steps, but one step only once.
 
     Args:
         step: the workload, as for `measure`.
         wait: returns when everything launched on the device is done.
         warmup: number of single steps that warm up.
-        steps: number of steps in all blocks together, and number of single steps.
+        steps: number of steps in all blocks together, and number of single steps; one step is a block alone.
         compiles: returns the engine's number of compilations so far, and their seconds.
         now: the clock.
         reference: a clock that the drift of `now` is measured against.
@@ -170,7 +170,7 @@ def measure_steps(
         for part in range(num_parts):
             num_steps = steps * (part + 1) // num_parts - steps * part // num_parts
             timing.blocks.append(runner.block(num_steps))
-        for _ in range(steps):
+        for _ in range(steps if steps > 1 else 0):
             runner.step_in_parts()
     return timing
 
@@ -245,7 +245,7 @@ class Runner:
 
 
 def _note_warmup(timing: Timing, steps: list[float]) -> None:
-    timing.first_step_s = steps[0]
+    timing.first_step_s = steps[0] if steps else None
     timing.warmup_s = steps[:MAX_WARMUP_KEPT]
     timing.warmup_total_s = sum(steps)
     timing.num_warmup_steps = len(steps)
