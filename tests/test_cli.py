@@ -36,7 +36,7 @@ from grid.finished import finished
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = load_all()
 NAMES = [command.name for command in COMMANDS]
-PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed"
+PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed, int8"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from accelbench.engines.backend import BaseBackend
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.cell_run import CellRun
+from accelbench.engines.observed import Observed
 from accelbench.judging.asked import judge
 from accelbench.measuring import done
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS

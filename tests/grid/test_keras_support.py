@@ -8,7 +8,17 @@ from accelbench.devices.base import DeviceReport, absent
 from accelbench.grid import keras_support
 from accelbench.grid.support import why_not
 from accelbench.schema.cell import KerasSettings, Options
-from accelbench.schema.vocab import Augment, Device, Engine, KerasBackend, Library, Mode, Pipeline, Precision
+from accelbench.schema.vocab import (
+    NOT_QUANTIZED,
+    Augment,
+    Device,
+    Engine,
+    KerasBackend,
+    Library,
+    Mode,
+    Pipeline,
+    Precision,
+)
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
@@ -28,7 +38,7 @@ RESIDENT = keras_cell(
 @pytest.mark.parametrize(
     "cell",
     [
-        *(keras_cell(precision=precision) for precision in Precision if precision != Precision.tf32),
+        *(keras_cell(precision=precision) for precision in NOT_QUANTIZED if precision != Precision.tf32),
         keras_cell({"jit_compile": True, "steps_per_execution": 8}, threads=1),
         keras_cell(devices=2),
         keras_cell(JAX),

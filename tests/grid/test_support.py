@@ -11,7 +11,17 @@ from accelbench.devices.base import DeviceReport, absent
 from accelbench.grid import support
 from accelbench.grid.support import why_not
 from accelbench.schema.cell import Cell, KerasSettings, Options
-from accelbench.schema.vocab import Allocator, Device, Engine, Library, Mode, ModelOutput, Precision, Protocol
+from accelbench.schema.vocab import (
+    NOT_QUANTIZED,
+    Allocator,
+    Device,
+    Engine,
+    Library,
+    Mode,
+    ModelOutput,
+    Precision,
+    Protocol,
+)
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
@@ -100,7 +110,7 @@ def test_a_library_of_networks_that_is_not_installed_is_told(monkeypatch, name):
 def refused(device, **kwargs):
     """Every refused (precision, mode, model) on `device`, with adam and with sgd."""
     found = {}
-    for precision, mode, model, optimizer in itertools.product(Precision, Mode, MODELS, ("adam", "sgd")):
+    for precision, mode, model, optimizer in itertools.product(NOT_QUANTIZED, Mode, MODELS, ("adam", "sgd")):
         reason = why_not(cell(device, precision, mode, model, optimizer), report(device, **kwargs))
         if reason is not None:
             found[precision.value, mode.value, model, optimizer] = reason
@@ -163,7 +173,7 @@ def test_each_reason_is_one_line_and_what_it_names_instead_runs(device, kwargs):
 @pytest.mark.parametrize("device", Device)
 def test_an_absent_device_comes_first(device):
     missing = absent(device, "nothing there")
-    for precision in Precision:
+    for precision in NOT_QUANTIZED:
         assert why_not(cell(device, precision), missing) == "nothing there"
 
 

@@ -13,7 +13,7 @@ from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
 from accelbench.errors import UserError
 from accelbench.project import OUR_LAUNCHER, Workplace
-from accelbench.schema.vocab import Device, Mode, Precision
+from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision
 from accelbench.schema.workload import ModelSpec
 from accelbench.sweep import machine, tensorflow_gpus
 
@@ -131,7 +131,7 @@ def test_a_broken_model_is_named(project, text):
 def test_judges_every_kind_of_cell_once():
     gpu = DeviceReport(device=Device.gpu, present=True, name="T4", count=1, details={"compute_capability": "7.5"})
     verdicts = list(machine.judge([gpu], [ModelSpec(name="mlp")]))
-    assert len({(v.precision, v.mode) for v in verdicts}) == len(verdicts) == len(Precision) * len(Mode)
+    assert len({(v.precision, v.mode) for v in verdicts}) == len(verdicts) == len(NOT_QUANTIZED) * len(Mode)
     refused = {v.precision for v in verdicts if v.reason is not None and v.mode == Mode.infer}
     assert refused == {Precision.tf32, Precision.bf16, Precision.bf16_mixed}
 

@@ -28,6 +28,7 @@ from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (
+    NOT_QUANTIZED,
     RANDOM,
     CeilingVerdict,
     Device,
@@ -154,7 +155,7 @@ class _Asked:
         for flag, value, choices in (
             ("device", self.device, DEVICES),
             ("mode", self.mode, tuple(Mode)),
-            ("precision", self.precision, tuple(Precision)),
+            ("precision", self.precision, NOT_QUANTIZED),
             ("optimizer", self.optimizer, OPTIMIZERS),
         ):
             if value not in choices:

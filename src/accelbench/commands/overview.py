@@ -15,7 +15,7 @@ settings (in a project, params.yaml has the sweeps that `dvc repro` runs):
   model=custom model.target=my_package.nets.MyNet model.args.width=64 model.input_shape=[3,32,32]
                model.output=logits|any         any: its output may be any structure of tensors, in inference
   device=cpu|gpu|tpu|xla_cpu                   mode=train|infer
-  precision=fp16|bf16|fp32|tf32|fp64|fp16_mixed|bf16_mixed
+  precision=fp16|bf16|fp32|tf32|fp64|fp16_mixed|bf16_mixed|int8
   engine=lightning|onnxruntime|openvino|aotinductor       the last three: inference on the CPU; docs/engines.md
   engine=keras                                 engine.backend=tensorflow|jax, engine.jit_compile=true|false,
                                                engine.steps_per_execution=N, engine.tpu=local|NAME

@@ -9,8 +9,18 @@ from accelbench.devices import cgroup
 from accelbench.devices.base import DeviceReport
 from accelbench.schema.vocab import Device
 
-# By these, as /proc/cpuinfo names them, oneDNN chooses its kernels for fp32, bf16 and fp16.
-INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16")
+# By these, as /proc/cpuinfo names them, oneDNN chooses its kernels.
+INSTRUCTION_SETS = (
+    *("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16"),
+    *("amx_bf16", "amx_fp16", "amx_int8"),
+)
+# With any of these, a CPU multiplies 8-bit integers faster than fp32.
+FAST_INTEGERS = frozenset({"avx_vnni", "avx512_vnni", "amx_int8"})
+
+
+def has_fast_integers(report: DeviceReport) -> bool:
+    """Whether the CPU of a report has any of `FAST_INTEGERS`."""
+    return not FAST_INTEGERS.isdisjoint(report.details.get("instruction_sets", "").split())
 
 
 def look(root: Path = Path("/")) -> DeviceReport:

@@ -7,8 +7,8 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from accelbench.data.manifest import read_counts
 from accelbench.devices.memory import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.backend import BaseBackend
+from accelbench.engines.observed import Observed, Resources
 from accelbench.engines.sources import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, done, epochs
 from accelbench.measuring.in_time import in_time
@@ -40,33 +41,6 @@ class CountedSamples(Protocol):
     @property
     def num_samples(self) -> int:
         """Samples per epoch."""
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What the measured steps used; noted before anything else runs."""
-
-    compiles: clock.Compiles
-    fallbacks: list[str] | None
-    peak_device_bytes: int | None
-    peak_host_bytes: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Observed:
-    """What really ran, as the engine observed it; the attributes are those of `schema.measurement.Measurement`."""
-
-    device: str
-    device_name: str
-    precision: str
-    num_devices: int
-    threads: int | None
-    loss: float | None = None
-    work: Work | None = None
-    cudnn_benchmark: bool | None = None
-    export_s: float | None = None
-    artifact_bytes: int | None = None
-    formats: Mapping[str, int] = field(default_factory=dict)
 
 
 class CellRun:
@@ -110,6 +84,8 @@ class CellRun:
         self.defects: list[str] = []
         self.resources: Resources | None = None
         self.known_work: Work | None = None
+        # One step shows whether a cell fits into memory and time; more steps would take as long again.
+        self.is_one_step = cell.protocol == CellProtocol.steps and cell.steps == 1
 
     def new_step(self) -> Step:
         """A step over the batches that are measured: without end, or in `fit` until the epoch's end."""
@@ -250,8 +226,16 @@ class CellRun:
             shapes: that the output may have; None if it may be any structure of tensors.
         """
         self.note_resources()
+        if self.is_one_step:
+            return
         fed, unseen = self.compared_inputs()
         self.outputs = Outputs((fed, unseen), size, shapes, *self.measured_outputs([fed, unseen, fed]))
+
+    def work_of_step(self, count: Callable[[], Work]) -> Work | None:
+        """What one step has to do: as known or as `count` returns it; None if only one step is to run."""
+        if self.is_one_step:
+            return None
+        return self.known_work or count()
 
     def checked_loss(self, loss: float) -> float | None:
         """The loss of training; None if it diverged, which makes the cell invalid. A record holds no such number."""
@@ -309,6 +293,8 @@ class CellRun:
         return in_time(lambda: self.reference_outputs(batches), left_s)
 
     def _common_warnings(self, output_error: float | None) -> Iterator[str]:
+        if self.is_one_step:
+            yield "one step shows that the cell runs, not how fast; its output was not checked"
         if self.timing.compiled_in_steady_state:
             yield f"compiled {self.timing.compiled_in_steady_state} times in the steady state"
         if self.resources is not None and self.resources.fallbacks:

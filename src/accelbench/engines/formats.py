@@ -26,7 +26,20 @@ FORMATS: Mapping[Precision, Formats] = {
     Precision.fp64: Formats("float64", "float64"),
     Precision.fp16_mixed: Formats("float32", "float16"),
     Precision.bf16_mixed: Formats("float32", "bfloat16"),
+    Precision.int8: Formats("int8", "int8"),
 }
+
+
+# NumPy's names of integers that quantised operators multiply.
+INTEGERS = frozenset({"int8", "uint8"})
+
+
+def computed_in(formats: Mapping[str, int]) -> str:
+    """What a network computes in whose matrix products compute in `formats` (format -> how many).
+
+    It is int8 if any product multiplies integers: quantisers leave products alone that would lose too much.
+    """
+    return "int8" if INTEGERS & set(formats) else ", ".join(sorted(formats))
 
 
 def word_for(stored: str, computed: str, *, tf32: bool) -> str:

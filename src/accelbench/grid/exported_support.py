@@ -12,10 +12,12 @@ MODULES = {
     Engine.aotinductor: (),
 }
 PRECISIONS = {
-    Engine.onnxruntime: (Precision.fp32,),
-    Engine.openvino: (Precision.fp32, Precision.bf16, Precision.fp16),
-    Engine.aotinductor: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.fp64),
+    Engine.onnxruntime: (Precision.fp32, Precision.int8),
+    Engine.openvino: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.int8),
+    Engine.aotinductor: (Precision.fp32, Precision.bf16, Precision.fp16, Precision.fp64, Precision.int8),
 }
+# The modules that quantise a network for an engine.
+QUANTIZERS = {Engine.onnxruntime: (), Engine.openvino: ("nncf",), Engine.aotinductor: ("torchao",)}
 # The instruction sets, any of which OpenVINO needs to compute in a format.
 NEEDED = {Precision.bf16: ("avx512_bf16", "amx_bf16"), Precision.fp16: ("avx512_fp16", "amx_fp16")}
 OPTIONS = {Engine.aotinductor: ("channels_last", "freeze")}  # that an engine takes
@@ -38,10 +40,13 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
 
 
 def _missing(cell: Cell, report: DeviceReport) -> str | None:
-    missing = next((name for name in MODULES[cell.engine] if packages.folder(name) is None), None)
+    quantizers = QUANTIZERS[cell.engine] if cell.precision == Precision.int8 else ()
+    needed = [*MODULES[cell.engine], *quantizers]
+    missing = next((name for name in needed if packages.folder(name) is None), None)
     if missing is None:
         return None
-    return f"engine={cell.engine}: {missing} is not installed: {packages.how_to_install(cell.engine)}"
+    where = f"engine={cell.engine}" if missing not in quantizers else f"engine={cell.engine} precision=int8"
+    return f"{where}: {missing} is not installed: {packages.how_to_install(cell.engine)}"
 
 
 def _on_cpu(cell: Cell, report: DeviceReport) -> str | None:

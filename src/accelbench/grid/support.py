@@ -11,6 +11,8 @@ from accelbench.devices.base import DeviceReport
 from accelbench.grid import exported_support, keras_support
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.vocab import (
+    EXPORTING,
+    QUANTIZED,
     SHARE_ONE_CPU,
     XLA,
     Allocator,
@@ -45,7 +47,7 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     Returns:
         One line, which names an alternative if there is one; None if the cell is supported.
     """
-    reason = keras_support.why_not(cell) or exported_support.why_not(cell, report) or _allocator(cell)
+    reason = _int8(cell) or keras_support.why_not(cell) or exported_support.why_not(cell, report) or _allocator(cell)
     if reason is not None:
         return reason
     is_remote = _is_remote_tpu(cell)
@@ -69,6 +71,13 @@ def _lightning(cell: Cell, report: DeviceReport) -> str | None:
             f"device={cell.device}: torch_xla is not installed: {packages.how_to_install('xla')}, or use engine=keras"
         )
     return f"engine=lightning: {missing} is not installed in this environment: use engine=keras, or make setup"
+
+
+def _int8(cell: Cell) -> str | None:
+    if cell.precision not in QUANTIZED or cell.engine in EXPORTING:
+        return None
+    engines = " or ".join(f"engine={word}" for word in Engine if word in EXPORTING)
+    return f"engine={cell.engine} does not quantise networks: for {cell.precision} use {engines}"
 
 
 def _library(cell: Cell, report: DeviceReport) -> str | None:

@@ -4,6 +4,7 @@ import functools
 import operator
 from collections.abc import Mapping, Sequence
 
+from accelbench.judging.answers import answers_columns
 from accelbench.judging.energy import joules_per_sample
 from accelbench.judging.roofline import bound, share
 from accelbench.judging.settings_columns import settings_of
@@ -119,14 +120,15 @@ latency_p50_ms latency_p50_ms_low latency_p50_ms_high latency_p90_ms latency_p90
 latency_p99_ms latency_p99_ms_low latency_p99_ms_high
 launch_p50_ms data_wait_ms copy_in_ms compute_ms copy_out_ms data_wait_share
 num_blocks num_steps num_outliers stopped num_warmup_steps settled
-export_s compile_s num_compiles artifact_mb num_fallbacks first_step_s build_s
+export_s quantize_s compile_s num_compiles artifact_mb num_fallbacks first_step_s build_s
 peak_device_mb peak_host_mb mean_host_mb mean_gpu_used_mb
 cpu_utilization_percent other_cpu_utilization_percent system_time_share page_faults_per_s
 gpu_utilization_percent gpu_power_w
 gpu_temperature_c gpu_clock_mhz
 flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ceiling_flops_per_s bound
 energy_j_per_sample energy_provenance cost_per_million_samples
-mfu accuracy train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
+mfu accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_high
+train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
 allocator_library cudnn_benchmark warnings
 """
 MEASURED = [*_MEASURED.split(), *BREAKDOWN]
@@ -276,6 +278,7 @@ def _facts(measured: Measurement) -> Row:
         "num_params": measured.num_params,
         "threads": measured.threads,
         "export_s": measured.export_s,
+        "quantize_s": measured.quantize_s,
         "compile_s": measured.compile_s,
         "artifact_mb": None if measured.artifact_bytes is None else measured.artifact_bytes / MB,
         "num_compiles": measured.num_compiles,
@@ -284,6 +287,7 @@ def _facts(measured: Measurement) -> Row:
         "build_s": measured.build_s,
         "peak_device_mb": peak / MB if peak is not None else None,
         "accuracy": evaluation.accuracy if evaluation else None,
+        **answers_columns(measured.answers),
         # The loss of a window's last batch only shows how many steps ran, not how well the model learns.
         "loss": measured.epochs[-1].loss if measured.epochs else None,
         "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,

@@ -23,6 +23,7 @@ PRECISIONS = [
     Precision.fp16_mixed,
     Precision.bf16,
     Precision.fp16,
+    Precision.int8,
 ]
 
 

@@ -32,6 +32,28 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Answers:
+    """A trained classifier's answers on the test set, beside those of the same weights in fp32 in PyTorch.
+
+    Attributes:
+        num_samples: that both were asked, from the first one of the test set.
+        num_right: right answers of what was measured.
+        num_fp32_right: right answers in fp32.
+        num_won: samples that only what was measured answered rightly.
+    """
+
+    num_samples: AtLeastOne
+    num_right: Count
+    num_fp32_right: Count
+    num_won: Count
+
+    @property
+    def num_lost(self) -> int:
+        """Samples that only fp32 answered rightly."""
+        return self.num_fp32_right - (self.num_right - self.num_won)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Epoch:
     """One whole pass over the data; the clock waited for the device at its end.
 
@@ -95,6 +117,7 @@ class Measurement:
         num_train_samples, num_test_samples: samples in each split; None for random images.
         build_s: time to build the model and put it onto its device.
         export_s: time to export the network from PyTorch; None if it was not exported.
+        quantize_s: time to quantise the exported network, calibration included; None if it was not.
         compile_s, num_compiles: compilations by XLA, by torch.compile or of an exported network; None if the engine
             can't tell.
         artifact_bytes: size of the files that an exported network was compiled from or to; None without.
@@ -123,6 +146,7 @@ class Measurement:
         epochs: whole epochs (protocol `fit`).
         loss: of the last training step's batch; None in inference.
         evaluation: on the test set after the last epoch of training; None otherwise.
+        answers: of a trained classifier in inference, by an engine that exports it; None otherwise.
         output_error: norm of the difference between the output for two samples and that of the same weights in fp32
             on the CPU, over the norm of the latter; None in training, and for plain fp32 on the CPU.
         peak_device_bytes: peak of the accelerator's allocator, of several devices the largest; None if it has none.
@@ -148,6 +172,7 @@ class Measurement:
     num_test_samples: AtLeastOne | None
     build_s: Seconds
     export_s: Seconds | None = None
+    quantize_s: Seconds | None = None
     compile_s: Seconds | None = None
     num_compiles: Count | None = None
     artifact_bytes: Count | None = None
@@ -174,6 +199,7 @@ class Measurement:
     epochs: list[Epoch] = field(default_factory=list)
     loss: Number | None = None
     evaluation: Evaluation | None = None
+    answers: Answers | None = None
     output_error: Number | None = None
     peak_device_bytes: Count | None = None
     peak_host_bytes: Count | None = None

@@ -88,7 +88,12 @@ class Scaling(StrEnum):
 
 
 class Precision(StrEnum):
-    """Number formats. `fp16` to `fp64` hold weights and computation; `*_mixed` computes in 16 bits on fp32 weights."""
+    """Number formats.
+
+    `fp16` to `fp64` hold weights and computation; `*_mixed` computes in 16 bits on fp32 weights. `int8` multiplies
+    integers wherever the engine can: weights and activations are quantised before the network runs (statically), with
+    ranges that were calibrated on the cell's data. The rest computes in fp32.
+    """
 
     fp16 = "fp16"
     bf16 = "bf16"
@@ -97,6 +102,12 @@ class Precision(StrEnum):
     fp64 = "fp64"
     fp16_mixed = "fp16_mixed"
     bf16_mixed = "bf16_mixed"
+    int8 = "int8"
+
+
+# Precisions that a network must be quantised for; only engines that export it do that.
+QUANTIZED = frozenset({Precision.int8})
+NOT_QUANTIZED = tuple(word for word in Precision if word not in QUANTIZED)
 
 
 class Mode(StrEnum):

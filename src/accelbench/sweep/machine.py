@@ -26,7 +26,7 @@ from accelbench.project import MANIFEST, PARAMS, Workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS, read_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.text import clean, one_line
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings import params
 from accelbench.sweep import tensorflow_gpus
@@ -101,7 +101,7 @@ def examine(place: Workplace) -> RenderableType:
 def judge(reports: Iterable[DeviceReport], models: Sequence[ModelSpec]) -> Iterator[Support]:
     """Yields the support of every combination of the reports' devices, precisions, modes and models."""
     for report in reports:
-        for precision in Precision:
+        for precision in NOT_QUANTIZED:
             for mode in Mode:
                 for model in models:
                     reason = support.why_not(_cell(report.device, precision, mode, model), report)
@@ -172,14 +172,19 @@ def _devices(reports: Iterable[DeviceReport], tensorflow: tensorflow_gpus.Answer
 
 
 def _engines() -> Table:
-    """A row for each engine: whether it infers on this CPU, or why not."""
+    """A row for each engine: in which precisions it infers on this CPU, or why not at all."""
     table = _grid("", "", "")
     plain = _cell(Device.cpu, Precision.fp32, Mode.infer, ModelSpec(name="mlp"))
     for engine in Engine:
         cell = replace(plain, engine=engine, keras=KerasSettings() if engine == Engine.keras else None)
         reason = support.why_not(cell, look(Device.cpu))
-        table.add_row(engine, _yes_or_no(reason is None), Text(reason or ""))
+        found = reason or ", ".join(word for word in Precision if _runs(replace(cell, precision=word)))
+        table.add_row(engine, _yes_or_no(reason is None), Text(found))
     return table
+
+
+def _runs(cell: Cell) -> bool:
+    return support.why_not(cell, look(cell.device)) is None
 
 
 def _yes_or_no(yes: bool) -> Text:
@@ -203,7 +208,7 @@ def _matrix(verdicts: Sequence[Support]) -> RenderableType:
     """A row per precision, a column per device and mode: yes, no, or how many of the models run."""
     columns = list(dict.fromkeys((verdict.device, verdict.mode) for verdict in verdicts))
     table = _grid("precision", *(f"{device} {mode}" for device, mode in columns))
-    for precision in Precision:
+    for precision in NOT_QUANTIZED:
         cells = []
         for column in columns:
             runs = [v.reason is None for v in verdicts if (v.device, v.mode) == column and v.precision == precision]

@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from accelbench.data.arrays import load_split
 from accelbench.devices.cpu import look, usable_cores
 from accelbench.engines.lightning import zoo
 from accelbench.grid.exported_support import MODULES
@@ -89,7 +91,10 @@ def test_what_the_engines_do_not_support_names_an_alternative():
     assert "use mode=infer" in reason(mode=Mode.train)
     assert "use device=cpu" in reason(device=Device.gpu)
     assert "use devices=1" in reason(devices=2)
-    assert "use fp32 or bf16 or fp16" in reason(precision=Precision.bf16_mixed)
+    assert "use fp32 or bf16 or fp16 or int8" in reason(precision=Precision.bf16_mixed)
+    assert "use engine=onnxruntime or engine=openvino or engine=aotinductor" in why_not(
+        make_cell(precision=Precision.int8), replace(look(), present=True)
+    )
     assert "use channels_last=false" in reason(options=Options(channels_last=True))
     assert "use engine=lightning" in reason(model=replace(SMALL, library=Library.lightning, network="own_code.Lit"))
 
@@ -127,3 +132,70 @@ def test_a_cell_of_which_another_format_ran_is_invalid(digits, monkeypatch):
     found = exported_run.run(cell, digits, Rounds())
     assert judge(cell, found) == "asked for precision fp32, but bf16 ran"
     assert np.isfinite(found.output_error)
+
+
+@pytest.fixture(scope="module")
+def trained(digits, tmp_path_factory):
+    """A small network that has learnt the digits, as a fit cell saves it: its file."""
+    torch.manual_seed(0)
+    network, data = zoo.build(SMALL, (28, 28), 10), load_split(digits, "train")
+    images, labels = torch.from_numpy(data.images) / 255, torch.from_numpy(data.labels).long()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    for _ in range(60):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(images), labels).backward()
+        optimizer.step()
+    path = tmp_path_factory.mktemp("weights") / "trained.safetensors"
+    save_file(network.state_dict(), path)
+    return path
+
+
+@pytest.mark.parametrize("engine", [marked(engine) for engine in sorted(EXPORTING)])
+def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_fp32s(hosts, digits, trained, engine):
+    model = replace(SMALL, weights=str(trained))
+    cell = make_cell(engine=engine, model=model, precision=Precision.int8, threads=1)
+    found = run(hosts, digits, cell)
+    assert judge(cell, found) is None
+    assert found.precision == "int8"
+    assert sum(found.formats.get(name, 0) for name in ("int8", "uint8")) == 3
+    assert found.quantize_s > 0
+    assert 0 < found.output_error < 0.2
+    assert any("3 of 3 matrix products multiply integers" in note for note in found.notes)
+    assert any("calibrated on 128 samples of the training set" in note for note in found.notes)
+    answers = found.answers
+    assert answers.num_samples == len(load_split(digits, "test").labels)
+    assert answers.num_fp32_right / answers.num_samples > 0.7
+    row = summarise(replace(make_record(), cell=cell, measurement=found))
+    assert row["accuracy"] == pytest.approx(row["fp32_accuracy"], abs=0.1)
+    assert row["accuracy_change_low"] <= row["accuracy"] - row["fp32_accuracy"] <= row["accuracy_change_high"]
+    assert row["bytes_per_sample"] is None  # unknown, of a network of which a part is quantised
+
+
+def test_where_nothing_was_quantised_the_cell_is_invalid(digits):
+    from accelbench.engines.exported import run as exported_run
+
+    class QuantisesNothing:
+        computes_in = Precision.fp32
+
+        def export(self, network, call, folder):
+            return network
+
+        def quantized(self, exported, calls, folder):
+            assert len(calls) * 32 >= exported_run.MIN_CALIBRATED
+            return exported
+
+        def compile(self, exported, cell, threads, folder):
+            self.network = exported
+            return self
+
+        def __call__(self, call):
+            with torch.inference_mode():
+                return [self.network(*call.args)]
+
+        def ran(self, call):
+            return exported_run.Ran(stored="float32", computed="float32", threads=None, formats={"float32": 3})
+
+    cell = make_cell(engine=Engine.openvino, model=SMALL, precision=Precision.int8)
+    found = exported_run.run(cell, digits, QuantisesNothing())
+    assert judge(cell, found) == "asked for precision int8, but fp32 ran"
+    assert any("0 of 3 matrix products multiply integers" in note for note in found.notes)

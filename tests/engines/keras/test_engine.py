@@ -19,7 +19,7 @@ from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import STALE
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import Device, Mode, Pipeline, Precision, Protocol, Status
+from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import CARRIED, keras_cell
 from engines.keras.exchange import give, weights
@@ -62,7 +62,7 @@ def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras
 
 
 @pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("precision", [p for p in Precision if p != Precision.tf32])
+@pytest.mark.parametrize("precision", [p for p in NOT_QUANTIZED if p != Precision.tf32])
 def test_the_precision_that_was_asked_for_runs(digits, precision, mode):
     cell = keras_cell(model=SGD, precision=precision, mode=mode)
     measured = engine.run(cell, digits)

@@ -21,7 +21,7 @@ from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import Device, Library, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import NOT_QUANTIZED, Device, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import assert_epochs_in_turn, make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
@@ -79,7 +79,7 @@ QUICK = (Precision.fp32, Precision.bf16_mixed)  # the others take 10 s each
 @pytest.mark.parametrize("model", [SGD, ADAM], ids=["sgd", "adam"])
 @pytest.mark.parametrize(
     "precision",
-    [p if p in QUICK else pytest.param(p, marks=pytest.mark.slow) for p in Precision if p != Precision.tf32],
+    [p if p in QUICK else pytest.param(p, marks=pytest.mark.slow) for p in NOT_QUANTIZED if p != Precision.tf32],
 )
 def test_losses_are_a_plain_loops_in_every_precision(digits, precision, model):
     if (precision, model) == (Precision.fp16, ADAM):
@@ -262,7 +262,7 @@ def test_pytorchs_own_number_of_threads_is_not_set_again(digits, monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("precision", list(NOT_QUANTIZED))
 def test_a_gpu_runs_every_precision_as_asked(hosts, digits, precision, mode):
     outcome = hosts.run(make_cell(device=Device.gpu, precision=precision, mode=mode, model=SGD), digits)
     assert outcome.status == Status.ok, outcome.reason

@@ -9,14 +9,14 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 
 import rank_faults
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.cell_run import Resources
 from accelbench.engines.lightning.backends import backend_for
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined, joined_peaks
 from accelbench.engines.lightning.trainer import trainer_for
+from accelbench.engines.observed import Resources
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
@@ -85,7 +85,7 @@ def test_a_rank_that_dies_while_it_is_measured_is_named(run):
     assert (outcome.status, outcome.reason) == (Status.killed, "rank 1 of 2: killed by signal 9 (SIGKILL)")
 
 
-@pytest.mark.parametrize("precision", [p for p in Precision if p not in (Precision.tf32, Precision.fp32)])
+@pytest.mark.parametrize("precision", [p for p in NOT_QUANTIZED if p not in (Precision.tf32, Precision.fp32)])
 def test_every_precision_learns_alike_on_two_devices(run, precision):
     one, two = (run(precision=precision, devices=num, **FIT) for num in (1, 2))
     assert two.status == Status.ok
@@ -193,7 +193,7 @@ def test_a_compiled_network_runs_on_two_devices(run, mode):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("precision", list(NOT_QUANTIZED))
 def test_two_gpus_learn_as_one(run, precision):
     one, two = (run(device=Device.gpu, precision=precision, devices=num, **FIT) for num in (1, 2))
     assert (two.status, two.measurement.num_devices) == (Status.ok, 2), two.reason

@@ -14,7 +14,7 @@ from torch import nn
 from accelbench.api.live.gpu_work import USED, GpuWork
 from accelbench.api.live.state import kept
 from accelbench.api.live.task import LiveTask, never_fed
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import BenchModule, StructuredStep, TrainStep, new_optimizer
@@ -23,6 +23,7 @@ from accelbench.engines.lightning.own.batch import OwnBatch
 from accelbench.engines.lightning.precision import Observer, plugin_for, step_context
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.lightning.work import count
+from accelbench.engines.observed import Observed
 from accelbench.errors import UserError
 from accelbench.measuring.output_check import Output
 from accelbench.measuring.output_error import NUM_SAMPLES

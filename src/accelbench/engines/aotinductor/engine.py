@@ -1,6 +1,8 @@
 """The engine AOTInductor: a network of PyTorch, exported and compiled to a library before it runs."""
 
+import re
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,17 +12,22 @@ from torch import Tensor, nn
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.network import Call, exported, not_exportable
 from accelbench.engines.exported.run import Ran
+from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Precision
 from accelbench.schema.work import Work
 
 FILE = "network.pt2"
+# Operators that multiply matrices, as torch.export names them.
+PRODUCTS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "addmm", "bmm", "baddbmm", "einsum"})
+# A call of oneDNN's products of integers in the source that inductor writes.
+INTEGER_CALL = re.compile(r"aoti_torch_cpu__q(?:conv|linear)\w*\(")
 
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
     """See `exported.run.run`."""
-    return exported_run.run(cell, data_folder, _AotInductor(), work)
+    return exported_run.run(cell, data_folder, _AotInductor(quantizes=cell.precision == Precision.int8), work)
 
 
 class _AotInductor:
@@ -28,28 +35,62 @@ class _AotInductor:
 
     computes_in: Precision | None = None
 
+    def __init__(self, *, quantizes: bool) -> None:
+        self.quantizes = quantizes
+
     def export(self, network: nn.Module, call: Call, folder: Path) -> torch.export.ExportedProgram:
         """Through PyTorch's exporter, for inputs of exactly these shapes."""
-        return exported(network, call)
+        return exported(network, call, strict=self.quantizes)  # the quantiser finds layers by their names
+
+    def quantized(
+        self, exported: torch.export.ExportedProgram, calls: Sequence[Call], folder: Path
+    ) -> torch.export.ExportedProgram:
+        """By torchao's PT2E, as inductor fuses it on x86."""
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+        from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+        quantizer = x86.X86InductorQuantizer()
+        quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
+        try:
+            with torch.no_grad():
+                prepared = prepare_pt2e(exported.module(), quantizer)
+                for call in calls:
+                    prepared(*call.args, **call.kwargs)
+                converted = convert_pt2e(prepared)
+                return torch.export.export(converted, calls[0].args, dict(calls[0].kwargs), strict=False)
+        except Exception as error:
+            raise not_exportable("torchao's PT2E", error) from error
 
     def compile(self, exported: torch.export.ExportedProgram, cell: Cell, threads: int, folder: Path) -> "_Package":
         """With its weights as constants if the cell says `freeze`; inductor's cache is empty, as on first use."""
         import torch._inductor.config as inductor
         from torch._inductor.utils import fresh_cache
 
-        inductor.freezing = cell.options.freeze
+        inductor.freezing = cell.options.freeze or self.quantizes  # only constant weights are packed as integers
         try:
-            with tempfile.TemporaryDirectory(prefix="inductor-") as cache, fresh_cache(dir=cache):
+            # Weights are constants for inductor only where no gradients are needed.
+            with tempfile.TemporaryDirectory(prefix="inductor-") as cache, fresh_cache(dir=cache), torch.no_grad():
                 path = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / FILE))
         except Exception as error:
             raise not_exportable("AOTInductor", error) from error
-        return _Package(path)
+        return _Package(path, _formats(exported, Path(path)) if self.quantizes else {})
+
+
+def _formats(exported: torch.export.ExportedProgram, package: Path) -> dict[str, int]:
+    """The formats of the matrix products of a quantised network: integers where the compiled code calls for them."""
+    names = [str(getattr(node.target, "_opname", "")) for node in exported.graph.nodes if node.op == "call_function"]
+    with zipfile.ZipFile(package) as files:
+        sources = [files.read(name).decode() for name in files.namelist() if name.endswith(".cpp")]
+    num_integers = sum(len(INTEGER_CALL.findall(source)) for source in sources)
+    num_others = sum(name in PRODUCTS for name in names) - num_integers
+    return {name: num for name, num in (("uint8", num_integers), ("float32", num_others)) if num > 0}
 
 
 class _Package:
     """A compiled library and its weights."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, formats: dict[str, int]) -> None:
+        self.formats = formats
         self.package = torch._inductor.aoti_load_package(path)
         self.outputs: Sequence[Tensor]
 
@@ -60,7 +101,10 @@ class _Package:
         return self.outputs
 
     def ran(self, call: Call) -> Ran:
-        """From the output: the library keeps the formats of its operators to itself."""
+        """From the output, since the library does not say what its operators compute in; int8 from its source."""
+        if self.formats:
+            computed = computed_in(self.formats)
+            return Ran(stored=computed, computed=computed, threads=torch.get_num_threads(), formats=self.formats)
         floats = [tensor for tensor in self.outputs if tensor.is_floating_point()]
         name = str(floats[0].dtype).removeprefix("torch.") if floats else "no floating-point output"
         return Ran(stored=name, computed=name, threads=torch.get_num_threads())

@@ -49,15 +49,20 @@ class GivesTensors(nn.Module):
         return tuple(tensors_in(self.network(*args, **kwargs)))
 
 
-def exported(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
+def exported(network: nn.Module, call: Call, *, strict: bool = False) -> torch.export.ExportedProgram:
     """The network as PyTorch exports it, for inputs of exactly these shapes.
+
+    Args:
+        network: any.
+        call: with inputs.
+        strict: whether Python's bytecode is analysed, which takes fewer networks and keeps the layers' names.
 
     Raises:
         UnsupportedError: it can't be exported; with the exporter's own sentence.
     """
     try:
         with torch.no_grad():
-            return torch.export.export(GivesTensors(network).eval(), call.args, dict(call.kwargs), strict=False)
+            return torch.export.export(GivesTensors(network).eval(), call.args, dict(call.kwargs), strict=strict)
     except Exception as error:  # it runs the user's code, which may raise anything
         raise not_exportable("torch.export", error) from error
 

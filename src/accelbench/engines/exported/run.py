@@ -12,8 +12,11 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from accelbench.devices.cpu import usable_cores
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.devices.cpu import has_fast_integers, usable_cores
+from accelbench.devices.registry import look
+from accelbench.engines.cell_run import CellRun
+from accelbench.engines.exported import quantization
+from accelbench.engines.exported.answers import compared, has_answers
 from accelbench.engines.exported.network import Call, call_of
 from accelbench.engines.formats import word_for
 from accelbench.engines.lightning import zoo
@@ -29,11 +32,16 @@ from accelbench.engines.lightning.structure import mapped
 from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workloads import workload_of
+from accelbench.engines.observed import Observed
+from accelbench.engines.sources import is_random
+from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Operator
-from accelbench.schema.vocab import Precision
+from accelbench.schema.measurement import Answers, Measurement, Operator
+from accelbench.schema.vocab import QUANTIZED, Pipeline, Precision
 from accelbench.schema.work import Work
+
+MIN_CALIBRATED = 128  # samples, in whole batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +88,18 @@ class Compiler(Protocol):
             UnsupportedError: it can't be exported, with the reason.
         """
 
+    def quantized(self, exported: Any, calls: Sequence[Call], folder: Path) -> Any:
+        """What `export` returned, with int8 matrix products, in the same form.
+
+        Args:
+            exported: the network.
+            calls: for the ranges of activations; at least one.
+            folder: of files.
+
+        Raises:
+            UnsupportedError: it can't be quantised, with the reason.
+        """
+
     def compile(self, exported: Any, cell: Cell, threads: int, folder: Path) -> Compiled:
         """Compiles what `export` returned for this machine; what it writes to `folder` is a part of the artifact."""
 
@@ -109,10 +129,13 @@ class _Run(CellRun):
 
     backend: Backend
     feed: Feed
+    ran: Ran
+    quantize_s: float | None
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, compiler: Compiler, folder: Path) -> None:
         super().__init__(cell, data_folder, backend)
-        self.given = compiler.computes_in or cell.precision
+        self.quantizes = cell.precision in QUANTIZED
+        self.given = compiler.computes_in or (Precision.fp32 if self.quantizes else cell.precision)
         self.workload = workload_of(replace(cell, precision=self.given), data_folder, backend, Ranks(1))
         self.feed = self.workload.feed
         start = time.perf_counter()
@@ -123,24 +146,50 @@ class _Run(CellRun):
             self.workload.check_layout()
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network = network
+        self.num_calibrated, self.quantize_s = 0, None
         self.build_s = time.perf_counter() - start
         with torch.no_grad():
             self.workload.check_first(self.workload.task.infer(network, self.workload.example()))
         backend.hold(STORED_DTYPES[self.given])
         self._compile(compiler, folder)
 
+    def _call(self) -> Call:
+        """A call with a whole batch."""
+        call: Call = self.workload.task.infer(call_of, self.workload.example())  # type: ignore[arg-type]
+        return call
+
     def _compile(self, compiler: Compiler, folder: Path) -> None:
         """Exports and compiles the network, and notes how long each took."""
-        call: Call = self.workload.task.infer(call_of, self.workload.example())  # type: ignore[arg-type]
+        call = self._call()
         threads = torch.get_num_threads()
         start = time.perf_counter()
         exported = compiler.export(self.network, call, folder)
+        self.export_s = time.perf_counter() - start
+        if self.quantizes:
+            exported = self._quantized(compiler, exported, folder)
         compiling = time.perf_counter()
-        self.export_s = compiling - start
         self.compiled = compiler.compile(exported, self.cell, threads, folder)
         compile_s = time.perf_counter() - compiling
         self.artifact_bytes = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
         self.backend.count_compiles = lambda: (1, compile_s)
+
+    def _quantized(self, compiler: Compiler, exported: Any, folder: Path) -> Any:
+        """The exported network with int8 products, calibrated on the cell's data."""
+        task, calls = self.workload.task, []
+        shapes = [tensor.shape for tensor in self._call().tensors()]
+        for batch in self.workload.calibration():
+            call: Call = task.infer(call_of, batch)  # type: ignore[arg-type]
+            if [tensor.shape for tensor in call.tensors()] == shapes:
+                calls.append(call)
+                self.num_calibrated += task.num_samples(batch)
+            if self.num_calibrated >= MIN_CALIBRATED:
+                break
+        if not calls:
+            raise UnsupportedError("precision=int8: the training set has no whole batch to calibrate with")
+        start = time.perf_counter()
+        found = compiler.quantized(exported, calls, folder)
+        self.quantize_s = time.perf_counter() - start
+        return found
 
     def new_step(self) -> "_CompiledStep":
         """Calls the compiled network on one batch after the other."""
@@ -149,7 +198,7 @@ class _Run(CellRun):
 
     def observe(self) -> Observed:
         """What ran; then the outputs, each of which takes one more call."""
-        ran = self.compiled.ran(self.workload.task.infer(call_of, self.workload.example()))  # type: ignore[arg-type]
+        ran = self.ran = self.compiled.ran(self._call())
         self.operators = _busiest(ran.times)
         if not all_finite(self.step.result):
             self.mark_not_finite()
@@ -160,20 +209,30 @@ class _Run(CellRun):
             precision=word_for(ran.stored, ran.computed, tf32=False),
             num_devices=1,
             threads=ran.threads,
-            work=self.known_work or self._work(),
+            work=self.work_of_step(self._work),
             export_s=self.export_s,
+            quantize_s=self.quantize_s,
             artifact_bytes=self.artifact_bytes,
             formats=ran.formats,
+            answers=self._answers(),
         )
+
+    def _answers(self) -> Answers | None:
+        if self.is_one_step or not has_answers(self.cell):
+            return None
+        return compared(self.cell, self.data_folder, self.workload, lambda batch: self.step.compute(batch)[0].float())
 
     def _work(self) -> Work:
         """Of the network that was exported, in the precision of the cell: one product is as much work everywhere."""
-        dtype = STORED_DTYPES[self.cell.precision]
+        precision = self.given if self.quantizes else self.cell.precision
+        dtype = STORED_DTYPES[precision]
         batch = mapped(
             self.workload.some_batch(), lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor
         )
         module = BenchModule(self.network, self.cell.model, self.workload.task, self.backend)
-        return count(module, batch, self.cell.precision, train=False)
+        found = count(module, batch, precision, train=False)
+        # How many bytes a quantised network moves depends on which of its operators are.
+        return replace(found, bytes=None, uncounted=[*found.uncounted, "int8"]) if self.quantizes else found
 
     @property
     def is_reference(self) -> bool:
@@ -201,6 +260,12 @@ class _Run(CellRun):
         """How the batches are used, and what the user's code set in vain."""
         yield from self.workload.notes()
         yield from self.backend.notes()
+        if self.quantizes:
+            where = "normal random numbers" if is_random(self.cell) else "the data that it was fed"
+            where = "the training set" if self.cell.data.pipeline in (Pipeline.array, Pipeline.jpeg) else where
+            fast = has_fast_integers(look(self.cell.device))
+            found = quantization.described(self.ran.formats, self.ran.times, fast_integers=fast)
+            yield f"int8: {found}; calibrated on {self.num_calibrated} samples of {where}"
 
     def tokens_per_sample(self) -> float | None:
         """Of the batches that the network got."""
@@ -235,6 +300,7 @@ class _CompiledStep:
 
     def compute(self, batch: Any) -> Sequence[Tensor]:
         """The output's tensors."""
+        self.result = ()  # frees the last ones, as in a loop that drops outputs
         self.result = self.compiled(self.task.infer(call_of, batch))  # type: ignore[arg-type]
         return self.result
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays
 from accelbench.data.order import Order
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.cell_run import CellRun
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.keras import agreement, networks, task, work
 from accelbench.engines.keras.backends import Backend, Execute, backend_for
@@ -21,6 +21,7 @@ from accelbench.engines.keras.precision import Observer
 from accelbench.engines.keras.sources import feed_of
 from accelbench.engines.keras.steps import ExecutionStep
 from accelbench.engines.models import output_shapes
+from accelbench.engines.observed import Observed
 from accelbench.engines.sources import channels_last, first_images, input_of, is_random, unseen_images
 from accelbench.measuring.output_check import Output, OutputTensor, batch_axes
 from accelbench.measuring.output_error import NUM_SAMPLES
@@ -146,7 +147,7 @@ class _Run(CellRun):
             num_devices=self.backend.num_devices,
             threads=self.backend.threads,
             loss=loss,
-            work=self.known_work or work.count(self.network, self.cell.batch_size, train=self.trains),
+            work=self.work_of_step(lambda: work.count(self.network, self.cell.batch_size, train=self.trains)),
         )
 
     def _last_loss(self, step: ExecutionStep) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import options, preflight, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.busiest import busiest
@@ -33,6 +33,7 @@ from accelbench.engines.lightning.trainer import hush_lightning, set_threads, tr
 from accelbench.engines.lightning.weights import kept, saved
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workloads import workload_of
+from accelbench.engines.observed import Observed
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import Output
@@ -169,7 +170,7 @@ class _Run(CellRun):
         self.note_resources()
         self.denormals.look_at_weights(self.network, next(iter(self.trainer.optimizers), None))
         compiled = self.compiler is not None or self.backend.compiles()[0] > 0
-        one_more = has_time(median(self.timing.latency_s or [0.0]), self.cell.timeout_s)
+        one_more = not self.is_one_step and has_time(median(self.timing.latency_s or [0.0]), self.cell.timeout_s)
         if step is not None and one_more and not compiled and self.ranks.num == 1:
             with self.denormals.looking_at_outputs(self.network):
                 step.compute(step.copy_in(step.fetch()))
@@ -277,7 +278,7 @@ class _Run(CellRun):
         return Observed(
             **found,
             threads=None if self.backend.torch_type == "xla" else torch.get_num_threads(),
-            work=self.known_work or self._work(),
+            work=self.work_of_step(self._work),
             cudnn_benchmark=self.backend.cudnn_benchmark(),
         )
 

@@ -27,7 +27,7 @@ class Kernel:
 
     Attributes:
         name: shown to the user.
-        flops: floating-point operations; a multiply-add is two.
+        flops: operations on numbers of the dtype; a multiply-add is two.
         make: allocates the tensors and returns the call that computes.
     """
 
@@ -48,8 +48,13 @@ def families(dtype: torch.dtype, device: torch.device, *, numpy_too: bool) -> It
     origin = "cpu" if device.type == "xla" else device  # XLA would compile the random generator for each shape
 
     def draw(*shape: int) -> Tensor:
+        if dtype == torch.int8:
+            return torch.randint(-127, 128, shape, dtype=dtype, device=origin).to(device)
         return torch.randn(shape, device=origin).to(dtype).to(device)
 
+    if dtype == torch.int8:
+        yield _products("int8 matmul", _int_matmul, draw, sides)
+        return
     yield _products("matmul", _matmul, draw, sides)
     yield _products("linear", _linear, draw, sides)
     for layout in (torch.contiguous_format, torch.channels_last)[: 1 if device.type == "xla" else 2]:
@@ -68,6 +73,12 @@ def _products(name: str, make: Callable[[Draw, int], Call], draw: Draw, sides: t
 def _matmul(draw: Draw, side: int) -> Call:
     left, right = draw(side, side), draw(side, side)
     return lambda: left @ right
+
+
+def _int_matmul(draw: Draw, side: int) -> Call:
+    """Sums of int8 products in int32."""
+    left, right = draw(side, side), draw(side, side)
+    return lambda: torch._int_mm(left, right)
 
 
 def _linear(draw: Draw, side: int) -> Call:

@@ -139,6 +139,7 @@ class InferStep:
 
     def compute(self, batch: Any) -> Any:
         """Returns the output for the batch."""
+        self.result = None  # frees the last output: this one may take its memory, as in a loop that drops outputs
         if self.in_context:
             with self.context():
                 output = self.task.infer(self.network, batch)

@@ -1,6 +1,6 @@
 """What a cell computes: its network, its batches, and the inputs that its outputs are compared for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,6 +53,9 @@ class Workload(Protocol):
 
     def test_feed(self) -> Feed:
         """The batches of the test set."""
+
+    def calibration(self) -> Iterable[Any]:
+        """Batches to find the ranges of activations with: of the training set, or as the feed draws them."""
 
     def shapes(self) -> Sequence[Shape] | None:
         """The shapes that the output may have; None if it may be any structure of tensors."""
@@ -140,6 +143,10 @@ class Images:
     def test_feed(self) -> Feed:
         """The test set."""
         return self._feed("test")
+
+    def calibration(self) -> Iterable[Any]:
+        """Never of the test set, on which accuracy is measured."""
+        return self._feed("train")
 
     def shapes(self) -> Sequence[Shape] | None:
         """Of logits, unless `model.output=any`."""

@@ -11,21 +11,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from accelbench.devices.cpu import has_fast_integers, look
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.network import Call, exported, not_exportable
 from accelbench.engines.exported.run import Ran
+from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Precision
 from accelbench.schema.work import Work
 
-FILE = "network.onnx"
+FILE, QUANTIZED = "network.onnx", "quantized.onnx"
 ONLY_ERRORS = 3  # ONNX Runtime's level of messages
 # Operators that multiply matrices, as ONNX and ONNX Runtime name them.
 PRODUCTS = frozenset(
     {"Conv", "ConvTranspose", "FusedConv", "NhwcFusedConv", "Gemm", "FusedGemm", "MatMul", "FusedMatMul"}
 )
 PRODUCTS |= {"LSTM", "GRU", "RNN", "Attention", "MultiHeadAttention"}
+# The same for integers.
+PRODUCTS |= {"QLinearConv", "ConvInteger", "QGemm", "QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat"}
+PRODUCTS |= {"DynamicQuantizeMatMul", "QAttention", "DynamicQuantizeLSTM"}
 # ONNX Runtime's names of formats -> NumPy's, where they differ.
 DTYPES = {"float": "float32", "double": "float64"}
 
@@ -51,9 +56,60 @@ class _OnnxRuntime:
         converted.save(folder / FILE, external_data=True)
         return folder / FILE
 
+    def quantized(self, exported: Path, calls: Sequence[Call], folder: Path) -> Path:
+        """In ONNX's own form: operators between pairs of QuantizeLinear and DequantizeLinear, which the session joins.
+
+        Activations are unsigned and weights signed, one range per channel: what x86 multiplies. Where it adds up such
+        products in 16 bits (no VNNI), weights get 7 bits: else the sums overflow.
+        """
+        from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+
+        prepared, path = folder / "prepared.onnx", folder / QUANTIZED
+        try:
+            quant_pre_process(str(exported), str(prepared), skip_symbolic_shape=True, save_as_external_data=True)
+            quantize_static(
+                str(prepared),
+                str(path),
+                _Calibration(exported, calls),
+                quant_format=QuantFormat.QDQ,
+                activation_type=QuantType.QUInt8,
+                weight_type=QuantType.QInt8,
+                per_channel=True,
+                use_external_data_format=True,
+                reduce_range=not has_fast_integers(look()),
+            )
+        except Exception as error:
+            raise not_exportable("ONNX Runtime's quantiser", error) from error
+        for file in folder.glob("*"):
+            if not file.name.startswith(path.name):  # its weights are in a file that begins with its name
+                file.unlink()
+        return path
+
     def compile(self, exported: Path, cell: Cell, threads: int, folder: Path) -> "_Session":
         """A session, which optimises the graph."""
         return _Session(exported, threads)
+
+
+class _Calibration:
+    """Gives ONNX Runtime's quantiser one batch after the other, as its CalibrationDataReader."""
+
+    def __init__(self, path: Path, calls: Sequence[Call]) -> None:
+        import onnx
+
+        names = [each.name for each in onnx.load(path, load_external_data=False).graph.input]
+        self.batches = iter([dict(zip(names, _arrays(call), strict=True)) for call in calls])
+
+    def get_next(self) -> dict[str, NDArray[Any]] | None:
+        """The next batch; None after the last one."""
+        return next(self.batches, None)
+
+    def set_range(self, start_index: int, end_index: int) -> None:
+        """Not needed: all batches are read at once."""
+
+
+def _arrays(call: Call) -> list[NDArray[Any]]:
+    return [tensor.numpy() for tensor in call.tensors()]
 
 
 class _Session:
@@ -80,7 +136,7 @@ class _Session:
         return [torch.from_numpy(array) for array in self.session.run(None, self._inputs(call))]
 
     def _inputs(self, call: Call) -> dict[str, NDArray[Any]]:
-        return {name: tensor.numpy() for name, tensor in zip(self.names, call.tensors(), strict=True)}
+        return dict(zip(self.names, _arrays(call), strict=True))
 
     def ran(self, call: Call) -> Ran:
         """From the second run of another session that writes a profile, and from the options of the measured one."""
@@ -94,7 +150,7 @@ class _Session:
         kernels = kernels[len(kernels) // 2 :]
         times = [(each["args"]["op_name"], each["dur"] / 1e6) for each in kernels]
         formats = Counter(_format(each["args"]) for each in kernels if each["args"]["op_name"] in PRODUCTS)
-        computed = ", ".join(sorted(formats)) or "float32"
+        computed = computed_in(formats) or "float32"
         return Ran(stored=computed, computed=computed, threads=threads, formats=dict(formats), times=times)
 
 

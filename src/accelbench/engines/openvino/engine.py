@@ -12,14 +12,15 @@ from torch import Tensor, nn
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.network import Call, exported, not_exportable
 from accelbench.engines.exported.run import Ran
+from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Precision
 from accelbench.schema.work import Work
 
-FILE = "network.xml"
+FILE, QUANTIZED = "network.xml", "quantized.xml"
 # OpenVINO's word for the format that it is to compute in. By default it takes 16 bits where the CPU has them.
-HINTS = {Precision.fp32: "f32", Precision.bf16: "bf16", Precision.fp16: "f16"}
+HINTS = {Precision.fp32: "f32", Precision.bf16: "bf16", Precision.fp16: "f16", Precision.int8: "f32"}
 # OpenVINO's names of formats -> NumPy's.
 DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i8": "int8", "u8": "uint8", "f64": "float64"}
 # The types of layers that multiply matrices, as the plugin names them.
@@ -48,6 +49,25 @@ class _OpenVino:
             raise not_exportable("openvino.convert_model", error) from error
         openvino.save_model(converted, folder / FILE, compress_to_fp16=False)
         return folder / FILE
+
+    def quantized(self, exported: Path, calls: Sequence[Call], folder: Path) -> Path:
+        """By NNCF, which OpenVINO's documentation names for this."""
+        import nncf
+        import openvino
+
+        path = folder / QUANTIZED
+        try:
+            found = nncf.quantize(
+                openvino.Core().read_model(exported),
+                nncf.Dataset([_inputs(call) for call in calls]),
+                subset_size=len(calls),
+            )
+        except Exception as error:
+            raise not_exportable("NNCF", error) from error
+        openvino.save_model(found, path, compress_to_fp16=False)
+        for file in (exported, exported.with_suffix(".bin")):
+            file.unlink()
+        return path
 
     def compile(self, exported: Path, cell: Cell, threads: int, folder: Path) -> "_Request":
         """One stream, in the cell's precision."""
@@ -80,7 +100,7 @@ class _Request:
         words = [_word(layer, "runtimePrecision") for layer in layers if _word(layer, "layerType") in PRODUCTS]
         formats = Counter(DTYPES.get(word, word) for word in words)
         hint = str(self.network.get_property("INFERENCE_PRECISION_HINT").to_string())
-        computed = ", ".join(sorted(formats)) or DTYPES.get(hint, hint)
+        computed = computed_in(formats) or DTYPES.get(hint, hint)
         profiled = self._network(PERF_COUNT=True).create_infer_request()
         for _ in range(2):
             profiled.infer(_inputs(call), share_inputs=True)

@@ -39,6 +39,7 @@ SHADES = {
     Precision.fp16_mixed: 0.45,
     Precision.bf16: 0.35,
     Precision.fp16: 0.22,
+    Precision.int8: 0.12,
 }
 # A bar's hatch for each option; several options' hatches are drawn over one another.
 HATCHES = dict(zip(NAMES, ("//", "..", "\\\\", "--", "||", "oo", "++", "**"), strict=True))

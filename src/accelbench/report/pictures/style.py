@@ -16,7 +16,7 @@ DPI = 130
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = {Device.cpu: "#0072B2", Device.gpu: "#009E73", Device.tpu: "#D55E00", Device.xla_cpu: "#CC79A7"}
-MARKERS = dict(zip(Precision, "Dsov^P*", strict=True))
+MARKERS = dict(zip(Precision, "Dsov^P*H", strict=True))
 # The columns in which the cells of one line are equal.
 LINE_COLUMNS = [
     *("device", "precision", "options", "engine", "data", "pipeline", "num_workers", "augment", "input_shape"),

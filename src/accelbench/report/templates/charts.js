@@ -6,6 +6,7 @@ const SHAPES = {  // as in the pictures
   fp16: "M0-5L5 0 0 5-5 0Z", bf16: "M-3.6-3.6H3.6V3.6H-3.6Z", fp32: "M0-4A4 4 0 1 0 0 4A4 4 0 1 0 0-4Z",
   tf32: "M0 4.8L4.5-3.4H-4.5Z", fp64: "M0-4.8L4.5 3.4H-4.5Z",
   fp16_mixed: "M-4.5-1.5H-1.5V-4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5Z",
+  int8: "M-2.4-4.2H2.4L4.8 0 2.4 4.2H-2.4L-4.8 0Z",
   bf16_mixed: "M0-5.5L1.4-1.8 5.2-1.7 2.2.7 3.2 4.4 0 2.3-3.2 4.4-2.2.7-5.2-1.7-1.4-1.8Z",
 };
 // The first engine without options has solid lines and the strongest fill.

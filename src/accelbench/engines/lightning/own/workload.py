@@ -1,7 +1,8 @@
 """A network of the user's on batches of the user's (`model.batch`)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -80,6 +81,10 @@ class OwnWorkload:
     def test_feed(self) -> Feed:
         """Raises an UnsupportedError: whole epochs need a data set."""
         raise UnsupportedError("protocol=fit: batches that are drawn have no epochs: use protocol=window")
+
+    def calibration(self) -> Iterable[Any]:
+        """As they are measured."""
+        return self.feed
 
     def shapes(self) -> None:
         """Any."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.busiest import busiest
@@ -29,6 +29,7 @@ from accelbench.engines.lightning.own.lightning_module.subject import Subject
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.lightning.work import Counter, not_counted
+from accelbench.engines.observed import Observed
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.output_check import MAX_WHY, Output
@@ -89,7 +90,7 @@ class ModuleRun(CellRun):
         self.loader: SwitchingLoader
         self.looked = Looks()
         self.denormals = Denormals()
-        self.work: Work
+        self.work: Work | None
         self.finite = True
         self.unchecked: str | None = None  # why outputs were not checked
         self.called: dict[int, Any] = {}  # compared batch -> the batch that predict_step got for it, on the CPU
@@ -129,7 +130,7 @@ class ModuleRun(CellRun):
             if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
                 self.denormals.look_at_weights(self.subject.module, next(iter(self.trainer.optimizers), None))
             self.subject.note_schedulers()
-            self.work = self._count()
+            self.work = self.work_of_step(self._count)
             if not self.trains:
                 self._keep_outputs()
         finally:
