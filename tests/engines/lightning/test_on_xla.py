@@ -45,6 +45,7 @@ def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision):
     assert measured.operators == []
 
 
+@pytest.mark.slow
 def test_two_xla_devices_train_as_one_cpu_does(hosts, digits):
     cell = fit_cell()
     outcome = hosts.run(xla(dataclasses.replace(cell, devices=2)), digits)
