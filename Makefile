@@ -45,14 +45,13 @@ setup-browser:  ## install chromium, for the tests that open pages (Debian, as r
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
 
-# Three processes run the tests, a file each at a time: on two cores, a third of the time a test waits for others.
-# Keras' tests run beside them in a fourth one, and are printed last:
+# Two processes run the tests, a file each at a time. Keras' tests run beside them in a third one, and are printed last:
 # TensorFlow and torch must not share a process, and TensorFlow's devices are configured once in each.
 PYTEST = $(BIN)/python -m pytest --durations=10
 define run_tests
 	@log=$$(mktemp); $(PYTEST) -m "$(1)" tests/engines/keras > $$log 2>&1 & keras=$$!; \
 	trap 'kill $$keras 2> /dev/null; rm -f $$log' EXIT; trap 'exit 130' INT TERM; \
-	status=0; $(PYTEST) -n 3 --dist loadfile -m "$(1)" --ignore=tests/engines/keras || status=1; \
+	status=0; $(PYTEST) -n 2 --dist loadfile -m "$(1)" --ignore=tests/engines/keras || status=1; \
 	wait $$keras || status=1; cat $$log; exit $$status
 endef
 

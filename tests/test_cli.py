@@ -476,6 +476,7 @@ class OwnTraining(pytorch_lightning.LightningModule):
 """
 
 
+@pytest.mark.slow
 def test_a_target_that_may_not_be_called_is_exit_status_2_and_one_that_trains_itself_is_skipped(
     own, capsys, monkeypatch
 ):

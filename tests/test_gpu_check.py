@@ -118,6 +118,7 @@ def test_every_network_mode_and_precision_is_compared_on_a_gpu():
     assert all(cell.device == Device.gpu for cell in cells)
 
 
+@pytest.mark.slow
 def test_plain_loops_run_in_processes_of_their_own_and_say_why_they_fail():
     model = cases.ModelSpec(name="mlp", args={"widths": [8], "dropout": 0.0}, input_shape=(4, 4))
     good = cases.cell(Device.cpu, model, Mode.train, Precision.fp32, 4)

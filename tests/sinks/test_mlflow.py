@@ -417,6 +417,7 @@ def answer_of(address, host=None):
         return json.load(answer)
 
 
+@pytest.mark.slow
 def test_the_ui_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, monkeypatch, capsys):
     deliver(root, record(), record(cell(suite="newer"), number=5))
     root = root.rename(root.with_name("moved"))

@@ -111,7 +111,9 @@ def tries(monkeypatch, project):
 def test_what_fits_is_told_with_what_does_not_after_the_range(tries):
     status, text = tries(lambda batch: Status.ok if batch <= 50 else Status.oom)
     assert status == 0
-    first, records, last = text.splitlines()
+    first, *lines, records, last = text.splitlines()
+    assert lines[0] == "8 samples, 1 s: fits"
+    assert "52 samples, 1 s: oom: told [/so]" in lines
     assert re.fullmatch(r"Trying batches of 8 to 64 samples in [0-9.]+ GB of memory on the cpu ...", first)
     assert records == "Records of the tries: runs/new"
     assert last == "The largest batch that fits: 48; 52 does not (told [/so])."
@@ -137,10 +139,12 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(pr
     )
     console = Console(file=io.StringIO(), width=200)
     assert largest_batch.find(make_cell(batch_size=4), OPTIONS, console, None, budget_s=20.0) == 0
-    assert console.file.getvalue().splitlines()[1:3] == [
-        "In the time that there was: 16 fits, which takes 4.2 GB; about 45 should fit, "
-        "estimated from the memory that 4 and 16 take.",
-        "To try 42 takes about 21 s: give it more time with --budget 10m",
+    assert console.file.getvalue().splitlines()[1:6] == [
+        "4 samples, 2 s: fits, which takes 1.8 GB",
+        "16 samples, 8 s: fits, which takes 4.2 GB",
+        "16 fits, which takes 4.2 GB.",
+        "About 45 should fit: estimated from the memory of 4 and 16.",
+        "42 was not tried: it takes about 21 s, more than --budget (1m if unset) leaves.",
     ]
 
 

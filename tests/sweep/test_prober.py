@@ -96,7 +96,7 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
         return Prober(Noting(1e9), tmp_path, ENVIRONMENT, said.append, cells).ceilings(cells[0])
 
     probe_for("fp32", "bf16_mixed")
-    assert "(fp32, bf16; about 8 s, once on a machine)" in said[-1]
+    assert "(fp32, bf16; about 8 s, once for these packages)" in said[-1]
     assert probe_for("bf16", "fp64").probed == ["bf16", "fp32", "fp64"]
     assert probe_for("fp64").measured_at  # all are known
     assert asked == [["fp32", "bf16"], ["fp64"]]

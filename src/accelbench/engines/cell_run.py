@@ -83,6 +83,7 @@ class CellRun:
         self.outputs: Outputs | None = None  # of the network that was measured
         self.defects: list[str] = []
         self.resources: Resources | None = None
+        self.output_error: float | None = None
         self.known_work: Work | None = None
         # One step shows whether a cell fits into memory and time; more steps would take as long again.
         self.is_one_step = cell.protocol == CellProtocol.steps and cell.steps == 1
@@ -264,6 +265,7 @@ class CellRun:
         found = Findings()
         if self.outputs is not None:
             found = check(self.outputs, self.cell.precision, self._reference_in_time, is_reference=self.is_reference)
+        self.output_error = found.error
         return Measurement(
             **vars(observed),
             num_params=self.num_params,

@@ -3,7 +3,7 @@
 from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import EXPORTING, Device, Engine, Library, Mode, Precision
+from accelbench.schema.vocab import EXPORTING, QUANTIZED, Device, Engine, Library, Mode, Precision
 
 # The modules that each engine needs, besides torch.
 MODULES = {
@@ -18,6 +18,7 @@ PRECISIONS = {
 }
 # The modules that quantise a network for an engine.
 QUANTIZERS = {Engine.onnxruntime: (), Engine.openvino: ("nncf",), Engine.aotinductor: ("torchao",)}
+TORCH_OF_TORCHAO = "2.9"  # what the release of the extra is made for
 # The instruction sets, any of which OpenVINO needs to compute in a format.
 NEEDED = {Precision.bf16: ("avx512_bf16", "amx_bf16"), Precision.fp16: ("avx512_fp16", "amx_fp16")}
 OPTIONS = {Engine.aotinductor: ("channels_last", "freeze")}  # that an engine takes
@@ -35,18 +36,31 @@ def why_not(cell: Cell, report: DeviceReport) -> str | None:
     """
     if cell.engine not in EXPORTING:
         return None
-    rules = (_missing, _on_cpu, _precision, _options, _network)
+    rules = (_missing, _torchao, _on_cpu, _precision, _options, _network)
     return next((reason for rule in rules if (reason := rule(cell, report))), None)
 
 
 def _missing(cell: Cell, report: DeviceReport) -> str | None:
-    quantizers = QUANTIZERS[cell.engine] if cell.precision == Precision.int8 else ()
+    quantizers = QUANTIZERS[cell.engine] if cell.precision in QUANTIZED else ()
     needed = [*MODULES[cell.engine], *quantizers]
     missing = next((name for name in needed if packages.folder(name) is None), None)
     if missing is None:
         return None
-    where = f"engine={cell.engine}" if missing not in quantizers else f"engine={cell.engine} precision=int8"
+    where = f"engine={cell.engine}" if missing not in quantizers else f"engine={cell.engine} precision={cell.precision}"
     return f"{where}: {missing} is not installed: {packages.how_to_install(cell.engine)}"
+
+
+def _torchao(cell: Cell, report: DeviceReport) -> str | None:
+    """Its releases fit one release of torch each, and say no bound; of this one, other releases of torch lack parts."""
+    if cell.engine != Engine.aotinductor or cell.precision not in QUANTIZED:
+        return None
+    found = packages.version("torch") or ""
+    if found.startswith(f"{TORCH_OF_TORCHAO}."):
+        return None
+    return (
+        f"engine=aotinductor precision={cell.precision}: torchao needs torch {TORCH_OF_TORCHAO}, and {found} is "
+        "installed: use engine=onnxruntime or engine=openvino"
+    )
 
 
 def _on_cpu(cell: Cell, report: DeviceReport) -> str | None:

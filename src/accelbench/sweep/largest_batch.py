@@ -5,6 +5,7 @@ which take long, are tried only just below and just above it, and only if there 
 """
 
 import dataclasses
+import io
 import time
 from collections.abc import Callable, Mapping
 
@@ -167,11 +168,15 @@ class _Tries:
         if time.monotonic() + takes_s > self.ends_s:
             raise _NoTimeError(batch, takes_s)
         one = dataclasses.replace(self.cell, batch_size=batch)
-        done = run.run([one], self.options, self.console, hosts=self.hosts, show=lambda result: None)
+        # A sweep's lines are about speed, which one step does not show.
+        console = self.console if self.options.verbose else Console(file=io.StringIO())
+        done = run.run([one], self.options, console, hosts=self.hosts, show=lambda result: None)
         done.check_request()
         self.options = dataclasses.replace(self.options, out=str(done.folder.relative_to(done.folder.parents[1])))
         (record,) = done.records
         self.done[batch] = record
+        fits = f"fits{_peak(record)}" if record.status == Status.ok else f"{record.status}: {record.reason}"
+        self.console.print(f"{batch:,} samples, {record.wall_s:.0f} s: {fits}", markup=False, soft_wrap=True)
         if record.status not in (Status.ok, Status.oom, Status.killed):
             raise _OtherEndError(record)
         return record.status == Status.ok
@@ -201,14 +206,14 @@ def _tell_estimate(end: "_NoTimeError", guess: int | None, tried: Mapping[int, R
     """What is known when the time is over."""
     fitting = [batch for batch, record in tried.items() if record.status == Status.ok]
     failing = [batch for batch, record in tried.items() if record.status != Status.ok]
-    parts = [f"{max(fitting):,} fits{_peak(tried[max(fitting)])}"]
-    parts += [f"{min(failing):,} does not ({tried[min(failing)].reason})"] if failing else []
+    text = f"{max(fitting):,} fits{_peak(tried[max(fitting)])}"
+    text += f"; {min(failing):,} does not" if failing else ""
+    console.print(f"{text}.", soft_wrap=True, markup=False)
     if guess is not None and guess > max(fitting):
         sizes = f"{min(fitting):,} and {max(fitting):,}"
-        parts.append(f"about {guess:,} should fit, estimated from the memory that {sizes} take")
-    console.print(f"In the time that there was: {'; '.join(parts)}.", soft_wrap=True, markup=False)
-    text = f"To try {end.batch:,} takes about {end.takes_s:.0f} s: give it more time with --budget 10m"
-    console.print(text, markup=False, soft_wrap=True)
+        console.print(f"About {guess:,} should fit: estimated from the memory of {sizes}.", markup=False)
+    more = f"{end.batch:,} was not tried: it takes about {end.takes_s:.0f} s, more than --budget (1m if unset) leaves."
+    console.print(more, markup=False, soft_wrap=True)
     return 0
 
 

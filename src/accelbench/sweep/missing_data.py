@@ -1,5 +1,10 @@
 """Prepares the data set of a sweep if it is missing, so that a first cell needs no other command."""
 
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 from rich.console import Console
 
 from accelbench.data.arrays import how_to_prepare
@@ -27,6 +32,22 @@ def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
     folder = place.data / data.name
     if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):
         return
+    with _same_variables():
+        _prepare(place, data, folder, console)
+
+
+@contextlib.contextmanager
+def _same_variables() -> Iterator[None]:
+    """Puts environment variables back: scikit-learn sets some of OpenMP's, which cells' processes would inherit."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _prepare(place: Workplace, data: DataSpec, folder: Path, console: Console) -> None:
     from accelbench.data import own, prepare  # they take long to import
 
     if data.path and own.is_prepared(place, data):

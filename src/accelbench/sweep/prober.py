@@ -68,7 +68,7 @@ class Prober:
         cell = dataclasses.replace(cell, engine=PROBING_ENGINE, keras=None)
         if not self.hosts.can_probe(cell):
             return self.known.get(cell.device)
-        about = f"{', '.join(precisions)}; about {SECONDS + SECONDS_EACH * len(precisions)} s, once on a machine"
+        about = f"{', '.join(precisions)}; about {SECONDS + SECONDS_EACH * len(precisions)} s, once for these packages"
         self.say(f"Probing what {cell.device} can do at most ({about}) ...")
         try:
             found = self.hosts.probe(cell, precisions)

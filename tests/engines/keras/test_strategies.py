@@ -40,7 +40,7 @@ def odd_digits(digits, tmp_path):
     return folder
 
 
-@pytest.fixture(params=["divides", "odd"])
+@pytest.fixture(params=["divides", pytest.param("odd", marks=pytest.mark.slow)])
 def images(request, monkeypatch):
     """A folder, and the samples that two devices train on; so does one here."""
     if request.param == "divides":

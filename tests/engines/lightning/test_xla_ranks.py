@@ -92,5 +92,6 @@ print(weights.grad.cpu().tolist())
 """
 
 
+@pytest.mark.slow
 def test_xla_averages_the_gradients_within_the_step(printed):
     assert printed(REDUCE) == ["True", "[2.0, 2.0, 2.0]"]

@@ -232,7 +232,7 @@ class _Run(CellRun):
         module = BenchModule(self.network, self.cell.model, self.workload.task, self.backend)
         found = count(module, batch, precision, train=False)
         # How many bytes a quantised network moves depends on which of its operators are.
-        return replace(found, bytes=None, uncounted=[*found.uncounted, "int8"]) if self.quantizes else found
+        return replace(found, bytes=None) if self.quantizes else found
 
     @property
     def is_reference(self) -> bool:
@@ -266,6 +266,9 @@ class _Run(CellRun):
             fast = has_fast_integers(look(self.cell.device))
             found = quantization.described(self.ran.formats, self.ran.times, fast_integers=fast)
             yield f"int8: {found}; calibrated on {self.num_calibrated} samples of {where}"
+            if self.output_error is not None:
+                more = "" if has_answers(self.cell) else "; accuracy was not measured (model.weights= has weights)"
+                yield f"int8: the output differs from fp32's by {self.output_error:.1%}{more}"
 
     def tokens_per_sample(self) -> float | None:
         """Of the batches that the network got."""
