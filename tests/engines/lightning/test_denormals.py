@@ -80,6 +80,7 @@ def test_threads_that_computed_before_are_not_reached_and_found_out():
         torch.set_flush_denormal(False)
 
 
+@pytest.mark.slow
 def test_a_cell_of_denormal_weights_is_warned_of_them_and_with_the_option_no_thread_computes_with_any(digits):
     flushing = Options(flush_denormals=True)
     with Hosts(host_spec) as hosts:

@@ -26,6 +26,7 @@ def xla(cell):
     return dataclasses.replace(cell, device=Device.xla_cpu, timeout_s=240)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [Precision.fp32, Precision.fp64])
 def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision):
     cell = fit_cell(precision=precision)
@@ -57,6 +58,7 @@ def test_two_xla_devices_train_as_one_cpu_does(hosts, digits):
     assert measured.evaluation.loss == pytest.approx(expected.evaluation.loss, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", Mode)
 def test_two_xla_devices_compile_nothing_in_the_steady_state(hosts, digits, mode):
     cell = xla(make_cell(model=SGD, mode=mode, devices=2, scaling=Scaling.weak, batch_size=64, window=SHORT))
