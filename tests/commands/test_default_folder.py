@@ -7,6 +7,7 @@ from accelbench.cli import main
 from accelbench.commands.default_folder import default_folder
 from accelbench.errors import UserError
 from accelbench.project import Workplace
+from accelbench.schema.vocab import Status
 from report.conftest import Maker
 
 
@@ -32,6 +33,15 @@ def test_elsewhere_it_is_the_newest_with_records_and_a_line_says_so(here):
     (here / "runs" / "theirs" / "plan.json").write_text("{}")
     name, line = default_folder(Workplace.outside(here))
     assert (name, line) == ("runs/new", "Records: runs/new, the newest of 2 in runs/: name another to read it")
+
+
+def test_a_newer_sweep_without_an_ok_record_is_passed_over(here):
+    sweep(here, "good", 1000, 1000)
+    maker = Maker()
+    folder = maker.suite(here / "runs", [maker.record(maker.cell(suite="bad"), status=Status.failed, reason="typo")])
+    for path in folder.iterdir():
+        os.utime(path, (2000, 2000))
+    assert default_folder(Workplace.outside(here))[0] == "runs/good"
 
 
 def test_files_of_another_program_in_runs_are_passed_over(here, capsys):

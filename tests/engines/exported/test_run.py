@@ -2,6 +2,7 @@
 
 import importlib.util
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from accelbench.data.arrays import load_split
+from accelbench.devices import packages
 from accelbench.devices.cpu import look, usable_cores
 from accelbench.engines.lightning import zoo
 from accelbench.grid.exported_support import MODULES
@@ -97,6 +99,16 @@ def test_what_the_engines_do_not_support_names_an_alternative():
     )
     assert "use channels_last=false" in reason(options=Options(channels_last=True))
     assert "use engine=lightning" in reason(model=replace(SMALL, library=Library.lightning, network="own_code.Lit"))
+
+
+def test_torchao_quantises_with_its_own_release_of_torch_alone(monkeypatch):
+    monkeypatch.setattr(packages, "folder", lambda name: Path(name))  # as if everything were installed
+    cell = make_cell(engine=Engine.aotinductor, precision=Precision.int8)
+    for version, runs in (("2.9.0+cpu", True), ("2.15.0", False)):
+        monkeypatch.setattr(packages, "version", lambda name, version=version: version)
+        reason = why_not(cell, look())
+        assert (reason is None) == runs, reason
+    assert "torchao needs torch 2.9, and 2.15.0 is installed: use engine=onnxruntime or" in reason
 
 
 def test_a_format_that_the_cpu_lacks_is_skipped_and_not_computed_in_another_one():
