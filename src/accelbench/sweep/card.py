@@ -10,7 +10,7 @@ from rich.text import Text
 from accelbench.judging.row import phases_ms, summarise, warnings_of
 from accelbench.presentation import significant
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import Mode, Phase, Provenance, Status
+from accelbench.schema.vocab import QUANTIZED, Mode, Phase, Provenance, Status
 
 BAR_WIDTH = 48
 NAME_WIDTH = 8
@@ -94,9 +94,10 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
         yield "bound by", Text(str(row["bound"]))
     if (share := _number(row, "mfu")) is not None and (ceiling := _number(row, "ceiling_flops_per_s")) is not None:
         devices = "the device" if record.measurement is None or record.measurement.num_devices == 1 else "the devices"
+        unit = "GOP/s" if cell.precision in QUANTIZED else "GFLOP/s"
         yield (
             "ceiling",
-            Text(f"{share:.1%} of the {significant(ceiling / GIGA)} GFLOP/s that {devices} can do, as probed"),
+            Text(f"{share:.1%} of the {significant(ceiling / GIGA)} {unit} that {devices} can do, as probed"),
         )
     peaks = {"the processes": _number(row, "peak_host_mb"), "the device": _number(row, "peak_device_mb")}
     if known := [f"{significant(peak)} MB of {place}" for place, peak in peaks.items() if peak is not None]:
