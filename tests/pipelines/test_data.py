@@ -57,7 +57,6 @@ def contents(project):
     return {path.name: path.read_bytes() for path in (project.root / "data" / "cats_vs_dogs").iterdir()}
 
 
-@pytest.mark.slow
 def test_one_set_is_prepared_alone_and_not_again_until_its_source_changes(project):
     output = dvc(project, "repro", "data@cats_vs_dogs")
     assert "data/cats_vs_dogs: 16 train, 4 test images" in output
