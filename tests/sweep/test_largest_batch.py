@@ -102,7 +102,7 @@ def tries(monkeypatch, project):
 
         monkeypatch.setattr(largest_batch.run, "run", swept)
         console = Console(file=io.StringIO(), width=200)
-        status = largest_batch.find(make_cell(batch_size=8), OPTIONS, console, None)
+        status = largest_batch.find(make_cell(batch_size=8), OPTIONS, console, None, 60.0)
         return status, console.file.getvalue()
 
     return use
@@ -138,7 +138,7 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(pr
         largest_batch, "look", lambda device: DeviceReport(device=device, present=True, memory_bytes=10**10)
     )
     console = Console(file=io.StringIO(), width=200)
-    assert largest_batch.find(make_cell(batch_size=4), OPTIONS, console, None, budget_s=20.0) == 0
+    assert largest_batch.find(make_cell(batch_size=4), OPTIONS, console, None, 20.0) == 0
     assert console.file.getvalue().splitlines()[1:6] == [
         "4 samples, 2 s: fits, which takes 1.8 GB",
         "16 samples, 8 s: fits, which takes 4.2 GB",
@@ -158,13 +158,13 @@ def test_another_end_tells_what_was_seen_to_fit(tries):
 
 def test_a_start_beyond_the_search_is_told(project):
     with pytest.raises(UserError, match="batch_size=65: the search starts there and tries at most 64"):
-        largest_batch.find(make_cell(batch_size=65), OPTIONS, Console(file=io.StringIO()), None)
+        largest_batch.find(make_cell(batch_size=65), OPTIONS, Console(file=io.StringIO()), None, 60.0)
 
 
 def test_a_try_is_a_process_of_one_host_that_takes_the_memory_that_is_told(project):
     console = Console(file=io.StringIO(), width=200)
     with Hosts(faulty_host) as hosts:
-        assert largest_batch.find(make_cell("tell peak", batch_size=32), OPTIONS, console, hosts) == 0
+        assert largest_batch.find(make_cell("tell peak", batch_size=32), OPTIONS, console, hosts, 60.0) == 0
         assert len(hosts._hosts) == 1
     assert "The largest batch that fits: 64, which takes 1.5 GB; more" in console.file.getvalue()
     assert len(list((project / "runs").glob("*/*-*.json"))) == 2

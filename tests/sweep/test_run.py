@@ -45,12 +45,6 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def shared():
-    with Hosts(faulty_host) as running:
-        yield running
-
-
 @pytest.fixture
 def swept(shared):
     """A function that runs a sweep: its result and what it printed."""

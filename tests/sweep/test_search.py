@@ -30,7 +30,7 @@ from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import early, run
 from accelbench.sweep.pulls import Goal
 from accelbench.sweep.search import search
-from fakes import faulty_host, give_ceilings, make_cell, make_project
+from fakes import give_ceilings, make_cell, make_project
 
 OPTIONS = SweepOptions(
     suite="s", title="S", study=None, profile=None, tracking="mlflow", out="runs/mine", retry=Retry.none
@@ -44,12 +44,6 @@ def project(tmp_path, monkeypatch):
     give_ceilings(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture(scope="module")
-def shared():
-    with Hosts(faulty_host) as running:
-        yield running
 
 
 @pytest.fixture

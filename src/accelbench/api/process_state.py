@@ -6,6 +6,8 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from accelbench.isolation import variables
+
 # Composing replaces sys.argv, which all threads share.
 _COMPOSING = threading.RLock()
 
@@ -17,22 +19,14 @@ def unchanged() -> Iterator[None]:
     One thread at a time is inside.
     """
     with _COMPOSING:
-        words, variables, folder = list(sys.argv), dict(os.environ), os.getcwd()
+        words, folder = list(sys.argv), os.getcwd()
         from hydra.core.singleton import Singleton
 
         of_hydra = Singleton.get_state()
-        try:
-            yield
-        finally:
-            Singleton.set_state(of_hydra)
-            os.chdir(folder)
-            sys.argv[:] = words
-            _restore(variables)
-
-
-def _restore(variables: dict[str, str]) -> None:
-    for name in os.environ.keys() - variables.keys():
-        del os.environ[name]
-    for name, value in variables.items():
-        if os.environ.get(name) != value:
-            os.environ[name] = value
+        with variables.unchanged():
+            try:
+                yield
+            finally:
+                Singleton.set_state(of_hydra)
+                os.chdir(folder)
+                sys.argv[:] = words

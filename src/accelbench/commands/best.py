@@ -68,7 +68,7 @@ def _run(chosen: Namespace, context: Context) -> int:
             from accelbench.settings.compose import one_cell
             from accelbench.sweep import largest_batch
 
-            return largest_batch.find(*one_cell(shlex.join(words)), context.console, hosts, budget_s=budget_s)
+            return largest_batch.find(*one_cell(shlex.join(words)), context.console, hosts, budget_s)
     if chosen.verbose:
         raise UserError("-v: goes with --search and --largest-batch; existing records are not measured again")
     if len(chosen.words) > 1 or any("=" in word for word in chosen.words):

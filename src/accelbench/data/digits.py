@@ -4,8 +4,6 @@ The 1,797 pictures of 8 x 8 pixels are the test part of E. Alpaydin and C. Kayna
 Handwritten Digits" (UCI Machine Learning Repository, 1998).
 """
 
-import functools
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
@@ -28,7 +26,6 @@ MAX_ROTATION_DEGREES = 12.0
 BLACK, WHITE = 1.5, 13.5
 
 
-@functools.cache
 def enlarged() -> dict[str, Arrays]:
     """The stand-in's splits: uint8, white on black, N x 28 x 28. Every call gives the same bytes."""
     images, labels = load_digits(return_X_y=True)

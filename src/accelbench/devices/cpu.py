@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 
 from accelbench.devices import cgroup
@@ -15,12 +16,12 @@ INSTRUCTION_SETS = (
     *("amx_bf16", "amx_fp16", "amx_int8"),
 )
 # With any of these, a CPU multiplies 8-bit integers faster than fp32.
-FAST_INTEGERS = frozenset({"avx_vnni", "avx512_vnni", "amx_int8"})
+FAST_INTEGERS = ("avx_vnni", "avx512_vnni", "amx_int8")
 
 
-def has_fast_integers(report: DeviceReport) -> bool:
-    """Whether the CPU of a report has any of `FAST_INTEGERS`."""
-    return not FAST_INTEGERS.isdisjoint(report.details.get("instruction_sets", "").split())
+def has_any(report: DeviceReport, instruction_sets: Iterable[str]) -> bool:
+    """Whether the CPU of a report has one of these, by the names of `INSTRUCTION_SETS`."""
+    return not set(instruction_sets).isdisjoint(report.details.get("instruction_sets", "").split())
 
 
 def look(root: Path = Path("/")) -> DeviceReport:

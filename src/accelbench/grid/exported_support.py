@@ -2,6 +2,7 @@
 
 from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
+from accelbench.devices.cpu import has_any
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import EXPORTING, QUANTIZED, Device, Engine, Library, Mode, Precision
 
@@ -80,9 +81,8 @@ def _precision(cell: Cell, report: DeviceReport) -> str | None:
         return f"engine={cell.engine} has no {cell.precision} on the CPU: use {' or '.join(words)}"
     if cell.engine != Engine.openvino or cell.precision not in NEEDED:
         return None
-    found = report.details.get("instruction_sets", "").split()
     needed = NEEDED[cell.precision]
-    if any(name in found for name in needed):
+    if has_any(report, needed):
         return None
     return f"OpenVINO computes in {cell.precision} with {' or '.join(needed)}, which this CPU lacks: use fp32"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from accelbench.devices import allocators, packages
 from accelbench.devices.base import DeviceReport
+from accelbench.devices.cpu import has_any
 from accelbench.grid import exported_support, keras_support
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.vocab import (
@@ -243,7 +244,7 @@ def _runs_fp16_lstm(cell: Cell, report: DeviceReport) -> bool:
 
     Measured with torch 2.9.0 and ONEDNN_MAX_CPU_ISA at AVX2, AVX512_CORE_BF16 and AVX512_CORE_FP16.
     """
-    return cell.mode == Mode.infer and "avx512_fp16" in report.details.get("instruction_sets", "").split()
+    return cell.mode == Mode.infer and has_any(report, ["avx512_fp16"])
 
 
 def _no_tf32(device: Device) -> str:

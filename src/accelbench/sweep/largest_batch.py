@@ -26,7 +26,6 @@ from accelbench.sweep import run
 from accelbench.sweep.missing_data import prepare_missing
 
 MAX_BATCH = 1 << 20
-BUDGET_S = 60.0
 GB = 1e9
 # The search ends when the smallest batch that does not fit exceeds the largest that fits by at most this share of it.
 TOLERANCE = 1 / 8
@@ -101,8 +100,8 @@ def find(
     options: SweepOptions,
     console: Console,
     hosts: Hosts,
+    budget_s: float,
     most: int = MAX_BATCH,
-    budget_s: float = BUDGET_S,
 ) -> int:
     """Searches from the cell's batch size, prints the result and returns the exit status.
 
@@ -114,8 +113,8 @@ def find(
         options: of its run.
         console: where tries and result are printed.
         hosts: from which the tries are forked.
-        most: the largest batch to try; fewer if the data set has fewer samples.
         budget_s: no try begins that would end later than after this many seconds.
+        most: the largest batch to try; fewer if the data set has fewer samples.
 
     Raises:
         UserError: the cell's batch size is larger than `most`.
@@ -188,7 +187,7 @@ class _Tries:
 
     def _expected_s(self, batch: int) -> float:
         """What a try is expected to take, in proportion to the largest batch that fitted; 0 for the first one."""
-        largest = max((other for other, record in self.done.items() if record.status == Status.ok), default=None)
+        largest = max(_fitting(self.done), default=None)
         return 0.0 if largest is None else self.done[largest].wall_s * max(1.0, batch / largest)
 
 
@@ -204,8 +203,8 @@ def _tell(largest: int | None, smallest: int | None, most: int, tried: Mapping[i
 
 def _tell_estimate(end: "_NoTimeError", guess: int | None, tried: Mapping[int, Record], console: Console) -> int:
     """What is known when the time is over."""
-    fitting = [batch for batch, record in tried.items() if record.status == Status.ok]
-    failing = [batch for batch, record in tried.items() if record.status != Status.ok]
+    fitting = _fitting(tried)
+    failing = tried.keys() - fitting
     text = f"{max(fitting):,} fits{_peak(tried[max(fitting)])}"
     text += f"; {min(failing):,} does not" if failing else ""
     console.print(f"{text}.", soft_wrap=True, markup=False)
@@ -215,6 +214,11 @@ def _tell_estimate(end: "_NoTimeError", guess: int | None, tried: Mapping[int, R
     more = f"{end.batch:,} was not tried: it takes about {end.takes_s:.0f} s, more than --budget (1m if unset) leaves."
     console.print(more, markup=False, soft_wrap=True)
     return 0
+
+
+def _fitting(tried: Mapping[int, Record]) -> list[int]:
+    """The batches that fitted."""
+    return [batch for batch, record in tried.items() if record.status == Status.ok]
 
 
 def _num_samples(cell: Cell, place: Workplace) -> int | None:
@@ -240,7 +244,7 @@ def _peak(record: Record) -> str:
 
 
 def _tell_other_end(record: Record, tried: Mapping[int, Record], console: Console) -> int:
-    known = max((batch for batch, record in tried.items() if record.status == Status.ok), default=None)
+    known = max(_fitting(tried), default=None)
     console.print(f"The search ended: {record.label}: {record.status}: {record.reason}", markup=False)
     if known is not None:
         console.print(f"The largest batch that was seen to fit: {known:,}{_peak(tried[known])}.")

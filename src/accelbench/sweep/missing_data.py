@@ -1,14 +1,12 @@
 """Prepares the data set of a sweep if it is missing, so that a first cell needs no other command."""
 
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 
 from accelbench.data.arrays import how_to_prepare
 from accelbench.errors import UserError
+from accelbench.isolation import variables
 from accelbench.project import MANIFEST, Workplace, shown
 from accelbench.schema.vocab import MODULE, RANDOM
 from accelbench.schema.workload import DataSpec
@@ -32,19 +30,8 @@ def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
     folder = place.data / data.name
     if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):
         return
-    with _same_variables():
+    with variables.unchanged():  # scikit-learn sets some of OpenMP's, which cells' processes would inherit
         _prepare(place, data, folder, console)
-
-
-@contextlib.contextmanager
-def _same_variables() -> Iterator[None]:
-    """Puts environment variables back: scikit-learn sets some of OpenMP's, which cells' processes would inherit."""
-    before = dict(os.environ)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _prepare(place: Workplace, data: DataSpec, folder: Path, console: Console) -> None:

@@ -15,7 +15,7 @@ from accelbench.engines.exported.run import Ran
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import Precision
+from accelbench.schema.vocab import QUANTIZED, Precision
 from accelbench.schema.work import Work
 
 FILE = "network.pt2"
@@ -27,7 +27,7 @@ INTEGER_CALL = re.compile(r"aoti_torch_cpu__q(?:conv|linear)\w*\(")
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
     """See `exported.run.run`."""
-    return exported_run.run(cell, data_folder, _AotInductor(quantizes=cell.precision == Precision.int8), work)
+    return exported_run.run(cell, data_folder, _AotInductor(quantizes=cell.precision in QUANTIZED), work)
 
 
 class _AotInductor:

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from accelbench.devices.cpu import has_fast_integers, usable_cores
+from accelbench.devices.cpu import FAST_INTEGERS, has_any, usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.exported import quantization
@@ -33,7 +33,6 @@ from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.engines.observed import Observed
-from accelbench.engines.sources import is_random
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import Output
 from accelbench.schema.cell import Cell
@@ -261,9 +260,9 @@ class _Run(CellRun):
         yield from self.workload.notes()
         yield from self.backend.notes()
         if self.quantizes:
-            where = "normal random numbers" if is_random(self.cell) else "the data that it was fed"
-            where = "the training set" if self.cell.data.pipeline in (Pipeline.array, Pipeline.jpeg) else where
-            fast = has_fast_integers(look(self.cell.device))
+            of_set = self.cell.data.pipeline in (Pipeline.array, Pipeline.jpeg)
+            where = "the training set" if of_set else "the kind that was measured"
+            fast = has_any(look(self.cell.device), FAST_INTEGERS)
             found = quantization.described(self.ran.formats, self.ran.times, fast_integers=fast)
             yield f"int8: {found}; calibrated on {self.num_calibrated} samples of {where}"
             if self.output_error is not None:

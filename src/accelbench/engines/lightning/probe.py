@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import torch
 
-from accelbench.devices.cpu import has_fast_integers, usable_cores
+from accelbench.devices.cpu import FAST_INTEGERS, has_any, usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.global_state import use_threads
@@ -143,7 +143,9 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
     if backend.torch_type == "xla" and precision == Precision.fp16:  # `grid.support` skips such cells
         return False
     if precision == Precision.int8:  # without these instructions torch has no kernel that shows what others reach
-        return backend.torch_type == "cuda" or (backend.torch_type == "cpu" and has_fast_integers(look(Device.cpu)))
+        return backend.torch_type == "cuda" or (
+            backend.torch_type == "cpu" and has_any(look(Device.cpu), FAST_INTEGERS)
+        )
     if backend.torch_type != "cuda":
         return precision != Precision.tf32
     return precision not in (Precision.tf32, Precision.bf16) or torch.cuda.get_device_capability() >= AMPERE

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from accelbench.devices.cpu import has_fast_integers, look
+from accelbench.devices.cpu import FAST_INTEGERS, has_any, look
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.network import Call, exported, not_exportable
 from accelbench.engines.exported.run import Ran
@@ -77,7 +77,7 @@ class _OnnxRuntime:
                 weight_type=QuantType.QInt8,
                 per_channel=True,
                 use_external_data_format=True,
-                reduce_range=not has_fast_integers(look()),
+                reduce_range=not has_any(look(), FAST_INTEGERS),
             )
         except Exception as error:
             raise not_exportable("ONNX Runtime's quantiser", error) from error
