@@ -42,6 +42,8 @@ def caused_by(error):
         ({"timeout_s": "soon"}, "timeout_s=soon: should be a number"),
         ({"window": {"measure_s": "long"}}, "window.measure_s=long: should be a number"),
         ({"batchsize": 3}, "batchsize: unknown setting. Did you mean batch_size?"),
+        ({"measure_s": 3}, "measure_s: unknown setting. Did you mean window.measure_s?"),
+        ({"target": 3}, "target: unknown setting. Did you mean model.target or data.target?"),
         ({"window": {"measure": 3}}, "window.measure: unknown setting. `accelbench --cfg job` prints all settings."),
     ],
 )

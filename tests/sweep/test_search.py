@@ -129,6 +129,27 @@ def test_a_full_measurement_is_the_one_that_a_sweep_makes(copied, shared):
     assert written(copied) == before
 
 
+def test_a_killed_search_leaves_its_race_so_far(shared, project):
+    lags = []  # in processes, of the file behind what has run
+
+    def now():
+        race = read_race(project / "runs/mine")
+        lags.append(len(written(project)) - (len(race.processes) if race else 0))
+        return len(written(project))
+
+    console = Console(file=io.StringIO(), width=300)
+    search(batches(*range(1, 13)), OPTIONS, GOAL, console, shared, now=now)
+    assert len(written(project)) > 10
+    assert max(lags) <= 6
+
+
+def test_best_of_its_folder_says_how_sure_the_search_is(done, copied, capsys):
+    assert main(["best", "runs/mine"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "the only cell that was measured in full." in text
+    assert "With 95 % confidence none of the 3 cells that were tried is more than 2 % faster" in text
+
+
 def test_the_same_command_again_measures_nothing_again(copied, shared):
     first, before = read_race(copied / "runs/mine"), written(copied)
     console = Console(file=io.StringIO(), width=300)

@@ -112,7 +112,7 @@ def compare(a: Records, b: Records, margin: float = verdicts.MARGIN, *, anyway: 
         a: a folder of records, or `FOLDER@WORD`; or the results of `run` or `read`.
         b: the same.
         margin: differences that count as the same, as a share: 0.02 for 2 %.
-        anyway: whether to compare even if data, mode or protocol differ, or if the sides did not run in turns.
+        anyway: whether to compare even if model, data, mode or protocol differ, or if the sides did not run in turns.
 
     Raises:
         UserError: there are no such records, they have some in common, or what they measured can't be compared.

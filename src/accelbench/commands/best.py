@@ -137,7 +137,7 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
         console.print(answer.sentence(each.found), soft_wrap=not console.is_terminal)
         if (table := each.table()) is not None:
             console.print(rendered(table))
-    notes = [note for sweep in read for note in sweep.notes]
+    notes = [note for sweep in read for note in [*(sweep.race.answers if sweep.race else ()), *sweep.notes]]
     missing = [f"{workload}: no cell is within {limit_ms:g} ms" for workload in outside]
     for note in [*missing, best_of_each.NOTE, *notes]:
         console.print(note, style="dim", markup=False)

@@ -26,7 +26,9 @@ def _add_flags(parser: Parser) -> None:
     parser.add_argument("--margin", metavar="2%", help="differences that count as the same (2%%)")
     parser.add_argument("--fail-if", metavar="slower:5%", help="exit with 1 if B's whole interval lies below -5 %%")
     parser.add_argument(
-        "--anyway", action="store_true", help="compare even if data, mode or protocol differ, or if not interleaved"
+        "--anyway",
+        action="store_true",
+        help="compare even if model, data, mode or protocol differ, or if not interleaved",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="with --run: show what the cells' libraries print")
     parser.add_argument(

@@ -30,12 +30,12 @@ def _run(chosen: Namespace, context: Context) -> int:
         cells, options = cells_of(compose(words))
 
         def show(result: sweep.SweepResult) -> None:
-            sweep.conclude(result, context.console)
             folder = shown(result.folder)
             if len(cells) == 1:
                 (record,) = result.records
                 card.show(record, f"{folder}/{record.name}.json", context.console)
             else:
+                sweep.conclude(result, context.console)
                 answer.show(result.records, folder, context.console)
 
         result = sweep.run(cells, options, context.console, context.out, hosts=hosts, show=show)

@@ -19,7 +19,7 @@ from accelbench.schema.text import clean
 from accelbench.stats.bootstrap import CONFIDENCE
 
 # If these settings differ, the two speeds are not of the same work.
-MEANING = ("data.name", "mode", "protocol")
+MEANING = ("model.name", "data.name", "mode", "protocol")
 STYLES = {Verdict.same: "dim", Verdict.faster: "green", Verdict.slower: "red", Verdict.cant_tell: "yellow"}
 # The parts of an environment that a selection compares on purpose.
 SELECTED = {Selection.machine: ("machine",), Selection.revision: ("code", "git")}

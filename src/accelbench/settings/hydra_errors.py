@@ -3,7 +3,8 @@
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from typing import get_type_hints
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
@@ -72,13 +73,19 @@ def _unknown_setting(text: str) -> UserError | None:
         return None
     full = re.search(r"full_key: (?P<key>[\w.]+)", text)
     key = full["key"] if full else found["key"]
-    names = [field.name for field in fields(RunConfig)]
-    near = difflib.get_close_matches(key, names, n=1)
+    return UserError(f"{key}: unknown setting. {_hint(key)}")
+
+
+def _hint(key: str) -> str:
+    """What the user may have meant by an unknown key."""
     if "." in key:
-        hint = "`accelbench --cfg job` prints all settings."
-    else:
-        hint = f"Did you mean {near[0]}?" if near else f"Choose from: {', '.join(names)}."
-    return UserError(f"{key}: unknown setting. {hint}")
+        return "`accelbench --cfg job` prints all settings."
+    names = [field.name for field in fields(RunConfig)]
+    kinds = get_type_hints(RunConfig)
+    sections = {name: fields(kinds[name]) for name in names if is_dataclass(kinds[name])}
+    inner = [f"{name}.{field.name}" for name, section in sections.items() for field in section if field.name == key]
+    near = inner or difflib.get_close_matches(key, names, n=1)
+    return f"Did you mean {' or '.join(near)}?" if near else f"Choose from: {', '.join(names)}."
 
 
 def _wrong_kind(text: str) -> UserError | None:

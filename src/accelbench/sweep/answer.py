@@ -65,7 +65,7 @@ def sentence(found: Recommendation) -> Text:
     first, workload = found.fastest, best.workload_text(found.fastest)
     answer = (f"{found.text(first.row)} at {significant(first.number('samples_per_s'))} samples/s", "bold")
     if len(found.by_speed) == 1:
-        return Text.assemble(f"{workload}: ", answer, ", the only measured cell.")
+        return Text.assemble(f"{workload}: ", answer, ", the only cell that was measured in full.")
     second = found.next_best or found.by_speed[1]
     ratio = (first.number("samples_per_s") or 0.0) / (second.number("samples_per_s") or 1.0)
     behind = f"{significant(ratio)} times {found.text(second.row)}; {found.confidence(second)}"

@@ -46,7 +46,7 @@ def show(record: Record, path: str, console: Console) -> None:
     if record.reason:
         table.add_row("reason", Text(record.reason))
     if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
-        table.add_row("error", Text(record.error.rstrip(), "dim"))
+        table.add_row("error", Text(_frames(record.error), "dim"))
     if record.status == Status.ok:
         for name, content in _figures(record, row):
             table.add_row(name, content)
@@ -57,6 +57,14 @@ def show(record: Record, path: str, console: Console) -> None:
     console.print()
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
     show_places({"record": path}, console)
+
+
+def _frames(error: str) -> str:
+    """A traceback without the exception's own message, which the reason says."""
+    lines = error.splitlines()
+    while lines and not lines[-1].startswith(" "):
+        lines.pop()
+    return "\n".join(lines) or error.rstrip()
 
 
 def show_places(places: Mapping[str, str], console: Console) -> None:

@@ -76,7 +76,8 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
         line.append(f"[{self.num_done:>{len(str(self.num))}}/{self.num}] ", "dim")
         line.append(f"{record.label:<38} ")
         line.append(record.status, STYLES.get(record.status, "bold red"))
-        line.append(f"  {outcome(record)}")
+        if self.num > 1 or record.status not in UNEXPECTED:  # the card or the end of the sweep says why
+            line.append(f"  {outcome(record)}")
         self.console.print(line, soft_wrap=True)
 
 

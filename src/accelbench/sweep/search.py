@@ -40,6 +40,8 @@ from accelbench.sweep.progress import SweepProgress
 from accelbench.sweep.pulls import Goal
 from accelbench.sweep.session import Session
 
+# How often race.json is written meanwhile: a killed search leaves one that is at most as old, and its last process.
+RACE_WRITTEN_S = 5.0
 # What a process is taken to last if nothing like it was measured here; and if it compiles its network.
 UNKNOWN_S, COMPILED_S = 1.0, 20.0
 WORK = tuple(name for name in CHOSEN_SETTINGS if name != "batch_size")
@@ -128,6 +130,7 @@ class _Search:
         self.cut_s: dict[int, float] = {}  # how long cells ran that were cut off: they take longer
         self.kept = KeptFiles()
         self.now, self.began_s = now, now()
+        self.race_written_s = self.began_s
 
     def run(self, hosts: Hosts, name: str) -> None:
         """Runs the race.
@@ -238,6 +241,8 @@ class _Search:
             self.records.append((i, is_full, record))
             if is_full or pull.score is None:
                 self._write_plan()
+            if self.now() - self.race_written_s >= RACE_WRITTEN_S:
+                self._write_race()
         return pull
 
     def _note_drops(self) -> None:
@@ -258,6 +263,7 @@ class _Search:
         self.kept.note(self.folder / PLAN, write)
 
     def _write_race(self) -> None:
+        self.race_written_s = self.now()
         try:
             self.found().file().write(self.folder)
         except OSError as error:
