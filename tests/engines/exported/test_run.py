@@ -19,8 +19,8 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import EXPORTING, Device, Engine, Library, Mode, Precision, Status
-from accelbench.schema.workload import ModelSpec
+from accelbench.schema.vocab import EXPORTING, Device, Engine, Library, Mode, Pipeline, Precision, Status
+from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.own.test_workload import own_cell
 from fakes import make_cell
 from judging.test_row import make_record
@@ -181,6 +181,18 @@ def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_
     assert row["accuracy"] == pytest.approx(row["fp32_accuracy"], abs=0.1)
     assert row["accuracy_change_low"] <= row["accuracy"] - row["fp32_accuracy"] <= row["accuracy_change_high"]
     assert row["bytes_per_sample"] is None  # unknown, of a network of which a part is quantised
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [marked(engine) for engine in sorted(EXPORTING)])
+def test_a_quantised_transformer_gives_nearly_what_fp32_gives(hosts, tmp_path, engine):
+    args = {"img_size": 32, "depth": 2}
+    model = ModelSpec(name="vit_tiny_patch16_224", library=Library.timm, args=args, input_shape=(3, 32, 32))
+    data = DataSpec(name="random", pipeline=Pipeline.host)
+    cell = make_cell(engine=engine, model=model, data=data, precision=Precision.int8, batch_size=8, threads=1)
+    found = run(hosts, tmp_path, cell)
+    assert judge(cell, found) is None
+    assert 0 < found.output_error < 0.06
 
 
 def test_where_nothing_was_quantised_the_cell_is_invalid(digits):

@@ -31,6 +31,9 @@ PRODUCTS |= {"LSTM", "GRU", "RNN", "Attention", "MultiHeadAttention"}
 # The same for integers.
 PRODUCTS |= {"QLinearConv", "ConvInteger", "QGemm", "QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat"}
 PRODUCTS |= {"DynamicQuantizeMatMul", "QAttention", "DynamicQuantizeLSTM"}
+# What is quantised in a network with attention: integers in between (softmax, normalisation, GELU) cost half of the
+# output of a vision transformer, and no speed is lost without them. In others, additions and pooling stay integers too.
+QUANTIZED_BESIDE_ATTENTION = ["Conv", "Gemm", "MatMul"]
 # ONNX Runtime's names of formats -> NumPy's, where they differ.
 DTYPES = {"float": "float32", "double": "float64"}
 
@@ -72,6 +75,7 @@ class _OnnxRuntime:
                 str(prepared),
                 str(path),
                 _Calibration(exported, calls),
+                op_types_to_quantize=QUANTIZED_BESIDE_ATTENTION if _has_attention(prepared) else None,
                 quant_format=QuantFormat.QDQ,
                 activation_type=QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
@@ -89,6 +93,15 @@ class _OnnxRuntime:
     def compile(self, exported: Path, cell: Cell, threads: int, folder: Path) -> "_Session":
         """A session, which optimises the graph."""
         return _Session(exported, threads)
+
+
+def _has_attention(path: Path) -> bool:
+    """Whether a softmax of the network's is not its output."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False).graph
+    outputs = {each.name for each in graph.output}
+    return any(node.op_type == "Softmax" and outputs.isdisjoint(node.output) for node in graph.node)
 
 
 class _Calibration:
