@@ -69,5 +69,5 @@ def test_v1_without_limits(tmp_path):
     ids=["v2", "v1"],
 )
 def test_time_without_quota_is_read_in_seconds(tmp_path, files):
-    assert cgroup.throttled_s(tree(tmp_path, files)) == pytest.approx(1.5)
-    assert cgroup.throttled_s(tmp_path / "elsewhere") is None
+    assert cgroup.throttled_s(cgroup.throttle_files(tree(tmp_path, files))) == pytest.approx(1.5)
+    assert cgroup.throttled_s(cgroup.throttle_files(tmp_path / "elsewhere")) is None

@@ -1,6 +1,6 @@
 """The limits that a container or a service manager puts on this process."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
@@ -29,20 +29,32 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     return min(limits, default=None)
 
 
-def throttled_s(root: Path = Path("/")) -> float | None:
+def throttle_files(root: Path = Path("/")) -> list[Path]:
+    """The files of the group and its ancestors that count for how long the quota stopped its processes.
+
+    To be found once: looking for them takes longer than reading them.
+    """
+    files = [folder / "cpu.stat" for folder in _folders(root, "cpu")]
+    return [file for file in files if _throttled_s(file) is not None]
+
+
+def throttled_s(files: Sequence[Path]) -> float | None:
     """Seconds for which the quota has stopped the group's processes so far; None if that is not counted.
 
-    `cpu.stat` counts microseconds (`throttled_usec`, cgroup v2) or nanoseconds (`throttled_time`, v1); the
-    maximum of the group and its ancestors.
+    Args:
+        files: from `throttle_files`; the one that counts most is taken.
     """
-    found = []
-    for folder in _folders(root, "cpu"):
-        words = _words(folder / "cpu.stat")
-        counts = dict(zip(words[::2], words[1::2], strict=False))
-        for name, unit in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):
-            if name in counts:
-                found.append(int(counts[name]) * unit)
-    return max(found, default=None)
+    return max((seconds for file in files if (seconds := _throttled_s(file)) is not None), default=None)
+
+
+def _throttled_s(file: Path) -> float | None:
+    """`cpu.stat` counts microseconds (`throttled_usec`, cgroup v2) or nanoseconds (`throttled_time`, v1)."""
+    words = _words(file)
+    counts = dict(zip(words[::2], words[1::2], strict=False))
+    for name, unit in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):
+        if name in counts:
+            return int(counts[name]) * unit
+    return None
 
 
 def _folders(root: Path, controller: str) -> Iterator[Path]:

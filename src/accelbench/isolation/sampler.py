@@ -219,8 +219,8 @@ def _started_s(pid: int) -> float:
 def _throttle_queries(root: Path = Path("/")) -> dict[str, Callable[[], float | None]]:
     """Available counters of throttling (CPU quota, temperature), by the name of their series."""
     queries: dict[str, Callable[[], float | None]] = {}
-    if cgroup.throttled_s(root) is not None:
-        queries["cpu_quota_throttled_s"] = functools.partial(cgroup.throttled_s, root)
+    if files := cgroup.throttle_files(root):
+        queries["cpu_quota_throttled_s"] = functools.partial(cgroup.throttled_s, files)
     # Only the first package: a large machine has hundreds of these files, one per thread.
     heat = root / "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count"
     if heat.exists():
