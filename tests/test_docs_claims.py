@@ -9,6 +9,7 @@ import pytest
 from accelbench.compare.verdict import MARGIN, MIN_PROCESSES
 from accelbench.judging.row import summarise
 from accelbench.report import page, read
+from accelbench.report.tables.confidence import LIKELY_RATIO, Sureness
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
 from accelbench.settings import params, suites
@@ -44,9 +45,8 @@ def test_the_headline_figures_of_dvcs_page_have_all_cells_of_the_quick_profile()
     devices = [device for suite in params.load(ROOT).suites for device in devices_of_cells(suite)]
     num_missing = sum(device in MISSING for device in devices)
     shown = text_of("docs/dvc.md")
-    assert f" 0 {len(devices) - num_missing} {num_missing} 0 ```" in shown
-    assert f"num_cells_ok {len(devices) - num_missing} " in shown
-    assert f"num_cells_skipped {num_missing} " in shown
+    assert f'"num_cells_ok": {len(devices) - num_missing}, ' in shown
+    assert f'"num_cells_skipped": {num_missing}, ' in shown
 
 
 def test_the_pages_name_every_status() -> None:
@@ -64,13 +64,15 @@ def test_the_page_of_the_studies_lists_every_suite() -> None:
 
 
 def test_the_parts_of_the_first_screen_are_on_it(tmp_path: Path) -> None:
-    table = (ROOT / "docs/reading-the-report.md").read_text().partition("| red box |")[2].partition("\n\n")[0]
-    parts = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[1:]]
+    text = text_of("docs/reading-the-report.md")
     maker = Maker()
     maker.suite(tmp_path, *maker.everything())
     composed = page.compose(read.read_all(tmp_path))
-    assert [each.title for each in composed.first] == parts
-    assert len(composed.notices) == 1
+    assert len(composed.stand_ins) == 1
+    assert len(composed.compared) == 4
+    for sureness in Sureness:
+        assert f"- `{sureness}`, with " in text or f"- `{sureness}`:" in text
+    assert f"{LIKELY_RATIO - 1:.0%}".replace("%", " %") in text
 
 
 def test_the_columns_that_the_pages_name_exist() -> None:

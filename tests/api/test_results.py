@@ -111,7 +111,7 @@ def test_the_report_is_built_beside_the_records(results, folder, tmp_path):
 def test_the_html_is_escaped_and_well_formed(results):
     text = results._repr_html_()
     assert "&lt;b&gt;a bad layer" in text
-    assert "fastest with cpu bf16 b32" in text
+    assert "bf16, batch 32 is fastest here" in text
     svg = ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
     rectangles = svg.findall("{*}rect")
     assert len(rectangles) == 2
@@ -123,7 +123,7 @@ def test_the_html_is_escaped_and_well_formed(results):
 def test_the_text_has_the_answer_and_a_line_for_each(results):
     lines = repr(results).splitlines()
     assert lines[0] == f"Results of 3 cells in {results.folder}"
-    assert "fastest with cpu bf16 b32" in lines[1]
+    assert "bf16, batch 32 is fastest here" in lines[1]
     assert len(lines) == 5
 
 

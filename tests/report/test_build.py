@@ -93,12 +93,18 @@ def test_numbers_below_zero_are_no_formulas(tmp_path: Path) -> None:
     assert (tmp_path / "a.csv").read_text() == "a,b,c,d\n-1.5,'-1.5,,True\n"
 
 
-def test_metrics_are_flat_numbers(report: Path) -> None:
-    assert json.loads((report / "metrics.json").read_text()) == {
+def test_metrics_are_headlines_and_below_them_every_suites_and_models_means(report: Path) -> None:
+    found = json.loads((report / "metrics.json").read_text())
+    suites = found.pop("suites")
+    assert set(suites["nets"]) == {"all", "mlp", "cnn"}
+    ease = (0.6 * 0.7 * 0.8) ** 0.5  # the geometric mean of 1 and 0.6, of 1 and 0.7, of 1 and 0.8
+    assert suites["nets"]["cnn"] == {"train": pytest.approx(1500 * ease), "infer": pytest.approx(4500 * ease)}
+    assert found == {
         "num_cells_ok": 33,
         "num_cells_skipped": 4,
         "num_cells_unexpected": 5,
         "num_cells_not_run": 2,
+        "share_of_answers_sure": 0.0,
         "best_train_samples_per_s": pytest.approx(21_000),
         "best_infer_samples_per_s": pytest.approx(60_000),
     }

@@ -151,8 +151,24 @@ def test_sorting_goes_by_value_with_the_unknown_last(show) -> None:
     assert head.find_element(By.XPATH, "..").get_attribute("aria-sort") == "descending"
 
 
+def test_filters_hide_the_settings_and_the_answers_that_they_leave_out(show) -> None:
+    browser = show()
+    shown = "return [...document.querySelectorAll('.answer')].filter(each => !each.hidden).map(each => each.innerText)"
+    whole = browser.execute_script(shown)
+    assert len(whole) == 4
+    assert "xla_cpu" in whole[0]
+    browser = show("#model=cnn&device=cpu")
+    left = browser.execute_script(shown)
+    assert len(left) == 2
+    bars = browser.execute_script(
+        "return [...document.querySelectorAll('.bars li')].filter(bar => bar.offsetParent).map(bar => bar.className)"
+    )
+    assert bars == ["cpu"] * 4
+
+
 def test_the_other_tables_are_sorted_by_their_headings_too(show) -> None:
     browser = show()
+    browser.find_element(By.CSS_SELECTOR, "details.first > summary").click()
     table = browser.find_element(By.XPATH, "//h2[.='What is missing, and why']/following::table")
     for keys in ("ascending", "descending"):
         table.find_element(By.XPATH, ".//button[.='cells']").send_keys(Keys.ENTER)
@@ -264,8 +280,8 @@ def test_the_viewer_pages_through_the_pictures_with_the_keyboard(show) -> None:
     assert seen() is None
     buttons[0].send_keys(Keys.ENTER)
     for key, expected in (
-        *((Keys.ARROW_RIGHT, texts[1]), ("n", texts[2]), ("n", texts[0])),
-        *((Keys.ARROW_LEFT, texts[2]), ("p", texts[1]), ("q", None)),
+        *((Keys.ARROW_RIGHT, texts[1]), ("n", texts[2]), ("p", texts[1]), (Keys.ARROW_LEFT, texts[0])),
+        *((Keys.ARROW_LEFT, texts[-1]), ("n", texts[0]), ("q", None)),
     ):
         browser.switch_to.active_element.send_keys(key)
         assert seen() == expected

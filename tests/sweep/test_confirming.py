@@ -87,7 +87,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert len(sweeps[0].cells) == 2
     (found,) = map(Recommendation, best.workloads(sweeps))
     assert found.is_sure(found.next_best)
-    assert "too few blocks" not in found.confidence(found.next_best)
+    assert "too few blocks" not in str(found.confidence(found.next_best))
     assert "Question 1 of 1" in console.file.getvalue()
 
     confirming.confirm([], folder, console, None)

@@ -146,7 +146,7 @@ def test_a_killed_search_leaves_its_race_so_far(shared, project):
 def test_best_of_its_folder_says_how_sure_the_search_is(done, copied, capsys):
     assert main(["best", "runs/mine"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "the only cell that was measured in full." in text
+    assert "It is the only setting that was measured in full." in text
     assert "With 95 % confidence none of the 3 cells that were tried is more than 2 % faster" in text
 
 

@@ -119,8 +119,9 @@ def _limit(latency_ms: str | None) -> float | None:
 
 def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> int:
     from accelbench.report import read as sweeps
+    from accelbench.report.answers import Answer
     from accelbench.report.tables import best_of_each
-    from accelbench.report.tables.on_terminal import rendered
+    from accelbench.report.tables.on_terminal import bars, rendered
     from accelbench.schema.text import clean
     from accelbench.settings import params
     from accelbench.sweep import answer
@@ -135,11 +136,16 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
         raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
     for each in found:
         console.print(answer.sentence(each.found), soft_wrap=not console.is_terminal)
-        if (table := each.table()) is not None:
+        shown = Answer(each.found)
+        if shown.others:
+            console.print(bars(shown))
+        if len(each.chosen) > 1 and (table := each.table()) is not None:
             console.print(rendered(table))
+        console.print()
     notes = [note for sweep in read for note in [*(sweep.race.answers if sweep.race else ()), *sweep.notes]]
     missing = [f"{workload}: no cell is within {limit_ms:g} ms" for workload in outside]
-    for note in [*missing, best_of_each.NOTE, *notes]:
+    about = [best_of_each.NOTE] if any(len(each.chosen) > 1 for each in found) else []
+    for note in [*missing, *about, *notes]:
         console.print(note, style="dim", markup=False)
     return 0
 

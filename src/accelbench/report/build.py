@@ -2,10 +2,12 @@
 
 import io
 import os
+import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import matplotlib
 from PIL import Image
@@ -14,10 +16,13 @@ from accelbench.errors import WriteError
 from accelbench.judging.costs import Cost
 from accelbench.project import shown
 from accelbench.report import csv_file, render
-from accelbench.report.page import Picture, compose
+from accelbench.report.answers import answers
+from accelbench.report.page import compose
+from accelbench.report.picture import Picture
 from accelbench.report.pictures import style
 from accelbench.report.read import Sweep, read_all
 from accelbench.report.tables import best, device_scaling
+from accelbench.report.tables.confidence import Sureness
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
 
@@ -81,22 +86,49 @@ def _save(picture: Picture, path: Path) -> None:
     few.save(path, optimize=True)
 
 
-def headline(sweeps: Sequence[Sweep]) -> dict[str, float]:
-    """The figures of metrics.json; a mode's best throughput is left out if unknown."""
+def headline(sweeps: Sequence[Sweep]) -> dict[str, Any]:
+    """The figures of metrics.json: a few headlines, and below `suites` what a change to any cell moves.
+
+    A suite and each of its models have the geometric mean of the samples/s of their ok cells, by mode. What is unknown
+    is left out.
+    """
     cells = [reported for sweep in sweeps for reported in sweep.cells]
     statuses = [reported.record.status if reported.record else None for reported in cells]
-    figures: dict[str, float] = {
+    figures: dict[str, Any] = {
         "num_cells_ok": statuses.count(Status.ok),
         "num_cells_skipped": statuses.count(Status.skipped),
         "num_cells_unexpected": sum(status in UNEXPECTED for status in statuses),
         "num_cells_not_run": statuses.count(None),
     }
+    confidences = [answer.confidence for answer in answers(sweeps) if answer.confidence]
+    if confidences:
+        num_sure = sum(confidence.sureness == Sureness.sure for confidence in confidences)
+        figures["share_of_answers_sure"] = _readable(num_sure / len(confidences))
     chosen = [reported for group in best.workloads(sweeps) for reported in best.typical(group)]
     for mode in Mode:
         rates = [reported.number("samples_per_s") or 0.0 for reported in chosen if reported.cell.mode == mode]
         if rates:
-            figures[f"best_{mode}_samples_per_s"] = max(rates)
-    return figures
+            figures[f"best_{mode}_samples_per_s"] = _readable(max(rates))
+    suites = {sweep.suite: means for sweep in sweeps if (means := _means(sweep))}
+    return {**figures, **({"suites": suites} if suites else {})}
+
+
+def _means(sweep: Sweep) -> dict[str, dict[str, float]]:
+    """`all` and each model -> mode -> the geometric mean of samples/s."""
+    rates: dict[str, dict[str, list[float]]] = {}
+    for reported in sweep.cells:
+        if reported.is_ok and (rate := reported.number("samples_per_s")):
+            for name in ("all", reported.cell.model.name):
+                rates.setdefault(name, {}).setdefault(reported.cell.mode, []).append(rate)
+    return {
+        name: {mode: _readable(statistics.geometric_mean(values)) for mode, values in by_mode.items()}
+        for name, by_mode in rates.items()
+    }
+
+
+def _readable(value: float) -> float:
+    """With eight digits: more than any of them is worth."""
+    return float(f"{value:.8g}")
 
 
 def _replace(made: Path, out: Path) -> None:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
+from accelbench.judging.row import is_disturbed
 from accelbench.report import published
+from accelbench.report.answers import Answer, answers
+from accelbench.report.picture import Picture
 from accelbench.report.pictures import samples
 from accelbench.report.pictures.drawn import pictures_of
+from accelbench.report.questions import Question, questions
 from accelbench.report.read import NOT_RUN, UNREADABLE, Sweep
 from accelbench.report.tables import (
     accuracy_by_device,
@@ -40,24 +42,7 @@ from accelbench.schema.record import DEVICE_MEASUREMENTS
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import RANDOM, Mode, Status
 
-
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A picture of the report.
-
-    Attributes:
-        path: relative to the report's folder.
-        alt: a text that describes it.
-    """
-
-    path: str
-    alt: str
-    figure: Figure
-
-    @property
-    def width_inch(self) -> float:
-        """The drawn width in inches."""
-        return float(self.figure.get_figwidth())
+NOISY = 0.1  # of all processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +68,11 @@ class Page:
     """The whole report.
 
     Attributes:
-        notices: warnings about the data, before any number.
+        notices: warnings, before any number.
+        stand_ins: a sentence for each data set of which a stand-in was measured.
+        noise: how many processes other programs disturbed; empty if it is few.
+        answers: the fastest setting for each model and mode.
+        questions: what users ask, each with a sentence and a picture.
         notes: sentences about records that are not shown.
         counts: number of cells by outcome, without zeros.
         devices: each device that was asked for, with its name or the reason why it was not measured.
@@ -98,6 +87,10 @@ class Page:
     """
 
     notices: list[str]
+    stand_ins: list[str]
+    noise: str
+    answers: list[Answer]
+    questions: list[Question]
     notes: list[str]
     counts: dict[str, int]
     devices: list[str]
@@ -112,9 +105,25 @@ class Page:
     lies: Table
 
     @property
+    def compared(self) -> list[Answer]:
+        """The answers that chose between several settings."""
+        return [answer for answer in self.answers if answer.others]
+
+    @property
+    def alone(self) -> list[Answer]:
+        """The answers about a single setting."""
+        return [answer for answer in self.answers if not answer.others]
+
+    @property
+    def data_sets(self) -> list[str]:
+        """The data sets of which a stand-in was measured."""
+        return sorted({answer.fastest.cell.data.name for answer in self.answers if answer.is_stand_in})
+
+    @property
     def pictures(self) -> list[Picture]:
         """All pictures, in the page's order."""
-        return [*(picture for section in self.sections for picture in section.pictures), *self.samples]
+        asked = [question.picture for question in self.questions if question.picture]
+        return [*asked, *(picture for section in self.sections for picture in section.pictures), *self.samples]
 
 
 def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | None = None) -> Page:
@@ -126,10 +135,15 @@ def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | N
         data: the folder of the prepared data sets, for a look at them; None for none.
     """
     sheets, without = _samples(sweeps, data) if data is not None else ([], [])
+    found = answers(sweeps)
     outcomes = Counter(reported.outcome for sweep in sweeps for reported in sweep.cells)
     starts = [record.started_at for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     return Page(
-        notices=[*notices, *stand_ins(sweeps)],
+        notices=list(notices),
+        stand_ins=list(stand_ins(sweeps)),
+        noise=_noise(sweeps),
+        answers=found,
+        questions=questions(sweeps, found),
         notes=[note for sweep in sweeps for note in sweep.notes],
         devices=first_screen.device_texts(sweeps),
         counts={outcome: outcomes[outcome] for outcome in [*Status, UNREADABLE, NOT_RUN] if outcomes[outcome]},
@@ -147,6 +161,17 @@ def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | N
 
 def _known(*tables: Table | None) -> list[Table]:
     return [table for table in tables if table]
+
+
+def _noise(sweeps: Sequence[Sweep]) -> str:
+    """Says so if other programs used the CPU during a tenth of the processes or more."""
+    disturbed = [is_disturbed(record) for sweep in sweeps for record in sweep.records if record.measurement]
+    if sum(disturbed) < max(1.0, NOISY * len(disturbed)):
+        return ""
+    return (
+        f"Noisy machine: other programs used the CPU during {sum(disturbed):,} of {len(disturbed):,} processes. "
+        "Small differences can't be told."
+    )
 
 
 def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from accelbench.presentation import significant
+from accelbench.report.answers import Answer
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
 from accelbench.report.tables.first_screen import Recommendation
@@ -41,7 +41,16 @@ def show(records: Sequence[Record], folder: str, console: Console) -> None:
     console.print()
     for line in _lines(several):
         console.print(line, soft_wrap=isinstance(line, Text) and not console.is_terminal)
-    console.print(f"More: accelbench best {folder}; accelbench report {folder}", markup=False, soft_wrap=True)
+    for what, command in _commands(several, folder):
+        console.print(f"{what} {command}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _commands(found: Sequence[Recommendation], folder: str) -> Iterator[tuple[str, str]]:
+    """What to run next, each with the question that it answers."""
+    if (command := Answer(found[0]).command) is not None:
+        yield "To be sure:", command
+    yield "All figures:", f"accelbench best {folder}"
+    yield "A page to share:", f"accelbench report {folder}"
 
 
 def compared(cells: Sequence[ReportedCell]) -> list[Recommendation]:
@@ -61,12 +70,6 @@ def _lines(found: Sequence[Recommendation]) -> Iterator[RenderableType]:
 
 
 def sentence(found: Recommendation) -> Text:
-    """Such as `mlp infer, mnist: fastest with cpu bf16 b8 at 458 samples/s, 2.74 times cpu fp32 b8; can't tell ...`."""
-    first, workload = found.fastest, best.workload_text(found.fastest)
-    answer = (f"{found.text(first.row)} at {significant(first.number('samples_per_s'))} samples/s", "bold")
-    if len(found.by_speed) == 1:
-        return Text.assemble(f"{workload}: ", answer, ", the only cell that was measured in full.")
-    second = found.next_best or found.by_speed[1]
-    ratio = (first.number("samples_per_s") or 0.0) / (second.number("samples_per_s") or 1.0)
-    behind = f"{significant(ratio)} times {found.text(second.row)}; {found.confidence(second)}"
-    return Text.assemble(f"{workload}: fastest with ", answer, f", {behind}.")
+    """Such as `resnet18, inference, random 3x224x224: bf16, batch 16 is fastest here, 51 images/s; ...`."""
+    answer = Answer(found)
+    return Text.assemble((f"{answer.what}", "bold"), f", {answer.data}: {answer.sentence}")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.report import read
-from accelbench.report.tables.confidence import confidence_in_words
+from accelbench.report.tables.confidence import Sureness, confidence
 from accelbench.schema.conditions import SystemSeries
 
 
@@ -27,8 +27,9 @@ def sides(tmp_path: Path, maker):
 
 
 def test_one_process_a_side_is_never_a_proof(sides) -> None:
-    assert confidence_in_words(*sides(1000, 2000)) == "likely, not proven"
-    assert confidence_in_words(*sides(1000, 1010)) == "can't tell: they overlap"
+    assert str(confidence(*sides(1000, 2000))) == str(confidence(*sides(2000, 1000))) == "likely"
+    assert str(confidence(*sides(1000, 1150))) == "can't tell: single processes may differ as much"
+    assert str(confidence(*sides(1000, 1010))) == "can't tell: the intervals overlap"
 
 
 def disturbed(each: read.ReportedCell) -> read.ReportedCell:
@@ -42,28 +43,29 @@ def disturbed(each: read.ReportedCell) -> read.ReportedCell:
 
 def test_nothing_is_likely_of_cells_that_other_processes_disturbed(sides) -> None:
     one, other = sides(1000, 2000)
-    assert confidence_in_words(one, list(map(disturbed, other))) == "not proven: other processes disturbed them"
+    found = confidence(one, list(map(disturbed, other)))
+    assert str(found) == "can't tell: other programs used the CPU meanwhile"
 
 
 def test_nothing_is_sure_if_half_of_the_processes_were_disturbed(sides) -> None:
     one, other = sides(1000, 2000, num=5)
     few, many = ([*map(disturbed, one[:num]), *one[num:]] for num in (2, 3))
-    assert confidence_in_words(few, other).startswith("sure: faster (+99.")
-    assert confidence_in_words(many, other).startswith("not proven: other processes disturbed them (+99.")
+    assert str(confidence(few, other)).startswith("sure: faster, +99.")
+    assert confidence(many, other).sureness == Sureness.cant_tell
 
 
 def test_five_in_turns_tell(sides) -> None:
-    assert confidence_in_words(*sides(1000, 2000, num=5)).startswith("sure: faster (+99.")
-    assert confidence_in_words(*sides(2000, 1000, num=5)).startswith("sure: slower (-50.")
-    assert confidence_in_words(*sides(1000, 1001, num=5)).startswith("sure: same (")
+    assert str(confidence(*sides(1000, 2000, num=5))).startswith("sure: faster, +99.")
+    assert str(confidence(*sides(2000, 1000, num=5))).startswith("sure: slower, -50.")
+    assert str(confidence(*sides(1000, 1001, num=5))).startswith("sure: same, ")
 
 
 def test_five_after_five_do_not(sides) -> None:
-    assert confidence_in_words(*sides(1000, 2000, num=5, in_turns=False)) == "likely, not proven"
+    assert str(confidence(*sides(1000, 2000, num=5, in_turns=False))) == "likely"
 
 
 def test_without_intervals_nothing_can_be_told(tmp_path: Path, maker) -> None:
     blocks = maker.measurement(maker.cell(), 1).blocks[:2]
     records = [maker.ok(maker.cell(precision=precision), 1, blocks=blocks) for precision in ("fp32", "bf16")]
     one, other = read.read(maker.suite(tmp_path, records)).cells
-    assert confidence_in_words([one], [other]) == "can't tell: too few blocks"
+    assert str(confidence([one], [other])) == "can't tell: too few blocks for an interval"

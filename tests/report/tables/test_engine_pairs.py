@@ -34,7 +34,7 @@ def test_cells_that_differ_in_nothing_but_the_engine_stand_side_by_side(read, ma
         ("lightning", "keras", "0.800"),
         ("lightning", "keras jax jit_compile", "2.50"),
     ]
-    assert {row["how sure"] for row in rows(found)} == {"likely, not proven"}
+    assert {row["how sure"] for row in rows(found)} == {"likely"}
     assert rows(found)[0]["first: low"] != "–"
 
 

@@ -41,7 +41,7 @@ def test_a_line_for_each_model_and_what_is_done_with_it(read, maker) -> None:
     assert train["model, and what is done"] == "mlp train, mnist"
     assert (train["most samples/s with"], train["samples/s"], train["± (%)"]) == ("cpu bf16 b128", "2,560", "3.0")
     assert (train["next best"], train["behind by"]) == ("cpu fp32 b128", "50 %")
-    assert train["how sure"] == "likely, not proven"
+    assert train["how sure"] == "likely"
     assert train["best of each precision"] == "bf16 2,560, fp32 1,280"
     assert train["least latency with"] == "cpu bf16 b32"
     assert infer["next best"] == "no other was measured"

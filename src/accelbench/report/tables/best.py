@@ -164,16 +164,24 @@ def typical(cells: Sequence[ReportedCell]) -> list[ReportedCell]:
 
 def workload_text(reported: ReportedCell) -> str:
     """The model, what is done with it, and on what, such as `resnet18 infer, random 3x224x224`."""
+    return f"{model_text(reported)} {reported.cell.mode}, {data_text(reported)}"
+
+
+def model_text(reported: ReportedCell) -> str:
+    """The model, with its arguments if they may vary: of accelbench's own networks, conf/ has them."""
+    arguments = reported.row["arguments"] if reported.cell.model.library != Library.accelbench else None
+    return f"{reported.cell.model.name}({arguments})" if arguments else reported.cell.model.name
+
+
+def data_text(reported: ReportedCell) -> str:
+    """The data, the input's shape, and how they are fed and measured if that is not the usual way."""
     row, cell = reported.row, reported.cell
     data = cell.model.batch.rpartition(".")[2] if cell.model.batch else str(row["data"])
     words = [data + " (stand-in)" * bool(row["stand_in"]), row["input_shape"]]
     words += [cell.data.pipeline if cell.data.pipeline != Pipeline.array else None]
     words += [cell.data.augment if cell.data.augment != Augment.none else None]
     words += [cell.protocol if cell.protocol != Protocol.window else None]
-    # Of accelbench's own networks, conf/ has the arguments, which the published cells do not vary.
-    arguments = row["arguments"] if cell.model.library != Library.accelbench else None
-    name = f"{cell.model.name}({arguments})" if arguments else cell.model.name
-    return f"{name} {cell.mode}, {' '.join(str(part) for part in words if part)}"
+    return " ".join(str(part) for part in words if part)
 
 
 def merged(found: Sequence[tuple[str, Row]]) -> list[tuple[Row, str]]:

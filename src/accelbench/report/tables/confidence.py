@@ -1,41 +1,68 @@
-"""How sure it is that one cell is faster than another."""
+"""How sure it is that one cell is faster than another: sure, likely or can't tell."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from accelbench.compare.pairs import Pair
 from accelbench.compare.record_sets import Process
-from accelbench.compare.verdict import Comparison, Verdict
+from accelbench.compare.verdict import MIN_PROCESSES, Comparison, Verdict
 from accelbench.judging.row import is_disturbed
 from accelbench.report.read import ReportedCell
 
-DISTURBED = "not proven: other processes disturbed them"
+# Single processes have to differ by more than this to make a difference likely: fresh processes of one cell differ by a
+# few percent, and on a busy machine by up to a fifth.
+LIKELY_RATIO = 1.2
 NOTE = (
-    'How sure: "sure" needs at least five fresh processes of each cell, interleaved; the 95 % interval of their '
-    'difference decides. "Likely, not proven": the two intervals do not overlap, but each is of one process, and '
-    'processes may differ by more. "Not proven": other processes used the CPU meanwhile. "Can\'t tell": the '
-    "intervals overlap, or a cell has too few blocks for an interval. Run accelbench compare --run to decide."
+    f'How sure: "sure" if {MIN_PROCESSES} or more fresh processes of each cell were interleaved, and the 95 % interval '
+    'of their difference decides. "Likely" if fewer were measured, their intervals do not overlap, and the speeds are '
+    f'more than {LIKELY_RATIO - 1:.0%} apart. Else "can\'t tell", with the reason: accelbench compare --run decides.'
 )
 
 
-def confidence_in_words(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> str:
-    """What can be said of the difference between two cells' speeds, in words.
+class Sureness(StrEnum):
+    """How sure a difference between two cells is."""
+
+    sure = "sure"
+    likely = "likely"
+    cant_tell = "can't tell"
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """What can be said of the difference between two cells' speeds.
+
+    Attributes:
+        detail: the 95 % interval of the difference, or why nothing can be said; may be empty.
+    """
+
+    sureness: Sureness
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.sureness}: {self.detail}" if self.detail else self.sureness.value
+
+
+def confidence(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> Confidence:
+    """How sure the difference between two cells' speeds is.
 
     Args:
         first: the ok repeats of one cell.
         second: the ok repeats of the cell that it is compared with.
     """
     found = compared(first, second)
+    disturbed = Confidence(Sureness.cant_tell, "other programs used the CPU meanwhile")
     if found is None:
-        return _by_intervals(first[0], second[0])
+        by_intervals = _by_intervals(first[0], second[0])
+        is_likely = by_intervals.sureness == Sureness.likely
+        return disturbed if is_likely and _are_disturbed(first, second) else by_intervals
     assert found.low is not None
     assert found.high is not None
     low, high = (f"{100 * (ratio - 1):+.3g} %" for ratio in (found.low, found.high))
     verdict = found.verdict()
     if verdict == Verdict.cant_tell:
-        what = "can't tell"
-    else:
-        what = DISTURBED if _are_disturbed(first) or _are_disturbed(second) else f"sure: {verdict}"
-    return f"{what} ({low} to {high})"
+        return Confidence(Sureness.cant_tell, f"{low} to {high}")
+    return disturbed if _are_disturbed(first, second) else Confidence(Sureness.sure, f"{verdict}, {low} to {high}")
 
 
 def compared(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> Comparison | None:
@@ -50,18 +77,21 @@ def compared(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> C
     return found if found.low is not None and found.interleaved else None
 
 
-def _by_intervals(first: ReportedCell, second: ReportedCell) -> str:
-    """What the intervals within one process each say."""
+def _by_intervals(first: ReportedCell, second: ReportedCell) -> Confidence:
+    """What the speeds and the intervals within one process each say."""
     low, high = first.number("samples_per_s_low"), first.number("samples_per_s_high")
     second_low, second_high = second.number("samples_per_s_low"), second.number("samples_per_s_high")
     if low is None or high is None or second_low is None or second_high is None:
-        return "can't tell: too few blocks"
+        return Confidence(Sureness.cant_tell, "too few blocks for an interval")
     if low <= second_high and second_low <= high:
-        return "can't tell: they overlap"
-    return DISTURBED if _are_disturbed([first]) or _are_disturbed([second]) else "likely, not proven"
+        return Confidence(Sureness.cant_tell, "the intervals overlap")
+    ratio = first.over(second, "samples_per_s") or 1.0
+    if max(ratio, 1 / ratio) <= LIKELY_RATIO:
+        return Confidence(Sureness.cant_tell, "single processes may differ as much")
+    return Confidence(Sureness.likely)
 
 
-def _are_disturbed(repeats: Sequence[ReportedCell]) -> bool:
-    """Whether other processes used the CPU during at least half of a cell's repeats."""
-    found = [is_disturbed(reported.record) for reported in repeats if reported.record]
-    return 2 * sum(found) >= max(1, len(found))
+def _are_disturbed(*sides: Sequence[ReportedCell]) -> bool:
+    """Whether other programs used the CPU during at least half of a side's repeats."""
+    disturbed = [[is_disturbed(reported.record) for reported in side if reported.record] for side in sides]
+    return any(2 * sum(found) >= max(1, len(found)) for found in disturbed)

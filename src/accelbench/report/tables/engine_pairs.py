@@ -63,7 +63,7 @@ COLUMNS: list[Column[EnginePair]] = [
     Column("first", lambda pair: word(framework(pair.cell))),
     Column("second", lambda pair: word(framework(pair.second[0].cell))),
     Column("second / first (x)", lambda pair: number(_ratio(pair.first[0], pair.second[0]))),
-    Column("how sure", lambda pair: word(confidence.confidence_in_words(pair.first, pair.second))),
+    Column("how sure", lambda pair: word(str(confidence.confidence(pair.first, pair.second)))),
     Column("first: samples/s", lambda pair: number(pair.first[0].row["samples_per_s"])),
     Column("first: low", lambda pair: number(pair.first[0].row["samples_per_s_low"])),
     Column("first: high", lambda pair: number(pair.first[0].row["samples_per_s_high"])),

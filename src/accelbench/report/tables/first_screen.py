@@ -44,21 +44,32 @@ class Recommendation:
         return self.by_speed[0]
 
     @cached_property
+    def others(self) -> list[ReportedCell]:
+        """The fastest cell of each other device, precision, engine and options, the fastest first."""
+        by_setting: dict[tuple[object, ...], ReportedCell] = {}
+        for reported in self.by_speed:
+            by_setting.setdefault(_setting(reported), reported)
+        return list(by_setting.values())[1:]
+
+    @property
     def next_best(self) -> ReportedCell | None:
-        """The fastest cell of another device, precision, engine or options; None if no other was measured."""
-        setting = _setting(self.fastest)
-        return next((reported for reported in self.by_speed if _setting(reported) != setting), None)
+        """The first of `others`; None if no other was measured."""
+        return self.others[0] if self.others else None
 
     @cached_property
     def has_engines(self) -> bool:
         """Whether several engines were measured."""
         return len({reported.cell.engine for reported in self.cells}) > 1
 
+    def options(self, row: Row) -> str:
+        """A choice's engine if there are several, and its options, such as `lightning, channels_last`."""
+        is_first = self.has_engines and row["engine"] == Engine.lightning  # `options_text` names the other engines
+        return ", ".join(filter(None, [Engine.lightning if is_first else None, options_text(row)]))
+
     def text(self, row: Row) -> str:
         """A choice, such as `cpu bf16 b32, channels_last`; with its engine if there are several."""
-        is_first = self.has_engines and row["engine"] == Engine.lightning  # `options_text` names the other engines
         settings = f"{row['device']} {row['precision']} b{row['batch_size']}"
-        return ", ".join(filter(None, [settings, Engine.lightning if is_first else None, options_text(row)]))
+        return ", ".join(filter(None, [settings, self.options(row)]))
 
     def repeats(self, reported: ReportedCell) -> list[ReportedCell]:
         """The processes that measured the same as `reported`, this one first; if there are confirming ones, only these.
@@ -69,9 +80,9 @@ class Recommendation:
         found = [reported, *(each for each in self.cells if each is not reported and each.measured_key == key)]
         return [each for each in found if each.is_confirming] or found
 
-    def confidence(self, other: ReportedCell) -> str:
-        """How sure it is that the fastest cell is faster than `other`, in words."""
-        return confidence.confidence_in_words(self.repeats(other), self.repeats(self.fastest))
+    def confidence(self, other: ReportedCell) -> confidence.Confidence:
+        """How sure it is that the fastest cell is faster than `other`."""
+        return confidence.confidence(self.repeats(other), self.repeats(self.fastest))
 
     def is_sure(self, other: ReportedCell) -> bool:
         """Whether enough processes of both, in turns, were measured to decide."""
@@ -84,7 +95,7 @@ class Recommendation:
 
 def _setting(reported: ReportedCell) -> tuple[object, ...]:
     cell = reported.cell
-    return cell.device, cell.devices, cell.precision, cell.options, cell.engine, cell.keras
+    return cell.device, cell.devices, cell.precision, cell.options, cell.engine, cell.keras, cell.threads
 
 
 def _by_precision(found: Recommendation) -> str:
@@ -115,7 +126,7 @@ def _lead(found: Recommendation) -> Entry:
 def _confidence(found: Recommendation) -> Entry:
     if found.next_best is None:
         return word(None)
-    return word(found.confidence(found.next_best))
+    return word(str(found.confidence(found.next_best)))
 
 
 def _criterion_columns(criterion: str, heading: str) -> list[Column[Recommendation]]:

@@ -1,10 +1,16 @@
-"""A table as a terminal shows it."""
+"""Tables and answers as a terminal shows them."""
 
 from rich import box
+from rich.bar import Bar
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from accelbench.report.answers import Answer
 from accelbench.report.tables.table import Table
+from accelbench.schema.vocab import Device
+
+BAR_WIDTH = 8
+COLOURS = {Device.cpu: "blue", Device.gpu: "green", Device.tpu: "red", Device.xla_cpu: "magenta"}
 
 
 def rendered(table: Table) -> RichTable:
@@ -14,4 +20,17 @@ def rendered(table: Table) -> RichTable:
         made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:
         made.add_row(*(Text(entry.text) for entry in row))
+    return made
+
+
+def bars(answer: Answer) -> RichTable:
+    """A line for each of an answer's fastest settings, with a bar in the colour of its device."""
+    made = RichTable.grid(padding=(0, 2, 0, 0))
+    made.add_column(overflow="fold")
+    made.add_column(justify="right", no_wrap=True)
+    made.add_column(min_width=BAR_WIDTH)
+    made.add_column(overflow="fold")
+    for each in answer.candidates:
+        bar = Bar(1.0, 0.0, each.share, width=BAR_WIDTH, color=COLOURS[Device(each.device)])
+        made.add_row(Text(f"  {each.label}"), Text(each.rate), bar, Text(each.verdict))
     return made

@@ -114,7 +114,20 @@ function drawCard() {
   card.replaceChildren(...describe(cell).map((words, index) => make(index ? "div" : "b", {}, words)),
     make("div", {}, run), make("div", {}, `Record: ${cell.name}.json`), make("div", {}, toRow, " ", close));
 }
-listeners.push(drawTable, drawCard);
+
+// The answers hide the settings whose cells the filters leave out. A record's name ends that of its cell.
+const SHORT_NAMES = new Set(CELLS.map(cell => cell.name.split("/").at(-1)));
+function filterAnswers(shown) {
+  const names = new Set(shown.map(cell => cell.name.split("/").at(-1)));
+  for (const bar of document.querySelectorAll(".bars li")) {
+    const known = bar.dataset.names.split(" ").filter(name => SHORT_NAMES.has(name));
+    bar.hidden = known.length > 0 && !known.some(name => names.has(name));
+  }
+  for (const answer of document.querySelectorAll(".answer")) {
+    answer.hidden = !answer.querySelector(".bars li:not([hidden])");
+  }
+}
+listeners.push(drawTable, drawCard, filterAnswers);
 
 // Sorts the other tables, whose rows are on the page already.
 for (const table of document.querySelectorAll("table:not(#every)")) {

@@ -1,0 +1,95 @@
+"""A dot for each of some cells, on a line of its own with its name and its value."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_legend, add_title
+from accelbench.schema.cell import Cell
+
+MAX_DOTS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """A value of one cell.
+
+    Attributes:
+        name: at its left.
+        value: above 0.
+        text: beside the dot.
+        cell: gives the colour of its device and the mark of its precision.
+    """
+
+    name: str
+    value: float
+    text: str
+    cell: Cell
+
+
+def dots(found: Sequence[Dot], title: str, axis: str, base: str | None = None) -> Figure | None:
+    """A line for each dot, the largest first; None without any.
+
+    Args:
+        found: what is drawn; of more than `MAX_DOTS` those that are farthest from 1.
+        title: of the picture.
+        axis: what the values are.
+        base: what a value of 1 stands for: ratios are drawn on a logarithmic scale around it. None for percentages.
+    """
+    if not found:
+        return None
+    if len(found) > MAX_DOTS:
+        title += f": {MAX_DOTS} of {len(found)}"
+    shown = sorted(found, key=lambda dot: -max(dot.value, 1 / dot.value if base else 0.0))[:MAX_DOTS]
+    shown.sort(key=lambda dot: -dot.value)
+    figure = Figure(figsize=(8.5, 0.24 * len(shown) + 1.6), layout="constrained", dpi=DPI)
+    axes = figure.subplots()
+    for index, dot in enumerate(shown):
+        colour = COLOURS[dot.cell.device]
+        axes.plot([1 if base else 0, dot.value], [index, index], color=colour, linewidth=1.6, alpha=0.5)
+        axes.plot(dot.value, index, MARKERS[dot.cell.precision], color=colour, markersize=6)
+        is_left = bool(base) and dot.value < 1
+        axes.annotate(
+            dot.text,
+            (dot.value, index),
+            (-7 if is_left else 7, 0),
+            textcoords="offset points",
+            fontsize=7.5,
+            va="center",
+            ha="right" if is_left else "left",
+        )
+    axes.set_yticks(range(len(shown)), [dot.name for dot in shown], fontsize=8)
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    _scale(axes, [dot.value for dot in shown], base)
+    axes.set_xlabel(axis)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    kinds = dict.fromkeys((dot.cell.device, dot.cell.precision) for dot in shown)
+    handles = [
+        Line2D([], [], linestyle="", color=COLOURS[device], marker=MARKERS[precision], label=f"{device} {precision}")
+        for device, precision in kinds
+    ]
+    add_legend(figure, handles, max(3, min(6, len(handles))))
+    add_title(figure, title, "")
+    return figure
+
+
+def _scale(axes: Axes, values: Sequence[float], base: str | None) -> None:
+    """Ratios: a logarithmic axis with a line at 1. Percentages: from 0 on."""
+    if base is None:
+        axes.set_xlim(0, 1.18 * max(values))
+        axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+        return
+    axes.set_xscale("log")
+    axes.set_xlim(min([1.0, *values]) / 1.6, max([1.0, *values]) * 1.6)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.axvline(1, color="#444444", linewidth=1)
+    axes.annotate(base, (1, -0.6), (0, 2), textcoords="offset points", fontsize=7.5, ha="center", va="bottom")
+    axes.grid(axis="x", color="#dddddd", linewidth=0.6)

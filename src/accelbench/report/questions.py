@@ -1,0 +1,186 @@
+"""What users ask about the measurements: for each question a sentence, a picture and a table."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from accelbench.presentation import significant
+from accelbench.report.answers import Answer
+from accelbench.report.picture import Picture
+from accelbench.report.pictures import phases
+from accelbench.report.pictures.dots import Dot, dots
+from accelbench.report.read import ReportedCell, Sweep
+from accelbench.report.tables import gains
+from accelbench.report.tables.confidence import Sureness
+from accelbench.report.tables.gains import Gain
+from accelbench.report.tables.table import Table
+from accelbench.schema.vocab import Phase
+from accelbench.stats.robust import median
+
+# Phases in which the device waits.
+WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question with its answer.
+
+    Attributes:
+        table: the figures behind the picture; None without.
+    """
+
+    title: str
+    sentence: str
+    picture: Picture | None = None
+    table: Table | None = None
+
+
+def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Question]:
+    """The questions that the measurements answer."""
+    fastest = [answer.fastest for answer in answers]
+    found = [
+        _gained("Which device?", "device", "the CPU", gains.gains(sweeps, gains.DEVICE)),
+        _gained("Which precision?", "precision", "fp32", gains.gains(sweeps, gains.PRECISION)),
+        _gained("Which batch size?", "batch", "the smallest batch", gains.gains(sweeps, gains.BATCH)),
+        _gained("Which engine?", "engine", "PyTorch (lightning)", gains.gains(sweeps, gains.ENGINE)),
+        _gained("Which options?", "options", "no options", gains.gains(sweeps, gains.OPTIONS)),
+        _time(fastest),
+        _limit(fastest),
+        _cost(fastest),
+        _sureness(answers),
+    ]
+    return [question for question in found if question is not None]
+
+
+def _gained(title: str, name: str, base: str, found: Sequence[Gain]) -> Question | None:
+    """How much each value of a setting gains over the base value; None without a pair."""
+    if not found:
+        return None
+    drawn = [
+        Dot(
+            name=f"{gain.what}: {gain.value}",
+            value=gain.ratio,
+            text=f"{significant(gain.ratio)}x {'' if gain.confidence.sureness == Sureness.sure else '?'}".strip(),
+            cell=gain.reported.cell,
+        )
+        for gain in found
+        if gain.ratio > 0
+    ]
+    axis = f"speed over {base} (? = not sure)"
+    figure = dots(drawn, f"{title[:-1]}: times as fast as {base}, all else equal", axis, base)
+    return Question(
+        title=title,
+        sentence=" ".join(_summaries(found, base)),
+        picture=_picture(name, f"{title} Speed over {base}", figure),
+        table=gains.table(f"Speed over {base}", found),
+    )
+
+
+def _summaries(found: Sequence[Gain], base: str) -> Iterator[str]:
+    """A sentence for each value of the setting: how it does in the median, and at its extremes."""
+    by_value: dict[str, list[Gain]] = {}
+    for gain in found:
+        by_value.setdefault(gain.value, []).append(gain)
+    for value, each in by_value.items():
+        ratios = sorted(gain.ratio for gain in each)
+        num_sure = sum(gain.confidence.sureness == Sureness.sure for gain in each)
+        sure = f", {num_sure} of them sure" if num_sure else ""
+        if len(each) == 1:
+            how = each[0].confidence.sureness
+            yield f"{value}: {significant(ratios[0])} times as fast as {base} ({each[0].what}; {how})."
+        else:
+            spread = f"{significant(ratios[0])} to {significant(ratios[-1])}"
+            middle = significant(median(ratios))
+            yield f"{value}: {middle} times as fast as {base} in the median of {len(each)} pairs ({spread}{sure})."
+
+
+def _time(fastest: Sequence[ReportedCell]) -> Question | None:
+    """Where a step's time goes in the fastest cells."""
+    figure = phases.phases(fastest, "Where a step's time goes, in the fastest cell of each model", "")
+    if figure is None:
+        return None
+    shares = {}
+    for reported in fastest:
+        known = {phase: reported.number(f"breakdown_{phase}_ms") or 0.0 for phase in Phase}
+        if total := sum(known.values()):
+            shares[reported.label] = sum(known[phase] for phase in WAITING) / total
+    label, largest = max(shares.items(), key=lambda item: item[1])
+    middle = significant(100 * median(list(shares.values())), 2)
+    sentence = (
+        f"Waiting for data, copying and the framework take {middle} % of a step in the median; "
+        f"the most, {significant(100 * largest, 2)} %, in {label}."
+    )
+    return Question(
+        title="Where does the time go?", sentence=sentence, picture=_picture("time", "Phases of a step", figure)
+    )
+
+
+def _limit(fastest: Sequence[ReportedCell]) -> Question | None:
+    """How near the fastest cells come to the peak rate of their device."""
+    known = [(reported, mfu) for reported in fastest if (mfu := reported.number("mfu"))]
+    if not known:
+        return None
+    drawn = [
+        Dot(
+            name=reported.label,
+            value=100 * mfu,
+            text=f"{significant(100 * mfu, 2)} %" + (f", bound by {bound}" if (bound := reported.row["bound"]) else ""),
+            cell=reported.cell,
+        )
+        for reported, mfu in known
+    ]
+    bounds = Counter(str(reported.row["bound"]) for reported, _ in known if reported.row["bound"])
+    shares = sorted(100 * mfu for _, mfu in known)
+    sentence = (
+        f"The fastest cells reach {significant(shares[0], 2)} to {significant(shares[-1], 2)} % of the operations per "
+        "second that their device reached in the probe. What bounds them: "
+        + (", ".join(f"{bound} in {num}" for bound, num in bounds.most_common()) or "unknown")
+        + "."
+    )
+    title = "Share of the device's peak rate, in the fastest cell of each model"
+    figure = dots(drawn, title, "% of the peak rate that was probed")
+    return Question(
+        title="How near to the limit?", sentence=sentence, picture=_picture("limit", "Share of the peak rate", figure)
+    )
+
+
+def _cost(fastest: Sequence[ReportedCell]) -> Question | None:
+    """What a million samples cost, where prices or energy are known."""
+    known = [(reported, cost) for reported in fastest if (cost := reported.number("cost_per_million_samples"))]
+    if not known:
+        return None
+    drawn = [
+        Dot(name=reported.label, value=cost, text=significant(cost), cell=reported.cell) for reported, cost in known
+    ]
+    low, high = min(cost for _, cost in known), max(cost for _, cost in known)
+    return Question(
+        title="What does it cost?",
+        sentence=f"A million samples cost {significant(low)} to {significant(high)} at the prices in params.yaml.",
+        picture=_picture("cost", "Cost of a million samples", dots(drawn, "Cost of a million samples", "cost")),
+    )
+
+
+def _sureness(answers: Sequence[Answer]) -> Question | None:
+    """How many of the answers are sure, and what would make the others so."""
+    counts = Counter(answer.confidence.sureness for answer in answers if answer.confidence)
+    if not counts:
+        return None
+    parts = [f"{counts[sureness]} {sureness}" for sureness in Sureness if counts[sureness]]
+    total = sum(counts.values())
+    sentence = f"Which setting is fastest: of {total} answer{'s' * (total != 1)}, {', '.join(parts)}."
+    commands = [answer.command for answer in answers if answer.command]
+    if commands:
+        sentence += " Five fresh processes of each, in turns, decide. The answers above name the command."
+    return Question(title="How sure is it?", sentence=sentence)
+
+
+def _picture(name: str, alt: str, figure: Figure | None) -> Picture | None:
+    return (
+        None
+        if figure is None
+        else Picture(
+            path=f"plots/question_{name}.png", alt=f"{alt}; the table of all cells holds its values", figure=figure
+        )
+    )

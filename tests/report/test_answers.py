@@ -1,0 +1,100 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from accelbench.report.answers import answers
+from accelbench.report.read import read as read_sweep
+from accelbench.schema.cell import Options
+from accelbench.schema.measurement import Block
+from accelbench.schema.vocab import Library, Mode
+from accelbench.schema.workload import DataSpec, ModelSpec
+
+
+@pytest.fixture
+def answered(tmp_path: Path, maker):
+    return lambda records: answers([read_sweep(maker.suite(tmp_path, records))])
+
+
+def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, maker) -> None:
+    cells = [maker.cell(precision=precision, batch_size=size) for precision in ("fp32", "bf16") for size in (32, 128)]
+    (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (80, 100, 300, 400), strict=True)])
+    assert (answer.what, answer.data) == ("mlp, training", "mnist")
+    assert answer.sentence == (
+        "bf16, batch 128 is fastest here, 400 images/s, 432 ms a batch; fp32, batch 128 is 75 % slower (likely)."
+    )
+    assert [each.text for each in answer.candidates] == ["bf16, batch 128", "fp32, batch 128"]
+    assert [each.verdict for each in answer.candidates] == ["fastest", "75 % slower, likely"]
+    first, second = answer.candidates
+    assert first.share / second.share == pytest.approx(4.0, rel=0.01)
+    assert first.low_share < first.share < first.high_share <= 1.0
+
+
+def test_near_speeds_of_single_processes_cant_be_told_apart_and_the_command_decides(answered, maker) -> None:
+    model = ModelSpec(name="mlp", args={"widths": [512, 512, 512, 512], "dropout": 0.45})  # as conf/ has it
+    cells = [dataclasses.replace(maker.cell(precision=precision), model=model) for precision in ("fp32", "bf16")]
+    (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (1000, 1010), strict=True)])
+    assert "bf16, batch 128 measured fastest, 1,010 images/s" in answer.sentence
+    assert "fp32, batch 128 is 0.99 % slower, but can't tell: the intervals overlap." in answer.sentence
+    assert answer.command == (
+        "accelbench compare --run 'model=mlp data=mnist mode=train precision=bf16 batch_size=128' "
+        "'model=mlp data=mnist mode=train precision=fp32 batch_size=128'"
+    )
+
+
+def test_what_is_sure_needs_no_command(answered, maker) -> None:
+    records = []
+    for repeat in range(5):
+        for side, (precision, rate) in enumerate((("fp32", 1000), ("bf16", 2000))):
+            done = maker.ok(maker.cell(precision=precision, repeat=repeat), rate * (1 + repeat / 1000))
+            started_at = f"2026-11-20T18:{2 * repeat + side:02}:00+00:00"
+            records.append(dataclasses.replace(done, started_at=started_at))
+    (answer,) = answered(records)
+    assert answer.sentence.endswith("fp32, batch 128 is 50 % slower (sure).")
+    assert answer.command is None
+    assert len(answer.candidates[0].names) == 5
+
+
+def test_a_single_setting_is_no_choice(answered, maker) -> None:
+    (answer,) = answered([maker.ok(maker.cell(), 1000)])
+    assert (
+        answer.sentence
+        == "fp32, batch 128 gives 1,000 images/s, 173 ms a batch. It is the only setting that was measured in full."
+    )
+    assert (answer.confidence, answer.command, answer.num_more) == (None, None, 0)
+
+
+def test_devices_and_options_are_named_where_they_differ(answered, maker) -> None:
+    cells = [maker.cell(), maker.cell(device="xla_cpu"), maker.cell(options=Options(channels_last=True))]
+    (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 300, 200), strict=True)])
+    assert [each.text for each in answer.candidates] == [
+        "fp32 on xla_cpu, batch 128",
+        "fp32 on cpu with channels_last, batch 128",
+        "fp32 on cpu, batch 128",
+    ]
+
+
+def test_of_many_settings_the_slowest_are_counted(answered, maker) -> None:
+    words = ("fp32", "bf16", "fp16", "fp64", "bf16_mixed", "fp16_mixed")
+    records = [maker.ok(maker.cell(precision=word), 100 * (i + 1)) for i, word in enumerate(words)]
+    (answer,) = answered(records)
+    assert len(answer.candidates) == 4
+    assert answer.num_more == 2
+
+
+def test_the_command_measures_a_named_network_of_a_library(answered, maker) -> None:
+    model = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 224, 224))
+    data = DataSpec(name="random", pipeline="host")
+    cells = [maker.cell(batch_size=size, mode=Mode.infer, data=data) for size in (1, 16)]
+    cells = [dataclasses.replace(cell, model=model) for cell in cells]
+    (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 105), strict=True)])
+    assert "model=torchvision model.name=resnet18 mode=infer precision=fp32 batch_size=16" in answer.command
+
+
+def test_no_command_repeats_a_network_with_other_arguments_than_conf_has(answered, maker) -> None:
+    cells = [maker.cell(precision=precision) for precision in ("fp32", "bf16")]
+    cells = [dataclasses.replace(cell, model=ModelSpec(name="mlp", args={"widths": [8]})) for cell in cells]
+    blocks = [Block(num_steps=1, num_samples=128, seconds=1.0)]
+    (answer,) = answered([maker.ok(cell, 1000, blocks=blocks) for cell in cells])
+    assert "can't tell: too few blocks for an interval" in answer.sentence
+    assert answer.command is None
