@@ -9,17 +9,18 @@ import subprocess
 import sys
 
 DEFAULT = ["waiting", "overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
-# Not run by default: custom and engines take half an hour each and accuracy an hour, peer installs another tool, and
-# keras can't share a process with torch.
+# Not run by default: custom and engines take half an hour each, searching ten minutes and accuracy an hour, peer
+# installs another tool, and keras can't share a process with torch.
 LOCKING = (
     "waiting",
     "overhead",
     "custom",
     "engines",
+    "searching",
     "keras",
     "accuracy",
 )  # they run sweeps, which take the lock themselves
-PARTS = [*DEFAULT, "custom", "engines", "keras", "accuracy", "peer"]
+PARTS = [*DEFAULT, "custom", "engines", "searching", "keras", "accuracy", "peer"]
 
 
 def main() -> None:

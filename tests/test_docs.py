@@ -104,7 +104,7 @@ def test_every_command_of_the_pages_runs(command, measured, monkeypatch, capsys)
         for tried in harmless(words):
             assert main(tried) in ((0, 1) if tried[0] == "compare" else (0,)), capsys.readouterr().err
     else:  # other tests run these, or they change the machine
-        assert program in ("source", "sed", ".venv/bin/uv", "PYTHONPATH=src", "mkdir", "git", "pip"), (
+        assert program in ("source", "sed", ".venv/bin/uv", "PYTHONPATH=src", "mkdir", "git", "head", "pip"), (
             f"this test does not know how to try {program}"
         )
 
@@ -145,12 +145,12 @@ def understood_by_dvc(words):
 def test_a_users_network_is_measured_as_the_page_says(measured):
     lines = blocks("your-own-network.md", "sh")[0].splitlines()
     assert len(lines) == 2
-    for line, num in zip(lines, (1, 4), strict=True):
+    for line, num, ended in zip(lines, (1, 4), (": ok", "\n4 ok\n"), strict=True):
         words = [word for word in shlex.split(line)[1:] if not word.startswith("batch_size")]
         command = [sys.executable, "-m", "accelbench.cli", *words, *SHORT]
         done = subprocess.run(command, cwd=measured, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert f"\n{num} ok\n" in done.stdout
+        assert ended in done.stdout
         assert ("tokens/s" in done.stdout) == (num == 1)
     assert "infer-host-width=128-seq_len=32 " in done.stdout
 

@@ -21,10 +21,11 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
     (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (80, 100, 300, 400), strict=True)])
     assert (answer.what, answer.data) == ("mlp, training", "mnist")
     assert answer.sentence == (
-        "bf16, batch 128 is fastest here, 400 images/s, 432 ms a batch; fp32, batch 128 is 75 % slower (likely)."
+        "bf16, batch 128 is fastest here, 400 images/s, median step 432 ms; "
+        "fp32, batch 128 takes 4.0 times as long (likely)."
     )
     assert [each.text for each in answer.candidates] == ["bf16, batch 128", "fp32, batch 128"]
-    assert [each.verdict for each in answer.candidates] == ["fastest", "75 % slower, likely"]
+    assert [each.verdict for each in answer.candidates] == ["fastest", "4.0 times as long, likely"]
     first, second = answer.candidates
     assert first.share / second.share == pytest.approx(4.0, rel=0.01)
     assert first.low_share < first.share < first.high_share <= 1.0
@@ -50,7 +51,7 @@ def test_what_is_sure_needs_no_command(answered, maker) -> None:
             started_at = f"2026-11-20T18:{2 * repeat + side:02}:00+00:00"
             records.append(dataclasses.replace(done, started_at=started_at))
     (answer,) = answered(records)
-    assert answer.sentence.endswith("fp32, batch 128 is 50 % slower (sure).")
+    assert answer.sentence.endswith("fp32, batch 128 takes 2.0 times as long (sure).")
     assert answer.command is None
     assert len(answer.candidates[0].names) == 5
 
@@ -59,7 +60,7 @@ def test_a_single_setting_is_no_choice(answered, maker) -> None:
     (answer,) = answered([maker.ok(maker.cell(), 1000)])
     assert (
         answer.sentence
-        == "fp32, batch 128 gives 1,000 images/s, 173 ms a batch. It is the only setting that was measured in full."
+        == "fp32, batch 128 gives 1,000 images/s, median step 173 ms. It is the only setting that was measured in full."
     )
     assert (answer.confidence, answer.command, answer.num_more) == (None, None, 0)
 

@@ -15,6 +15,7 @@ from accelbench.schema.record import Row
 from accelbench.schema.vocab import Mode
 
 MAX_CANDIDATES = 4
+NEAR = 0.5  # a speed above this share of the fastest one is so many per cent slower; others take so many times as long
 MODES = {Mode.train: "training", Mode.infer: "inference"}
 IMAGE_DIMENSIONS = (2, 3)  # of an input's shape: height and width, after channels if there are several
 
@@ -92,7 +93,7 @@ class Answer:
         if self.confidence is None:
             return f"{first} gives {rate}{self._latency}. It is the only setting that was measured in full."
         other = self.others[0]
-        behind = f"{self._text(other)} is {self._behind(other)} slower"
+        behind = f"{self._text(other)} {'is' if self._is_near(other) else 'takes'} {self._behind(other)}"
         if self.confidence.sureness == Sureness.cant_tell:
             why = f": {self.confidence.detail}" if self.confidence.detail else ""
             return f"{first} measured fastest, {rate}{self._latency}; {behind}, but can't tell{why}."
@@ -124,7 +125,7 @@ class Answer:
     def _candidate(self, reported: ReportedCell, largest: float) -> Candidate:
         low, high = (reported.number(f"samples_per_s_{end}") for end in ("low", "high"))
         is_first = reported is self.fastest
-        verdict = f"{self._behind(reported)} slower, {self.found.confidence(reported).sureness}"
+        verdict = f"{self._behind(reported)}, {self.found.confidence(reported).sureness}"
         return Candidate(
             names=[each.name for each in self.found.cells if each.measured_key == reported.measured_key],
             text=self._text(reported),
@@ -156,11 +157,17 @@ class Answer:
     @property
     def _latency(self) -> str:
         p50_ms = self.fastest.number("latency_p50_ms")
-        return "" if p50_ms is None else f", {significant(p50_ms)} ms a batch"
+        return "" if p50_ms is None else f", median step {significant(p50_ms)} ms"
+
+    def _is_near(self, reported: ReportedCell) -> bool:
+        return (reported.over(self.fastest, "samples_per_s") or 0.0) > NEAR
 
     def _behind(self, reported: ReportedCell) -> str:
-        share = 1 - (reported.over(self.fastest, "samples_per_s") or 0.0)
-        return f"{significant(100 * share, 2)} %"
+        """How far behind the fastest: `21 % slower`, or `4.2 times as long`."""
+        share = reported.over(self.fastest, "samples_per_s") or 0.0
+        if self._is_near(reported):
+            return f"{significant(100 * (1 - share), 2)} % slower"
+        return f"{significant(1 / share, 2)} times as long" if share else "never ends"
 
 
 def answers(sweeps: Sequence[Sweep]) -> list[Answer]:

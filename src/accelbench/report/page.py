@@ -169,8 +169,8 @@ def _noise(sweeps: Sequence[Sweep]) -> str:
     if sum(disturbed) < max(1.0, NOISY * len(disturbed)):
         return ""
     return (
-        f"Noisy machine: other programs used the CPU during {sum(disturbed):,} of {len(disturbed):,} processes. "
-        "Small differences can't be told."
+        f"Noisy machine: {sum(disturbed):,} of {len(disturbed):,} processes shared the CPU with other programs. "
+        "Don't trust small differences."
     )
 
 

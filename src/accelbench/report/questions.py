@@ -62,13 +62,13 @@ def _gained(title: str, name: str, base: str, found: Sequence[Gain]) -> Question
         Dot(
             name=f"{gain.what}: {gain.value}",
             value=gain.ratio,
-            text=f"{significant(gain.ratio)}x {'' if gain.confidence.sureness == Sureness.sure else '?'}".strip(),
+            text=f"{significant(gain.ratio)}x, {gain.confidence.sureness}",
             cell=gain.reported.cell,
         )
         for gain in found
         if gain.ratio > 0
     ]
-    axis = f"speed over {base} (? = not sure)"
+    axis = f"speed over {base}"
     figure = dots(drawn, f"{title[:-1]}: times as fast as {base}, all else equal", axis, base)
     return Question(
         title=title,

@@ -12,6 +12,7 @@ from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_legend, 
 from accelbench.schema.cell import Cell
 
 MAX_DOTS = 32
+ROOM = 2.2  # for the texts at both ends of a logarithmic axis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +83,11 @@ def dots(found: Sequence[Dot], title: str, axis: str, base: str | None = None) -
 def _scale(axes: Axes, values: Sequence[float], base: str | None) -> None:
     """Ratios: a logarithmic axis with a line at 1. Percentages: from 0 on."""
     if base is None:
-        axes.set_xlim(0, 1.18 * max(values))
+        axes.set_xlim(0, 1.3 * max(values))
         axes.grid(axis="x", color="#dddddd", linewidth=0.6)
         return
     axes.set_xscale("log")
-    axes.set_xlim(min([1.0, *values]) / 1.6, max([1.0, *values]) * 1.6)
+    axes.set_xlim(min([1.0, *values]) / ROOM, max([1.0, *values]) * ROOM)
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
