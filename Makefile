@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
 .PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-all test-faults test-wheel gpu-check gpu-check-pack tpu-check \
-	lint bench screens ui lock clean
+	lint bench screens docs ui lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -91,6 +91,15 @@ bench: setup  ## measure accelbench itself (BENCH=keras: the Keras engine; BENCH
 screens: setup  ## regenerate the pictures and outputs of docs/, from the results of `make repro`
 	@$(BIN)/python docs/screens.py
 
+.venv-docs/.installed: docs/site.lock
+	@test -n "$(PYTHON)" || { echo "make docs needs Python 3.11 to 3.13: none was found (PYTHON=... names one)" >&2; exit 2; }
+	@test -x .venv-docs/bin/pip || $(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/site.lock
+	@touch $@
+
+docs: .venv-docs/.installed  ## build the pages of docs/ as a site that opens from disk: site/index.html
+	@.venv-docs/bin/sphinx-build --quiet --fail-on-warning -b html docs site
+
 ui: setup  ## open MLflow on the saved view
 	@$(BIN)/accelbench ui
 
@@ -98,6 +107,7 @@ lock:  ## regenerate requirements.lock and the locks of the other environments
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet -o requirements.lock
 	for name in keras-gpu jax-tpu; do $(BIN)/uv pip compile environments/$$name.in --universal --python-version 3.11 \
 		--generate-hashes --quiet -o environments/$$name.lock; done
+	$(BIN)/uv pip compile docs/site.in --universal --python-version 3.11 --generate-hashes --quiet -o docs/site.lock
 
 clean:  ## remove the environments; data, results and runs stay
 	rm -rf .venv .venv-*

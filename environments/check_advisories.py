@@ -16,7 +16,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 ADVISORIES = ROOT / "environments" / "advisories.toml"
-LOCKS = [ROOT / "requirements.lock", ROOT / "bench/peer.lock", *sorted((ROOT / "environments").glob("*.lock"))]
+OTHER = [ROOT / "bench/peer.lock", ROOT / "docs/site.lock"]
+LOCKS = [ROOT / "requirements.lock", *OTHER, *sorted((ROOT / "environments").glob("*.lock"))]
 PIN = re.compile(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
 
 

@@ -37,7 +37,12 @@ def test_an_environment_differs_from_the_project_only_in_the_packages_that_compu
     assert {re.match(r"[\w-]+", line).group() for line in lines} & COMPUTING
 
 
-LOCKS = [ROOT / "requirements.lock", ROOT / "bench/peer.lock", *(path.with_suffix(".lock") for path in ENVIRONMENTS)]
+LOCKS = [
+    ROOT / "requirements.lock",
+    ROOT / "bench/peer.lock",
+    ROOT / "docs/site.lock",
+    *(path.with_suffix(".lock") for path in ENVIRONMENTS),
+]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)

@@ -4,11 +4,13 @@ from pathlib import Path
 import pytest
 
 from accelbench.report.answers import answers
+from accelbench.report.command_words import command_words
 from accelbench.report.read import read as read_sweep
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Library, Mode
 from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.settings.compose import one_cell
 
 
 @pytest.fixture
@@ -84,7 +86,8 @@ def test_of_many_settings_the_slowest_are_counted(answered, maker) -> None:
 
 
 def test_the_command_measures_a_named_network_of_a_library(answered, maker) -> None:
-    model = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 224, 224))
+    sgd = {"optimizer": "sgd", "learning_rate": 0.01}  # as conf/ has it
+    model = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 224, 224), num_classes=1000, **sgd)
     data = DataSpec(name="random", pipeline="host")
     cells = [maker.cell(batch_size=size, mode=Mode.infer, data=data) for size in (1, 16)]
     cells = [dataclasses.replace(cell, model=model) for cell in cells]
@@ -99,3 +102,84 @@ def test_no_command_repeats_a_network_with_other_arguments_than_conf_has(answere
     (answer,) = answered([maker.ok(cell, 1000, blocks=blocks) for cell in cells])
     assert "can't tell: too few blocks for an interval" in answer.sentence
     assert answer.command is None
+
+
+def in_turns(maker, rates):
+    """Five processes of each precision, in turns."""
+    for repeat in range(5):
+        for side, (precision, rate) in enumerate(rates.items()):
+            done = maker.ok(maker.cell(precision=precision, repeat=repeat), rate)
+            yield dataclasses.replace(done, started_at=f"2026-11-20T18:{2 * repeat + side:02}:00+00:00")
+
+
+def test_what_is_surely_the_same_is_not_called_faster(answered, maker) -> None:
+    (answer,) = answered(list(in_turns(maker, {"fp32": 1000, "bf16": 1001})))
+    assert answer.sentence.startswith("bf16, batch 128 and fp32, batch 128 are equally fast, 1,000 images/s")
+    assert answer.candidates[1].verdict == "as fast, sure"
+    assert answer.command is None
+
+
+def test_one_setting_on_two_machines_has_an_answer_for_each(answered, maker) -> None:
+    here = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 200))]
+    there = [
+        dataclasses.replace(each, environment={"machine": {"cpu_name": "Other CPU"}}, identity="2" * 64)
+        for each in (maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 900), ("bf16", 300)))
+    ]
+    first, second = answered([*here, *there])
+    assert (first.data, second.data) == ("mnist, Example CPU @ 2.0 GHz", "mnist, Other CPU")
+    assert first.sentence.startswith("bf16, batch 128 is fastest here, 200 images/s")
+    assert second.sentence.startswith("fp32, batch 128 is fastest here, 900 images/s")
+
+
+def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:
+    cells = [
+        maker.cell(protocol="steps", steps=steps, precision=word) for steps in (32, 512) for word in ("fp32", "bf16")
+    ]
+    found = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (1, 2, 4, 8), strict=True)])
+    assert [answer.data for answer in found] == ["mnist steps, steps=32", "mnist steps, steps=512"]
+
+
+def test_samples_are_not_called_images_where_nobody_knows(answered, maker) -> None:
+    bert = dataclasses.replace(maker.cell(), model=ModelSpec(name="bert", library=Library.transformers))
+    own = dataclasses.replace(maker.cell(), data=DataSpec(name="module"))
+    sentences = [answer.sentence for answer in answered([maker.ok(bert, 100), maker.ok(own, 100)])]
+    assert all("100 samples/s" in sentence for sentence in sentences)
+
+
+def test_a_limit_is_a_part_of_the_answer(answered, maker) -> None:
+    (answer,) = answered([maker.ok(maker.cell(), 1000)])
+    limited = dataclasses.replace(answer, limit_ms=200.0)
+    assert limited.sentence.endswith("median step 173 ms. Nothing else is within 200 ms.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "model=mlp mode=infer precision=bf16 batch_size=32",
+        "model=cnn mode=train batch_size=8 threads=1 channels_last=true",
+        "model=mlp_cifar10 data=cifar10 mode=train data.augment=flip",
+        "model=torchvision model.name=resnet18 mode=infer engine=openvino precision=int8 batch_size=16",
+        "model=timm model.name=mobilenetv2_100 mode=infer compile=true data.pipeline=device",
+        "model=pets_cnn data=cats_vs_dogs mode=infer data.pipeline=jpeg",
+    ],
+)
+def test_the_words_measure_the_same_cell_again(words) -> None:
+    cell, _ = one_cell(words)
+    again, _ = one_cell(" ".join(command_words(cell)))
+    assert dataclasses.replace(again, suite=cell.suite) == cell
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "model=timm model.name=resnet18 mode=infer model.input_shape=[3,64,64]",
+        "model=timm model.name=resnet18 mode=infer model.weights=pretrained",
+        "model=mlp mode=train model.args.widths=[8]",
+        "model=mlp mode=train model.learning_rate=0.5",
+        "model=mlp mode=train seed=1",
+        "model=mlp mode=train protocol=fit",
+        "model=custom model.target=torch.nn.Flatten mode=infer",
+    ],
+)
+def test_other_cells_have_no_words(words) -> None:
+    assert command_words(one_cell(words)[0]) is None

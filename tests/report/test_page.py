@@ -16,7 +16,7 @@ def compose(folder: Path) -> Page:
 
 
 def test_a_stand_in_is_announced_before_any_number(results: Path) -> None:
-    (notice,) = compose(results).stand_ins
+    (notice,) = compose(results).stand_ins.values()
     assert notice.startswith("NOT MNIST: a stand-in (scikit-learn's digits, enlarged) was measured in 33 cells.")
 
 
@@ -25,15 +25,15 @@ def test_only_what_was_measured_counts_as_measured(tmp_path: Path, maker) -> Non
     skipped[0] = dataclasses.replace(skipped[0], started_at="2026-11-19T18:00:00+00:00")
     maker.suite(tmp_path, [maker.ok(maker.cell(), 1, data=maker.stand_in), *skipped])
     composed = compose(tmp_path)
-    assert "was measured in 1 cell." in composed.stand_ins[0]
+    assert "was measured in 1 cell." in composed.stand_ins["mnist"]
     assert composed.when == ("2026-11-20 18:00", "2026-11-20 18:00")
     maker.suite(tmp_path, skipped)
-    assert (compose(tmp_path).stand_ins, compose(tmp_path).when) == ([], None)
+    assert (compose(tmp_path).stand_ins, compose(tmp_path).when) == ({}, None)
 
 
 def test_real_data_needs_no_notice(tmp_path: Path, maker) -> None:
     maker.suite(tmp_path, [maker.ok(maker.cell(), 1)])
-    assert compose(tmp_path).stand_ins == []
+    assert compose(tmp_path).stand_ins == {}
 
 
 def test_counts_by_outcome_in_the_vocabulary_s_order(results: Path) -> None:

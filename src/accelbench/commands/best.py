@@ -135,14 +135,15 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     if not found:
         raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
     for each in found:
-        console.print(answer.sentence(each.found), soft_wrap=not console.is_terminal)
-        shown = Answer(each.found)
+        console.print(answer.sentence(each.found, limit_ms), soft_wrap=not console.is_terminal)
+        shown = Answer(each.found, limit_ms)
         if shown.others:
             console.print(bars(shown))
         if len(each.chosen) > 1 and (table := each.table()) is not None:
             console.print(rendered(table))
         console.print()
-    notes = [note for sweep in read for note in [*(sweep.race.answers if sweep.race else ()), *sweep.notes]]
+    searched = [line for sweep in read if sweep.race and limit_ms is None for line in sweep.race.answers]
+    notes = [*searched, *(note for sweep in read for note in sweep.notes)]
     missing = [f"{workload}: no cell is within {limit_ms:g} ms" for workload in outside]
     about = [best_of_each.NOTE] if any(len(each.chosen) > 1 for each in found) else []
     for note in [*missing, *about, *notes]:

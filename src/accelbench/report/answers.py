@@ -1,23 +1,27 @@
 """The answers: for each model and what is done with it, the fastest setting, and how sure that is."""
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from accelbench.compare.verdict import Verdict
 from accelbench.presentation import significant
 from accelbench.report.command_words import command_words
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
 from accelbench.report.tables.confidence import Confidence, Sureness
-from accelbench.report.tables.first_screen import Recommendation
-from accelbench.schema.record import Row
-from accelbench.schema.vocab import Mode
+from accelbench.report.tables.first_screen import Recommendation, recommendations
+from accelbench.schema.vocab import ARRAYS, MODULE, Library, Mode
 
 MAX_CANDIDATES = 4
 NEAR = 0.5  # a speed above this share of the fastest one is so many per cent slower; others take so many times as long
 MODES = {Mode.train: "training", Mode.infer: "inference"}
-IMAGE_DIMENSIONS = (2, 3)  # of an input's shape: height and width, after channels if there are several
+# The samples of these data sets and libraries may be anything; of all others they are images.
+OTHER_DATA, OTHER_LIBRARIES = {ARRAYS, MODULE}, {Library.transformers, Library.lightning}
+# Columns that tell answers of one name apart.
+TELLING = ("weights", "steps", "epochs", "num_workers", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +29,11 @@ class Candidate:
     """A setting that was measured, at its fastest batch size.
 
     Attributes:
-        names: of its records.
+        names: of the records of this setting, of all batch sizes.
         text: such as `bf16, batch 16`.
         label: the same in short, such as `cpu bf16 b16`.
         device: the device's word.
-        verdict: `fastest`, or how much slower it is and how sure that is, such as `21 % slower, sure`.
+        verdict: `fastest`, or how far behind it is and how sure that is, such as `21 % slower, sure`.
         share: its speed as a share of the largest that is shown, whiskers included.
         low_share, high_share: the 95 % interval of its speed within its process, the same; None if unknown.
         rate: its speed with its unit.
@@ -52,9 +56,13 @@ class Answer:
 
     Attributes:
         found: its cells.
+        limit_ms: the longest median latency of these; None without a limit.
+        apart: what tells it from other answers about the same model; may be empty.
     """
 
     found: Recommendation
+    limit_ms: float | None = None
+    apart: str = ""
 
     @property
     def fastest(self) -> ReportedCell:
@@ -68,8 +76,8 @@ class Answer:
 
     @property
     def data(self) -> str:
-        """The data and how they are fed, such as `random 3x224x224 host`."""
-        return best.data_text(self.fastest)
+        """The data, how they are fed, and what tells this answer apart, such as `random 3x224x224 host`."""
+        return ", ".join(filter(None, [best.data_text(self.fastest), self.found.where, self.apart]))
 
     @property
     def is_stand_in(self) -> bool:
@@ -84,27 +92,31 @@ class Answer:
     @cached_property
     def confidence(self) -> Confidence | None:
         """How sure it is that the fastest is faster than the next one; None if nothing else was measured."""
-        return self.found.confidence(self.others[0]) if self.others else None
+        return self._confidence(self.others[0]) if self.others else None
 
     @property
     def sentence(self) -> str:
         """What is the fastest, by how much, and how sure that is."""
+        within = "" if self.limit_ms is None else f" within {self.limit_ms:g} ms"
         first, rate = self._text(self.fastest), self._rate(self.fastest)
         if self.confidence is None:
-            return f"{first} gives {rate}{self._latency}. It is the only setting that was measured in full."
-        other = self.others[0]
-        behind = f"{self._text(other)} {'is' if self._is_near(other) else 'takes'} {self._behind(other)}"
+            alone = f"Nothing else is{within}." if within else "It is the only setting that was measured in full."
+            return f"{first} gives {rate}{self._latency}. {alone}"
+        other = self._text(self.others[0])
+        behind = f"{other} {self._behind(self.others[0])}"
+        if self.confidence.verdict == Verdict.same:
+            return f"{first} and {other} are equally fast{within}, {rate}{self._latency} (sure)."
         if self.confidence.sureness == Sureness.cant_tell:
             why = f": {self.confidence.detail}" if self.confidence.detail else ""
-            return f"{first} measured fastest, {rate}{self._latency}; {behind}, but can't tell{why}."
-        return f"{first} is fastest here, {rate}{self._latency}; {behind} ({self.confidence.sureness})."
+            return f"{first} measured fastest{within}, {rate}{self._latency}; {behind}, but can't tell{why}."
+        return f"{first} is fastest here{within}, {rate}{self._latency}; {behind} ({self.confidence.sureness})."
 
     @property
     def candidates(self) -> list[Candidate]:
         """The fastest settings, for a picture of bars."""
         shown = [self.fastest, *self.others[: MAX_CANDIDATES - 1]]
         ends = [reported.number(f"samples_per_s{end}") or 0.0 for reported in shown for end in ("", "_high")]
-        return [self._candidate(reported, max(ends)) for reported in shown]
+        return [self._candidate(reported, max(ends) or 1.0) for reported in shown]
 
     @property
     def num_more(self) -> int:
@@ -113,8 +125,11 @@ class Answer:
 
     @property
     def command(self) -> str | None:
-        """The command that decides between the two fastest; None if it is decided, or no command can repeat them."""
-        if self.confidence is None or self.confidence.sureness == Sureness.sure:
+        """The command that may decide between the two fastest.
+
+        None if processes in turns have decided, or could not, or if no command can repeat the cells.
+        """
+        if self.confidence is None or self.confidence.ratio is not None:
             return None
         words = [command_words(reported.cell) for reported in (self.fastest, self.others[0])]
         if None in words:
@@ -123,54 +138,81 @@ class Answer:
         return f"accelbench compare --run {sides}"
 
     def _candidate(self, reported: ReportedCell, largest: float) -> Candidate:
-        low, high = (reported.number(f"samples_per_s_{end}") for end in ("low", "high"))
-        is_first = reported is self.fastest
-        verdict = f"{self._behind(reported)}, {self.found.confidence(reported).sureness}"
+        rate, low, high = (reported.number(f"samples_per_s{end}") for end in ("", "_low", "_high"))
+        verdict = "fastest"
+        if reported is not self.fastest:
+            confidence = self._confidence(reported)
+            behind = self._behind(reported).removeprefix("is ").removeprefix("takes ")
+            verdict = "as fast, sure" if confidence.verdict == Verdict.same else f"{behind}, {confidence.sureness}"
         return Candidate(
-            names=[each.name for each in self.found.cells if each.measured_key == reported.measured_key],
+            names=self.found.names_like(reported) if self.found.others else [reported.name],
             text=self._text(reported),
             label=self.found.text(reported.row),
             device=reported.cell.device.value,
-            verdict="fastest" if is_first else verdict,
-            share=(reported.number("samples_per_s") or 0.0) / (largest or 1.0),
-            low_share=None if low is None else low / (largest or 1.0),
-            high_share=None if high is None else high / (largest or 1.0),
+            verdict=verdict,
+            share=(rate or 0.0) / largest,
+            low_share=None if low is None else low / largest,
+            high_share=None if high is None else high / largest,
             rate=self._rate(reported),
         )
+
+    def _confidence(self, other: ReportedCell) -> Confidence:
+        """How sure it is that the fastest is faster than `other`."""
+        found = self.found.confidence(other)
+        if found.verdict == Verdict.slower:  # single processes made it the fastest
+            return Confidence(Sureness.cant_tell, "processes in turns say the opposite", ratio=found.ratio)
+        return found
 
     @cached_property
     def _has_devices(self) -> bool:
         return len({reported.cell.device for reported in self.found.cells}) > 1
 
     def _text(self, reported: ReportedCell) -> str:
-        """A setting and its batch, such as `bf16 on the gpu, batch 16`."""
-        row: Row = reported.row
+        """A setting and its batch, such as `bf16 on gpu, batch 16`."""
+        row = reported.row
         on = f" on {row['device']}" if self._has_devices else ""
         options = self.found.options(row)
         return f"{row['precision']}{on}{f' with {options}' if options else ''}, batch {row['batch_size']}"
 
     def _rate(self, reported: ReportedCell) -> str:
-        model = reported.cell.model
-        is_image = model.batch is None and len(model.input_shape or ()) in IMAGE_DIMENSIONS
-        return f"{significant(reported.number('samples_per_s'))} {'images' if is_image else 'samples'}/s"
+        model, data = reported.cell.model, reported.cell.data.name
+        is_other = model.batch or model.library in OTHER_LIBRARIES or data in OTHER_DATA
+        return f"{significant(reported.number('samples_per_s'))} {'samples' if is_other else 'images'}/s"
 
     @property
     def _latency(self) -> str:
         p50_ms = self.fastest.number("latency_p50_ms")
         return "" if p50_ms is None else f", median step {significant(p50_ms)} ms"
 
-    def _is_near(self, reported: ReportedCell) -> bool:
-        return (reported.over(self.fastest, "samples_per_s") or 0.0) > NEAR
-
     def _behind(self, reported: ReportedCell) -> str:
-        """How far behind the fastest: `21 % slower`, or `4.2 times as long`."""
-        share = reported.over(self.fastest, "samples_per_s") or 0.0
-        if self._is_near(reported):
-            return f"{significant(100 * (1 - share), 2)} % slower"
-        return f"{significant(1 / share, 2)} times as long" if share else "never ends"
+        """How far behind the fastest: `is 21 % slower`, or `takes 4.2 times as long`."""
+        in_turns = self.found.confidence(reported).ratio
+        share = reported.over(self.fastest, "samples_per_s") if in_turns is None else 1 / in_turns
+        if not share:
+            return "is slower"
+        if share > NEAR:
+            return f"is {significant(100 * (1 - share), 2)} % slower"
+        return f"takes {significant(1 / share, 2)} times as long"
 
 
 def answers(sweeps: Sequence[Sweep]) -> list[Answer]:
-    """An answer for each model and what is done with it; those with the most settings first."""
-    found = [Answer(Recommendation(cells)) for cells in best.workloads(sweeps)]
-    return sorted(found, key=lambda answer: not answer.others)
+    """An answer for each model and what is done with it; those that chose between several settings first."""
+    found = [Answer(each) for each in recommendations(sweeps)]
+    num = Counter((answer.what, answer.data) for answer in found)
+    told: dict[tuple[str, str], list[Answer]] = {}
+    for answer in found:
+        told.setdefault((answer.what, answer.data), []).append(answer)
+    distinct = [
+        Answer(answer.found, apart=_apart(answer, told[answer.what, answer.data]))
+        if num[answer.what, answer.data] > 1
+        else answer
+        for answer in found
+    ]
+    return sorted(distinct, key=lambda answer: not answer.others)
+
+
+def _apart(answer: Answer, alike: Sequence[Answer]) -> str:
+    """The settings in which an answer differs from others of the same name, such as `steps=512`."""
+    row = answer.fastest.row
+    differing = [name for name in TELLING if len({other.fastest.row[name] for other in alike}) > 1]
+    return ", ".join(f"{name}={row[name]}" for name in differing if row[name] is not None)

@@ -16,7 +16,7 @@ from accelbench.errors import WriteError
 from accelbench.judging.costs import Cost
 from accelbench.project import shown
 from accelbench.report import csv_file, render
-from accelbench.report.answers import answers
+from accelbench.report.answers import Answer
 from accelbench.report.page import compose
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import style
@@ -73,7 +73,7 @@ def _write(sweeps: Sequence[Sweep], folder: Path, notices: Sequence[str], data: 
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
     csv_file.write([row for sweep in sweeps for row in device_scaling.rows(sweep)], folder / "cells.csv")
-    write_json(folder / "metrics.json", headline(sweeps))
+    write_json(folder / "metrics.json", headline(sweeps, page.answers))
 
 
 def _save(picture: Picture, path: Path) -> None:
@@ -86,11 +86,15 @@ def _save(picture: Picture, path: Path) -> None:
     few.save(path, optimize=True)
 
 
-def headline(sweeps: Sequence[Sweep]) -> dict[str, Any]:
+def headline(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]:
     """The figures of metrics.json: a few headlines, and below `suites` what a change to any cell moves.
 
     A suite and each of its models have the geometric mean of the samples/s of their ok cells, by mode. What is unknown
     is left out.
+
+    Args:
+        sweeps: what was measured.
+        found: the answers about it.
     """
     cells = [reported for sweep in sweeps for reported in sweep.cells]
     statuses = [reported.record.status if reported.record else None for reported in cells]
@@ -100,7 +104,7 @@ def headline(sweeps: Sequence[Sweep]) -> dict[str, Any]:
         "num_cells_unexpected": sum(status in UNEXPECTED for status in statuses),
         "num_cells_not_run": statuses.count(None),
     }
-    confidences = [answer.confidence for answer in answers(sweeps) if answer.confidence]
+    confidences = [answer.confidence for answer in found if answer.confidence]
     if confidences:
         num_sure = sum(confidence.sureness == Sureness.sure for confidence in confidences)
         figures["share_of_answers_sure"] = _readable(num_sure / len(confidences))
@@ -109,21 +113,27 @@ def headline(sweeps: Sequence[Sweep]) -> dict[str, Any]:
         rates = [reported.number("samples_per_s") or 0.0 for reported in chosen if reported.cell.mode == mode]
         if rates:
             figures[f"best_{mode}_samples_per_s"] = _readable(max(rates))
-    suites = {sweep.suite: means for sweep in sweeps if (means := _means(sweep))}
+    suites = {
+        suite: means for suite in dict.fromkeys(sweep.suite for sweep in sweeps) if (means := _means(sweeps, suite))
+    }
     return {**figures, **({"suites": suites} if suites else {})}
 
 
-def _means(sweep: Sweep) -> dict[str, dict[str, float]]:
-    """`all` and each model -> mode -> the geometric mean of samples/s."""
+def _means(sweeps: Sequence[Sweep], suite: str) -> dict[str, Any]:
+    """A suite's geometric means of samples/s by mode, and below `models` those of each model."""
     rates: dict[str, dict[str, list[float]]] = {}
-    for reported in sweep.cells:
+    every: dict[str, list[float]] = {}
+    for reported in (reported for sweep in sweeps if sweep.suite == suite for reported in sweep.cells):
         if reported.is_ok and (rate := reported.number("samples_per_s")):
-            for name in ("all", reported.cell.model.name):
-                rates.setdefault(name, {}).setdefault(reported.cell.mode, []).append(rate)
-    return {
-        name: {mode: _readable(statistics.geometric_mean(values)) for mode, values in by_mode.items()}
-        for name, by_mode in rates.items()
-    }
+            of_model = rates.setdefault(reported.cell.model.name, {})
+            for by_mode in (every, of_model):
+                by_mode.setdefault(reported.cell.mode, []).append(rate)
+    models = {name: _by_mode(by_mode) for name, by_mode in rates.items()}
+    return {**_by_mode(every), "models": models} if models else {}
+
+
+def _by_mode(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {mode: _readable(statistics.geometric_mean(values)) for mode, values in rates.items()}
 
 
 def _readable(value: float) -> float:

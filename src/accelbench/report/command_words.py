@@ -1,12 +1,14 @@
 """A cell -> the words of the command line that measure it again."""
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
+from typing import Any
 
 import yaml
 
 from accelbench.project import workplace
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.vocab import RANDOM, Augment, Device, Engine, Library, Pipeline, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 
 # The libraries whose networks a name tells; for the others the user's own words are needed.
 NAMED = {Library.timm, Library.torchvision}
@@ -15,21 +17,22 @@ NAMED = {Library.timm, Library.torchvision}
 def command_words(cell: Cell) -> list[str] | None:
     """Such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
 
-    Windows are not named: the command line's own measure longer. None for cells of more than a few words, such as a
-    user's own network.
+    The windows are those of the command line, whatever the cell's were. None for cells that take more than a few words,
+    such as a user's own network, arguments that conf/ does not have, or several devices.
     """
-    model, is_named = cell.model, cell.model.library in NAMED
-    if cell.protocol != Protocol.window or cell.trainer is not None or cell.data.args or cell.data.path:
+    data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
+    is_usual = (cell.protocol, cell.devices, cell.seed, cell.data) == (Protocol.window, 1, 0, data)
+    has_more = cell.keras or cell.trainer or cell.xla_processes or cell.save_weights
+    if not is_usual or has_more or not _is_as_shipped(cell):
         return None
-    if cell.keras is not None or cell.devices > 1 or not (is_named or model.library == Library.accelbench):
-        return None
-    if (model.args or model.batch) if is_named else not _is_as_shipped(cell):
-        return None
-    words = [f"model={model.library}", f"model.name={model.name}"] if is_named else [f"model={model.name}"]
-    usual = Pipeline.host if cell.data.name == RANDOM else Pipeline.array
-    named = {
+    is_named = cell.model.library in NAMED
+    first = (
+        [f"model={cell.model.library}", f"model.name={cell.model.name}"] if is_named else [f"model={cell.model.name}"]
+    )
+    usual_pipeline = Pipeline.host if cell.data.name == RANDOM else Pipeline.array
+    settings = {
         "data": (cell.data.name, RANDOM if is_named else None),
-        "data.pipeline": (cell.data.pipeline, usual),
+        "data.pipeline": (cell.data.pipeline, usual_pipeline),
         "data.augment": (cell.data.augment, Augment.none),
         "engine": (cell.engine, Engine.lightning),
         "device": (cell.device, Device.cpu),
@@ -39,16 +42,26 @@ def command_words(cell: Cell) -> list[str] | None:
         "threads": (cell.threads, None),
         **{field.name: (getattr(cell.options, field.name), field.default) for field in fields(Options)},
     }
-    for name, (value, default) in named.items():
-        if value is not None and value != default:
-            words.append(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
-    return words
+    named = {name: value for name, (value, default) in settings.items() if value is not None and value != default}
+    return [*first, *(f"{name}={str(value).lower() if value is True else value}" for name, value in named.items())]
 
 
 def _is_as_shipped(cell: Cell) -> bool:
-    """Whether conf/ has a network of this name with these arguments."""
-    path = workplace().conf / "model" / f"{cell.model.name}.yaml"
+    """Whether the network is the one that conf/ has under the name that the words give, in all settings."""
+    model = cell.model
+    if model.library not in {*NAMED, Library.accelbench}:
+        return False
+    path = workplace().conf / "model" / f"{model.library if model.library in NAMED else model.name}.yaml"
     if not path.is_file():
         return False
-    args = yaml.safe_load(path.read_text()).get("args") or {}
-    return bool(args == dict(cell.model.args))
+    content = yaml.safe_load(path.read_text())
+    shipped: dict[str, Any] = content.get("model", content)
+    told = {"name", "library"}
+    told |= {"input_shape", "num_classes"} if cell.data.name != RANDOM else set()  # the data set tells them
+    for field in fields(ModelSpec):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        value = shipped.get(field.name, default)
+        value = tuple(value) if isinstance(value, list) and field.name in ("input_shape", "inputs") else value
+        if field.name not in told and getattr(model, field.name) != value:
+            return False
+    return True

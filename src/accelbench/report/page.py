@@ -69,7 +69,7 @@ class Page:
 
     Attributes:
         notices: warnings, before any number.
-        stand_ins: a sentence for each data set of which a stand-in was measured.
+        stand_ins: name -> a sentence, for each data set of which a stand-in was measured.
         noise: how many processes other programs disturbed; empty if it is few.
         answers: the fastest setting for each model and mode.
         questions: what users ask, each with a sentence and a picture.
@@ -87,7 +87,7 @@ class Page:
     """
 
     notices: list[str]
-    stand_ins: list[str]
+    stand_ins: dict[str, str]
     noise: str
     answers: list[Answer]
     questions: list[Question]
@@ -115,11 +115,6 @@ class Page:
         return [answer for answer in self.answers if not answer.others]
 
     @property
-    def data_sets(self) -> list[str]:
-        """The data sets of which a stand-in was measured."""
-        return sorted({answer.fastest.cell.data.name for answer in self.answers if answer.is_stand_in})
-
-    @property
     def pictures(self) -> list[Picture]:
         """All pictures, in the page's order."""
         asked = [question.picture for question in self.questions if question.picture]
@@ -140,7 +135,7 @@ def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | N
     starts = [record.started_at for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     return Page(
         notices=list(notices),
-        stand_ins=list(stand_ins(sweeps)),
+        stand_ins=stand_ins(sweeps),
         noise=_noise(sweeps),
         answers=found,
         questions=questions(sweeps, found),
@@ -174,15 +169,18 @@ def _noise(sweeps: Sequence[Sweep]) -> str:
     )
 
 
-def stand_ins(sweeps: Sequence[Sweep]) -> Iterator[str]:
-    """A notice per data set that is only a stand-in for the one that it is named after."""
+def stand_ins(sweeps: Sequence[Sweep]) -> dict[str, str]:
+    """Data set -> a sentence, for each that is only a stand-in for the one that it is named after."""
     measured = [record for sweep in sweeps for record in sweep.records if record.measurement]
     data = [record.data for record in measured if record.data and record.data.stand_in]
+    found: dict[str, str] = {}
     for (name, source), num in Counter((found.name, found.source) for found in data).items():
-        yield (
+        sentence = (
             f"NOT {name.upper()}: a stand-in ({source}) was measured in {num:,} {'cell' if num == 1 else 'cells'}. "
             f"Their times, accuracies and losses are not {name.upper()}'s and cannot be compared with published ones."
         )
+        found[name] = f"{found[name]} {sentence}" if name in found else sentence
+    return found
 
 
 def _samples(sweeps: Sequence[Sweep], folder: Path) -> tuple[list[Picture], list[str]]:
@@ -240,7 +238,7 @@ def _section(sweep: Sweep) -> Section:
 
 
 def _pictures(sweep: Sweep) -> tuple[list[Picture], list[str]]:
-    warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]))
+    warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]).values())
     drawn = pictures_of(sweep, warning)
     missing = [what[0].lower() + what[1:] for what, figure in drawn.values() if not figure]
     left_out = [f"No picture of {'; '.join(missing)}: no ok cell has any."] if missing else []

@@ -6,19 +6,22 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from accelbench.compare.verdict import Verdict
+from accelbench.judging.row import phases_ms
 from accelbench.presentation import significant
 from accelbench.report.answers import Answer
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import phases
 from accelbench.report.pictures.dots import Dot, dots
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables import gains
+from accelbench.report.tables import best, gains
 from accelbench.report.tables.confidence import Sureness
 from accelbench.report.tables.gains import Gain
 from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Phase
 from accelbench.stats.robust import median
 
+SMALLEST = "the smallest batch"
 # Phases in which the device waits.
 WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
 
@@ -43,12 +46,12 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
     found = [
         _gained("Which device?", "device", "the CPU", gains.gains(sweeps, gains.DEVICE)),
         _gained("Which precision?", "precision", "fp32", gains.gains(sweeps, gains.PRECISION)),
-        _gained("Which batch size?", "batch", "the smallest batch", gains.gains(sweeps, gains.BATCH)),
+        _gained("Which batch size?", "batch", SMALLEST, gains.gains(sweeps, gains.BATCH)),
         _gained("Which engine?", "engine", "PyTorch (lightning)", gains.gains(sweeps, gains.ENGINE)),
         _gained("Which options?", "options", "no options", gains.gains(sweeps, gains.OPTIONS)),
         _time(fastest),
         _limit(fastest),
-        _cost(fastest),
+        _cost(answers),
         _sureness(answers),
     ]
     return [question for question in found if question is not None]
@@ -66,7 +69,6 @@ def _gained(title: str, name: str, base: str, found: Sequence[Gain]) -> Question
             cell=gain.reported.cell,
         )
         for gain in found
-        if gain.ratio > 0
     ]
     axis = f"speed over {base}"
     figure = dots(drawn, f"{title[:-1]}: times as fast as {base}, all else equal", axis, base)
@@ -79,35 +81,33 @@ def _gained(title: str, name: str, base: str, found: Sequence[Gain]) -> Question
 
 
 def _summaries(found: Sequence[Gain], base: str) -> Iterator[str]:
-    """A sentence for each value of the setting: how it does in the median, and at its extremes."""
+    """A sentence for each value of the setting on each device: how it does in the median, and at its extremes."""
+    has_devices = len({gain.reported.cell.device for gain in found}) > 1 and base != "the CPU"
     by_value: dict[str, list[Gain]] = {}
     for gain in found:
-        by_value.setdefault(gain.value, []).append(gain)
-    for value, each in by_value.items():
+        on = f" on the {gain.reported.cell.device}" if has_devices else ""
+        against = gain.base_value if base == SMALLEST else base
+        by_value.setdefault(f"{gain.value}{on}: {{}} times as fast as {against}", []).append(gain)
+    for text, each in by_value.items():
         ratios = sorted(gain.ratio for gain in each)
-        num_sure = sum(gain.confidence.sureness == Sureness.sure for gain in each)
-        sure = f", {num_sure} of them sure" if num_sure else ""
         if len(each) == 1:
-            how = each[0].confidence.sureness
-            yield f"{value}: {significant(ratios[0])} times as fast as {base} ({each[0].what}; {how})."
-        else:
-            spread = f"{significant(ratios[0])} to {significant(ratios[-1])}"
-            middle = significant(median(ratios))
-            yield f"{value}: {middle} times as fast as {base} in the median of {len(each)} pairs ({spread}{sure})."
+            yield f"{text.format(significant(ratios[0]))} ({each[0].what}; {each[0].confidence.sureness})."
+            continue
+        num_sure = sum(gain.confidence.verdict in (Verdict.faster, Verdict.slower) for gain in each)
+        sure = f", {num_sure} of them surely differ" if num_sure else ""
+        spread = f"{significant(ratios[0])} to {significant(ratios[-1])}"
+        yield f"{text.format(significant(median(ratios)))} in the median of {len(each)} pairs ({spread}{sure})."
 
 
 def _time(fastest: Sequence[ReportedCell]) -> Question | None:
     """Where a step's time goes in the fastest cells."""
     figure = phases.phases(fastest, "Where a step's time goes, in the fastest cell of each model", "")
-    if figure is None:
+    known = [(reported.label, lengths) for reported in fastest if (lengths := phases_ms(reported.row))]
+    if figure is None or not known:
         return None
-    shares = {}
-    for reported in fastest:
-        known = {phase: reported.number(f"breakdown_{phase}_ms") or 0.0 for phase in Phase}
-        if total := sum(known.values()):
-            shares[reported.label] = sum(known[phase] for phase in WAITING) / total
-    label, largest = max(shares.items(), key=lambda item: item[1])
-    middle = significant(100 * median(list(shares.values())), 2)
+    shares = [(sum(ms.get(phase, 0.0) for phase in WAITING) / sum(ms.values()), label) for label, ms in known]
+    middle = significant(100 * median([share for share, _ in shares]), 2)
+    largest, label = max(shares)
     sentence = (
         f"Waiting for data, copying and the framework take {middle} % of a step in the median; "
         f"the most, {significant(100 * largest, 2)} %, in {label}."
@@ -134,7 +134,7 @@ def _limit(fastest: Sequence[ReportedCell]) -> Question | None:
     bounds = Counter(str(reported.row["bound"]) for reported, _ in known if reported.row["bound"])
     shares = sorted(100 * mfu for _, mfu in known)
     sentence = (
-        f"The fastest cells reach {significant(shares[0], 2)} to {significant(shares[-1], 2)} % of the operations per "
+        f"The fastest cells reach {_range(shares, 2)} % of the operations per "
         "second that their device reached in the probe. What bounds them: "
         + (", ".join(f"{bound} in {num}" for bound, num in bounds.most_common()) or "unknown")
         + "."
@@ -146,20 +146,28 @@ def _limit(fastest: Sequence[ReportedCell]) -> Question | None:
     )
 
 
-def _cost(fastest: Sequence[ReportedCell]) -> Question | None:
-    """What a million samples cost, where prices or energy are known."""
-    known = [(reported, cost) for reported in fastest if (cost := reported.number("cost_per_million_samples"))]
+def _cost(answers: Sequence[Answer]) -> Question | None:
+    """What a million samples cost with the cheapest cell of each model, where prices are known."""
+    known = []
+    for answer in answers:
+        costs = [(cost, each) for each in answer.found.typical if (cost := each.number(best.CRITERIA["money"][0]))]
+        known += [min(costs, key=lambda pair: pair[0])] if costs else []
     if not known:
         return None
     drawn = [
-        Dot(name=reported.label, value=cost, text=significant(cost), cell=reported.cell) for reported, cost in known
+        Dot(name=reported.label, value=cost, text=significant(cost), cell=reported.cell) for cost, reported in known
     ]
-    low, high = min(cost for _, cost in known), max(cost for _, cost in known)
+    title = "Cost of a million samples, with the cheapest cell of each model"
     return Question(
         title="What does it cost?",
-        sentence=f"A million samples cost {significant(low)} to {significant(high)} at the prices in params.yaml.",
-        picture=_picture("cost", "Cost of a million samples", dots(drawn, "Cost of a million samples", "cost")),
+        sentence=f"A million samples cost {_range(sorted(cost for cost, _ in known))} at the prices in params.yaml.",
+        picture=_picture("cost", title, dots(drawn, title, "cost")),
     )
+
+
+def _range(values: Sequence[float], digits: int = 3) -> str:
+    """The ends of sorted values, such as `3 to 5`; one if they are equal."""
+    return " to ".join(dict.fromkeys(significant(value, digits) for value in (values[0], values[-1])))
 
 
 def _sureness(answers: Sequence[Answer]) -> Question | None:
@@ -172,7 +180,7 @@ def _sureness(answers: Sequence[Answer]) -> Question | None:
     sentence = f"Which setting is fastest: of {total} answer{'s' * (total != 1)}, {', '.join(parts)}."
     commands = [answer.command for answer in answers if answer.command]
     if commands:
-        sentence += " Five fresh processes of each, in turns, decide. The answers above name the command."
+        sentence += " Five fresh processes of each, in turns, may decide. The answers above name the command."
     return Question(title="How sure is it?", sentence=sentence)
 
 

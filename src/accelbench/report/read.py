@@ -92,6 +92,18 @@ class ReportedCell:
         """Equal for all repeats and seeds of a cell on one machine, with one software and code."""
         return canonical_json([self.all_but("repeat", "seed"), _environment(self.record) if self.record else None])
 
+    @property
+    def machine_name(self) -> str:
+        """The name of its machine's CPU."""
+        machine = self.record.environment.get("machine", {}) if self.record else {}
+        return str(machine.get("cpu_name"))
+
+    @cached_property
+    def place_key(self) -> str:
+        """Equal for all that was measured on one machine with the same packages."""
+        environment = self.record.environment if self.record else {}
+        return canonical_json([environment.get("machine"), environment.get("versions")])
+
     @cached_property
     def row(self) -> Row:
         """The row of `cells.csv`: only settings if the cell has not run, no numbers if it is invalid."""

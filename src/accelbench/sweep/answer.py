@@ -8,13 +8,14 @@ from rich.text import Text
 from accelbench.report.answers import Answer
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
-from accelbench.report.tables.first_screen import Recommendation
+from accelbench.report.tables.first_screen import Recommendation, recommendations
 from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
 from accelbench.schema.record import Record
 
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
+UNEXPLAINED = "p50 (ms)"
 
 
 def _columns(found: Recommendation) -> list[Column[ReportedCell]]:
@@ -47,8 +48,9 @@ def show(records: Sequence[Record], folder: str, console: Console) -> None:
 
 def _commands(found: Sequence[Recommendation], folder: str) -> Iterator[tuple[str, str]]:
     """What to run next, each with the question that it answers."""
-    if (command := Answer(found[0]).command) is not None:
-        yield "To be sure:", command
+    for each in found[:MAX_WORKLOADS]:
+        if (command := Answer(each).command) is not None:
+            yield "To be sure:", command
     yield "All figures:", f"accelbench best {folder}"
     yield "A page to share:", f"accelbench report {folder}"
 
@@ -56,8 +58,7 @@ def _commands(found: Sequence[Recommendation], folder: str) -> Iterator[tuple[st
 def compared(cells: Sequence[ReportedCell]) -> list[Recommendation]:
     """What to use for each model and mode of which at least two cells are ok."""
     sweep = Sweep(folder="", suite="", title="", study=None, profile=None, cells=list(cells))
-    found = [Recommendation(group) for group in best.workloads([sweep])]
-    return [each for each in found if len(each.typical) > 1]
+    return [each for each in recommendations([sweep]) if len(each.typical) > 1]
 
 
 def _lines(found: Sequence[Recommendation]) -> Iterator[RenderableType]:
@@ -65,11 +66,13 @@ def _lines(found: Sequence[Recommendation]) -> Iterator[RenderableType]:
         yield sentence(each)
         if len(each.by_speed) <= MAX_CELLS and (table := tabulate_known("", _columns(each), each.by_speed)):
             yield rendered(table)
+            if UNEXPLAINED in table.why_dashes:  # a missing warning needs no reason
+                yield Text(table.why_dashes, "dim")
     if len(found) > MAX_WORKLOADS:
         yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")
 
 
-def sentence(found: Recommendation) -> Text:
+def sentence(found: Recommendation, limit_ms: float | None = None) -> Text:
     """Such as `resnet18, inference, random 3x224x224: bf16, batch 16 is fastest here, 51 images/s; ...`."""
-    answer = Answer(found)
+    answer = Answer(found, limit_ms)
     return Text.assemble((f"{answer.what}", "bold"), f", {answer.data}: {answer.sentence}")

@@ -80,7 +80,7 @@ def test_of_several_processes_of_one_cell_the_middle_one_is_shown(tmp_path, make
     assert [reported.number("samples_per_s") for reported in best.typical(cells)] == [310.0, 400.0]
     shown = best.table(found)
     assert shown.rows[0][shown.headings.index("samples/s")].text == "400"
-    assert build.headline(found)["best_train_samples_per_s"] == pytest.approx(400.0)
+    assert build.headline(found, [])["best_train_samples_per_s"] == pytest.approx(400.0)
 
 
 def test_processes_on_different_machines_do_not_stand_for_each_other(tmp_path, maker):

@@ -36,10 +36,10 @@ def dots(found: Sequence[Dot], title: str, axis: str, base: str | None = None) -
     """A line for each dot, the largest first; None without any.
 
     Args:
-        found: what is drawn; of more than `MAX_DOTS` those that are farthest from 1.
+        found: what is drawn; of more than `MAX_DOTS` ratios those farthest from 1, of other values the largest.
         title: of the picture.
         axis: what the values are.
-        base: what a value of 1 stands for: ratios are drawn on a logarithmic scale around it. None for percentages.
+        base: what a value of 1 stands for: ratios are drawn on a logarithmic scale around it. None for other values.
     """
     if not found:
         return None

@@ -177,11 +177,16 @@ def data_text(reported: ReportedCell) -> str:
     """The data, the input's shape, and how they are fed and measured if that is not the usual way."""
     row, cell = reported.row, reported.cell
     data = cell.model.batch.rpartition(".")[2] if cell.model.batch else str(row["data"])
-    words = [data + " (stand-in)" * bool(row["stand_in"]), row["input_shape"]]
-    words += [cell.data.pipeline if cell.data.pipeline != Pipeline.array else None]
-    words += [cell.data.augment if cell.data.augment != Augment.none else None]
-    words += [cell.protocol if cell.protocol != Protocol.window else None]
+    words = [data + " (stand-in)" * bool(row["stand_in"]), row["input_shape"], feeding_text(reported)]
     return " ".join(str(part) for part in words if part)
+
+
+def feeding_text(reported: ReportedCell) -> str:
+    """How the data are fed and measured if that is not the usual way, such as `jpeg flip fit`; else empty."""
+    cell = reported.cell
+    usual = (Pipeline.array, Augment.none, Protocol.window)
+    pairs = zip((cell.data.pipeline, cell.data.augment, cell.protocol), usual, strict=True)
+    return " ".join(value for value, default in pairs if value != default)
 
 
 def merged(found: Sequence[tuple[str, Row]]) -> list[tuple[Row, str]]:

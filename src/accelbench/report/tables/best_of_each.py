@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from accelbench.report.read import Sweep
 from accelbench.report.tables import best
-from accelbench.report.tables.first_screen import Recommendation
+from accelbench.report.tables.first_screen import Recommendation, recommendations
 from accelbench.report.tables.table import Column, Table, columns_of, tabulate_known, word
 from accelbench.schema.record import Row
 
@@ -46,12 +46,12 @@ def of_each(sweeps: Sequence[Sweep], latency_ms: float | None = None) -> tuple[l
         latency_ms: the longest median latency; None for no limit.
     """
     found, outside = [], []
-    for cells in best.workloads(sweeps):
-        inside = [reported for reported in cells if best.is_within(reported.row, latency_ms)]
+    for each in recommendations(sweeps):
+        inside = [reported for reported in each.cells if best.is_within(reported.row, latency_ms)]
         if inside:
-            recommendation = Recommendation(inside)
+            recommendation = Recommendation(inside, each.where)
             rows = [reported.row for reported in recommendation.typical]
             found.append(Best(recommendation, best.merged(best.choices(rows))))
         else:
-            outside.append(best.workload_text(cells[0]))
+            outside.append(best.workload_text(each.cells[0]))
     return found, outside

@@ -15,8 +15,8 @@ from accelbench.report.read import ReportedCell
 LIKELY_RATIO = 1.2
 NOTE = (
     f'How sure: "sure" if {MIN_PROCESSES} or more fresh processes of each cell were interleaved, and the 95 % interval '
-    'of their difference decides. "Likely" if fewer were measured, their intervals do not overlap, and the speeds are '
-    f'more than {LIKELY_RATIO - 1:.0%} apart. Else "can\'t tell", with the reason: accelbench compare --run decides.'
+    'of their difference decides. "Likely" if they were not, but their intervals do not overlap, and the speeds are '
+    f'more than {LIKELY_RATIO - 1:.0%} apart. Else "can\'t tell", with the reason: accelbench compare --run may decide.'
 )
 
 
@@ -34,10 +34,14 @@ class Confidence:
 
     Attributes:
         detail: the 95 % interval of the difference, or why nothing can be said; may be empty.
+        verdict: of the second cell against the first; None unless it is sure.
+        ratio: of their speeds, second over first, from processes in turns; None if they did not run in turns.
     """
 
     sureness: Sureness
     detail: str = ""
+    verdict: Verdict | None = None
+    ratio: float | None = None
 
     def __str__(self) -> str:
         return f"{self.sureness}: {self.detail}" if self.detail else self.sureness.value
@@ -61,8 +65,21 @@ def confidence(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) ->
     low, high = (f"{100 * (ratio - 1):+.3g} %" for ratio in (found.low, found.high))
     verdict = found.verdict()
     if verdict == Verdict.cant_tell:
-        return Confidence(Sureness.cant_tell, f"{low} to {high}")
-    return disturbed if _are_disturbed(first, second) else Confidence(Sureness.sure, f"{verdict}, {low} to {high}")
+        return Confidence(Sureness.cant_tell, f"{low} to {high}", ratio=found.ratio)
+    if _are_disturbed(first, second):
+        return disturbed
+    return Confidence(Sureness.sure, f"{verdict}, {low} to {high}", verdict, found.ratio)
+
+
+def in_turns(typical: ReportedCell, cells: Sequence[ReportedCell]) -> list[ReportedCell]:
+    """The processes among `cells` that measured the same as `typical`, this one first.
+
+    If there are confirming ones, only these: others did not run in turns with those of the cell that it is compared
+    with.
+    """
+    key = typical.measured_key
+    found = [typical, *(each for each in cells if each is not typical and each.measured_key == key)]
+    return [each for each in found if each.is_confirming] or found
 
 
 def compared(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> Comparison | None:
@@ -85,8 +102,8 @@ def _by_intervals(first: ReportedCell, second: ReportedCell) -> Confidence:
         return Confidence(Sureness.cant_tell, "too few blocks for an interval")
     if low <= second_high and second_low <= high:
         return Confidence(Sureness.cant_tell, "the intervals overlap")
-    ratio = first.over(second, "samples_per_s") or 1.0
-    if max(ratio, 1 / ratio) <= LIKELY_RATIO:
+    ratio = first.over(second, "samples_per_s")
+    if ratio is None or max(ratio, 1 / ratio) <= LIKELY_RATIO:
         return Confidence(Sureness.cant_tell, "single processes may differ as much")
     return Confidence(Sureness.likely)
 

@@ -92,7 +92,7 @@ def engine_groups(sweep: Sweep) -> list[list[list[ReportedCell]]]:
     """
     found: dict[str, dict[str, list[ReportedCell]]] = defaultdict(lambda: defaultdict(list))
     for reported in sweep.cells:
-        if reported.is_ok and reported.number("samples_per_s") is not None and not _is_single_epoch(reported):
+        if reported.is_ok and reported.number("samples_per_s") is not None and not is_single_epoch(reported):
             found[_all_but_engine(reported)][framework(reported.cell)].append(reported)
     groups = [list(by_framework.values()) for by_framework in found.values()]
     order = list(Engine)
@@ -103,7 +103,7 @@ def engine_groups(sweep: Sweep) -> list[list[list[ReportedCell]]]:
     ]
 
 
-def _is_single_epoch(reported: ReportedCell) -> bool:
+def is_single_epoch(reported: ReportedCell) -> bool:
     """Whether only one epoch was run, so that the rate includes tracing and compilation."""
     measured = reported.record.measurement if reported.record is not None else None
     return measured is not None and len(measured.epochs) == 1

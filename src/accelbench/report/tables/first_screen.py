@@ -1,4 +1,4 @@
-"""The report's first screen: what to use for each model, how sure that is, and which devices were there."""
+"""What to use for each model, how sure that is, and which devices were there."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,9 +24,16 @@ class Recommendation:
 
     Attributes:
         cells: the workload's ok processes with a throughput, at least one.
+        where: on which machine, or when; empty if all were measured in one place with the same packages.
     """
 
     cells: list[ReportedCell]
+    where: str = ""
+
+    @property
+    def what(self) -> str:
+        """The model, what is done with it, on what, and where."""
+        return ", ".join(filter(None, [best.workload_text(self.fastest), self.where]))
 
     @cached_property
     def typical(self) -> list[ReportedCell]:
@@ -71,14 +78,13 @@ class Recommendation:
         settings = f"{row['device']} {row['precision']} b{row['batch_size']}"
         return ", ".join(filter(None, [settings, self.options(row)]))
 
-    def repeats(self, reported: ReportedCell) -> list[ReportedCell]:
-        """The processes that measured the same as `reported`, this one first; if there are confirming ones, only these.
+    def names_like(self, reported: ReportedCell) -> list[str]:
+        """The names of all records of the same setting, of all batch sizes."""
+        return [each.name for each in self.cells if _setting(each) == _setting(reported)]
 
-        Others did not run in turns with those of the cell that it is compared with.
-        """
-        key = reported.measured_key
-        found = [reported, *(each for each in self.cells if each is not reported and each.measured_key == key)]
-        return [each for each in found if each.is_confirming] or found
+    def repeats(self, reported: ReportedCell) -> list[ReportedCell]:
+        """See `confidence.in_turns`."""
+        return confidence.in_turns(reported, self.cells)
 
     def confidence(self, other: ReportedCell) -> confidence.Confidence:
         """How sure it is that the fastest cell is faster than `other`."""
@@ -142,7 +148,10 @@ def _criterion_columns(criterion: str, heading: str) -> list[Column[Recommendati
 
 
 COLUMNS: list[Column[Recommendation]] = [
-    Column("model, and what is done", lambda found: word(best.workload_text(found.fastest))),
+    Column(
+        "model, and what is done",
+        lambda found: word(found.what),
+    ),
     Column("most samples/s with", lambda found: word(found.text(found.fastest.row))),
     Column("samples/s", lambda found: number(found.fastest.number("samples_per_s"))),
     Column("± (%)", lambda found: best.half_width_entry(found.fastest.row)),
@@ -156,6 +165,21 @@ COLUMNS: list[Column[Recommendation]] = [
 ]
 
 
+def recommendations(sweeps: Sequence[Sweep]) -> list[Recommendation]:
+    """What to use for each model and what is done with it, on each machine with each set of packages."""
+    found = []
+    for cells in best.workloads(sweeps):
+        places: dict[str, list[ReportedCell]] = {}
+        for reported in cells:
+            places.setdefault(reported.place_key, []).append(reported)
+        machines = {reported.machine_name for reported in cells}
+        for each in places.values():
+            days = {str(reported.row["started_at"])[:10] for reported in each}
+            apart = each[0].machine_name if len(machines) > 1 else f"measured {max(days)}"
+            found.append(Recommendation(each, apart if len(places) > 1 else ""))
+    return found
+
+
 def table(sweeps: Sequence[Sweep]) -> Table | None:
     """A line for each model and what is done with it: the best cell by each criterion; None if no cell is ok."""
     notes = [
@@ -166,7 +190,7 @@ def table(sweeps: Sequence[Sweep]) -> Table | None:
         "cell has their text.",
         confidence.NOTE,
     ]
-    return tabulate_known("What to use", COLUMNS, map(Recommendation, best.workloads(sweeps)), notes)
+    return tabulate_known("What to use", COLUMNS, recommendations(sweeps), notes)
 
 
 @dataclass(frozen=True)

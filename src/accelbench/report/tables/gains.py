@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
-from accelbench.report.tables.confidence import Confidence, confidence
-from accelbench.report.tables.options import options_text
+from accelbench.report.tables.confidence import Confidence, confidence, in_turns
+from accelbench.report.tables.engine_pairs import is_single_epoch
+from accelbench.report.tables.options import engine_text, switches_text
 from accelbench.report.tables.table import Column, Table, number, tabulate_known, word
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.serialize import canonical_json
@@ -41,10 +42,12 @@ BATCH = Compared(fields=("batch_size",), is_base=None, text=lambda each: f"batch
 ENGINE = Compared(
     fields=("engine", "keras"),
     is_base=lambda cell: cell.engine == Engine.lightning,
-    text=lambda each: options_text(each.row) or each.cell.engine.value,
+    text=lambda each: engine_text(each.row),
 )
 OPTIONS = Compared(
-    fields=("options",), is_base=lambda cell: cell.options == Options(), text=lambda each: options_text(each.row) or ""
+    fields=("options",),
+    is_base=lambda cell: cell.options == Options(),
+    text=lambda each: switches_text(each.row) or "no options",
 )
 
 
@@ -84,18 +87,28 @@ def table(title: str, found: Sequence[Gain]) -> Table | None:
 
 
 def gains(sweeps: Sequence[Sweep], compared: Compared) -> list[Gain]:
-    """Every ok cell over the one that differs only in the compared setting, which has its base value there."""
+    """Every ok cell over the one that differs only in the compared setting, which has its base value there.
+
+    Both were measured on one machine with the same packages. Training of a single epoch is left out: its speed
+    includes compilation.
+    """
     groups: dict[str, list[ReportedCell]] = defaultdict(list)
-    repeats: dict[str, list[ReportedCell]] = defaultdict(list)
-    for cells in best.workloads(sweeps):
-        for each in cells:
-            repeats[each.measured_key].append(each)
-        for reported in best.typical(cells):
-            groups[canonical_json(reported.all_but(*compared.fields, "seed", "repeat"))].append(reported)
+    workloads = best.workloads(sweeps)
+    for cells in workloads:
+        for reported in best.typical([each for each in cells if not is_single_epoch(each)]):
+            alike = reported.all_but(*compared.fields, "seed", "repeat")
+            groups[canonical_json([alike, reported.place_key])].append(reported)
+    processes: dict[str, list[ReportedCell]] = defaultdict(list)
+    for each in (each for cells in workloads for each in cells):
+        processes[each.measured_key].append(each)
     found = []
     for group in groups.values():
-        if (base := _base(group, compared)) is not None:
-            found += [_gain(each, base, compared, repeats) for each in group if each is not base]
+        base = _base(group, compared)
+        for reported in group if base is not None else []:
+            ratio = reported.over(base, "samples_per_s")
+            if base is not None and ratio and compared.text(reported) != compared.text(base):
+                sides = [in_turns(each, processes[each.measured_key]) for each in (base, reported)]
+                found.append(_gain(reported, base, compared, confidence(*sides), ratio))
     return found
 
 
@@ -105,37 +118,28 @@ def _base(group: Sequence[ReportedCell], compared: Compared) -> ReportedCell | N
     return next((reported for reported in group if compared.is_base(reported.cell)), None)
 
 
-def _gain(
-    reported: ReportedCell, base: ReportedCell, compared: Compared, repeats: dict[str, list[ReportedCell]]
-) -> Gain:
-    sides = [_in_turns(each, repeats[each.measured_key]) for each in (base, reported)]
+def _gain(reported: ReportedCell, base: ReportedCell, compared: Compared, confidence: Confidence, ratio: float) -> Gain:
     return Gain(
         what=_what(reported, compared),
         value=compared.text(reported),
         base_value=compared.text(base),
-        ratio=reported.over(base, "samples_per_s") or 0.0,
+        ratio=ratio if confidence.ratio is None else confidence.ratio,
         reported=reported,
         base=base,
-        confidence=confidence(*sides),
+        confidence=confidence,
     )
-
-
-def _in_turns(typical: ReportedCell, repeats: Sequence[ReportedCell]) -> list[ReportedCell]:
-    """The processes of a cell, the typical one first; only the confirming ones if there are such."""
-    found = [typical, *(each for each in repeats if each is not typical)]
-    return [each for each in found if each.is_confirming] or found
 
 
 def _what(reported: ReportedCell, compared: Compared) -> str:
     """What both cells of a pair do, and the settings that they share, but for the usual ones."""
     cell, row = reported.cell, reported.row
-    words = [best.model_text(reported), cell.mode.value]
-    if compared is not BATCH:
-        words.append(f"b{cell.batch_size}")
-    if compared is not DEVICE and cell.device != Device.cpu:
-        words.append(cell.device.value)
-    if compared is not PRECISION and cell.precision != Precision.fp32:
-        words.append(cell.precision.value)
-    if compared not in (ENGINE, OPTIONS) and (options := options_text(row)):
-        words.append(options)
-    return " ".join(words)
+    shared = [
+        None if compared is BATCH else f"b{cell.batch_size}",
+        None if compared is DEVICE or cell.device == Device.cpu else cell.device.value,
+        None if compared is PRECISION or cell.precision == Precision.fp32 else cell.precision.value,
+        None if compared is OPTIONS else switches_text(row),
+        None if compared is ENGINE or cell.engine == Engine.lightning else engine_text(row),
+        None if row["asked_threads"] is None else f"{row['asked_threads']} threads",
+        best.feeding_text(reported),
+    ]
+    return " ".join(filter(None, [best.model_text(reported), cell.mode.value, *shared]))

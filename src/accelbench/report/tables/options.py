@@ -33,21 +33,33 @@ def options_text(row: Row) -> str | None:
     Several devices and an engine other than the first count as options here, so that such cells are marked wherever
     options are shown.
     """
-    enabled = [name for name in FLAGS if row[name]]
-    if row["allocator"] != Allocator.default:
-        enabled.append(str(row["allocator"]))
+    enabled = _switches(row)
     if row["scaling"] is not None:
         per_device = ", a process each" if row["xla_processes"] else ""
         enabled.append(f"{row['devices']} devices ({row['scaling']}{per_device})")
     if row["asked_threads"] is not None:
         enabled.append(f"{row['asked_threads']} thread{'s' * (row['asked_threads'] != 1)}")
     if row["engine"] != Engine.lightning:
-        enabled.append(" ".join(_engine(row)))
+        enabled.append(engine_text(row))
     return " + ".join(enabled) or None
 
 
-def _engine(row: Row) -> Iterator[str]:
+def switches_text(row: Row) -> str:
+    """The same of `schema.cell.Options` alone; empty if all are off."""
+    return " + ".join(_switches(row))
+
+
+def engine_text(row: Row) -> str:
     """The engine with its own settings, such as `keras jit_compile`."""
+    return " ".join(_engine(row))
+
+
+def _switches(row: Row) -> list[str]:
+    enabled = [name for name in FLAGS if row[name]]
+    return [*enabled, str(row["allocator"])] if row["allocator"] != Allocator.default else enabled
+
+
+def _engine(row: Row) -> Iterator[str]:
     yield str(row["engine"])
     if row["backend"] == KerasBackend.jax:
         yield KerasBackend.jax

@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from accelbench.judging.costs import Cost
+from accelbench.report.answers import answers
+from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
+from accelbench.report.questions import questions
+from accelbench.report.read import read
+from accelbench.schema.vocab import Device
+
+
+@pytest.fixture
+def asked(tmp_path: Path, maker):
+    def asked(records, costs=None):
+        sweeps = [read(maker.suite(tmp_path, records), costs or {})]
+        return {question.title: question for question in questions(sweeps, answers(sweeps))}
+
+    return asked
+
+
+def test_each_question_has_a_sentence_with_its_figures(asked, maker) -> None:
+    cells = [maker.cell(model, precision=word) for model in ("mlp", "cnn") for word in ("fp32", "bf16")]
+    found = asked([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 300, 100, 50), strict=True)])
+    precision = found["Which precision?"]
+    assert precision.sentence == "bf16: 1.75 times as fast as fp32 in the median of 2 pairs (0.500 to 3.00)."
+    assert precision.picture is not None
+    assert precision.table is not None
+    assert len(precision.table.rows) == 2
+    assert found["How sure is it?"].sentence.startswith("Which setting is fastest: of 2 answers, 2 likely.")
+    assert "Which device?" not in found
+    assert "What does it cost?" not in found
+
+
+def test_values_on_several_devices_are_told_apart(asked, maker) -> None:
+    cells = [maker.cell(device=device, precision=word) for device in ("cpu", "gpu") for word in ("fp32", "bf16")]
+    found = asked([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 50, 1000, 3000), strict=True)])
+    text = found["Which precision?"].sentence
+    assert "bf16 on the cpu: 0.500 times as fast as fp32 (mlp train b128; likely)." in text
+    assert "bf16 on the gpu: 3.00 times as fast as fp32 (mlp train b128 gpu; likely)." in text
+    assert "gpu: 35.0 times as fast as the CPU in the median of 2 pairs" in found["Which device?"].sentence
+
+
+def test_each_batch_is_compared_with_the_smallest_which_is_named(asked, maker) -> None:
+    found = asked([maker.ok(maker.cell(batch_size=size), rate) for size, rate in ((8, 100), (32, 250))])
+    text = found["Which batch size?"].sentence
+    assert text == "batch 32: 2.50 times as fast as batch 8 (mlp train; likely)."
+
+
+def test_the_cost_is_that_of_the_cheapest_cell(asked, maker) -> None:
+    cells = [maker.cell(), maker.cell(device="gpu")]
+    records = [maker.ok(cell, rate) for cell, rate in zip(cells, (100, 200), strict=True)]
+    prices = {Device.cpu: Cost(price_per_hour=0.36), Device.gpu: Cost(price_per_hour=3.6)}
+    assert asked(records, prices)["What does it cost?"].sentence.startswith("A million samples cost 1.00 at")
+
+
+def test_nothing_measured_asks_nothing(asked, maker) -> None:
+    assert asked([maker.ok(maker.cell(), 100)]) == {}
+
+
+def test_dots_of_ratios_keep_those_farthest_from_one_and_name_them(maker) -> None:
+    found = [Dot(name=f"n{i}", value=1.1 + i / 100, text=str(i), cell=maker.cell()) for i in range(MAX_DOTS)]
+    slow = Dot(name="slow", value=0.1, text="0.1x", cell=maker.cell())
+    (axes,) = dots([*found, slow], "title", "axis", "base").axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert len(names) == MAX_DOTS
+    assert names[-1] == "slow"
+    assert "n0" not in names
+    assert dots([], "title", "axis") is None
