@@ -1,5 +1,6 @@
 """How near each cell comes to the ceiling of its device."""
 
+import math
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
@@ -23,10 +24,12 @@ from accelbench.report.pictures.style import (
 )
 from accelbench.report.read import ReportedCell
 from accelbench.report.study_comparison import one_per_setting
-from accelbench.schema.vocab import Mode
+from accelbench.schema.vocab import Engine, Mode
 
 GIGA = 1e9
 MAX_NAMED = 14  # points of a panel that still have room for their names
+# Where a name stands beside its point, in points: another one for each named point that is so near, in powers of ten.
+PLACES, NEAR = ((4, 3), (-4, -8), (4, -8), (-4, 3)), 0.4
 
 
 def roofline(cells: Sequence[ReportedCell], title: str, warning: str) -> Figure | None:
@@ -73,6 +76,7 @@ def _draw_panel(axes: Axes, cells: Sequence[ReportedCell]) -> None:
     ]
     low, high = min(x for _, x in points) / 3, max(x for _, x in points) * 3
     roofs: dict[Setting, tuple[float, float]] = {}
+    named: list[tuple[float, float]] = []
     for reported, intensity in points:
         setting = setting_of(reported.row)
         ceiling = _ceiling(reported)
@@ -82,8 +86,13 @@ def _draw_panel(axes: Axes, cells: Sequence[ReportedCell]) -> None:
         rate = (reported.number("flops_per_s") or 0) / GIGA
         axes.plot(intensity, rate, MARKERS[setting[1]], color=COLOURS[setting[0]], markersize=5, alpha=0.8)
         if len(points) <= MAX_NAMED:
-            name = f"{reported.cell.model.name} b{reported.cell.batch_size}"
-            axes.annotate(name, (intensity, rate), (4, 3), textcoords="offset points", fontsize=6)
+            engine = "" if reported.cell.engine == Engine.lightning else f" {reported.cell.engine}"
+            name = f"{reported.cell.model.name} b{reported.cell.batch_size}{engine}"
+            near = sum(math.dist(point, _place(intensity, rate)) < NEAR for point in named)
+            x, y = PLACES[near % len(PLACES)]
+            side = "left" if x > 0 else "right"
+            axes.annotate(name, (intensity, rate), (x, y), textcoords="offset points", fontsize=6, ha=side)
+            named.append(_place(intensity, rate))
     for setting, roof in roofs.items():
         _draw_roof(axes, setting, roof, low, high)
     for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
@@ -91,6 +100,11 @@ def _draw_panel(axes: Axes, cells: Sequence[ReportedCell]) -> None:
         axis.set_major_formatter("{x:,g}")
         axis.set_minor_formatter(NullFormatter())
     tidy(axes)
+
+
+def _place(intensity: float, rate: float) -> tuple[float, float]:
+    """Where a point lies on the logarithmic axes."""
+    return math.log10(intensity), math.log10(rate or 1.0)
 
 
 def _draw_roof(axes: Axes, setting: Setting, roof: tuple[float, float], low: float, high: float) -> None:
