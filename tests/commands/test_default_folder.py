@@ -32,7 +32,10 @@ def test_elsewhere_it_is_the_newest_with_records_and_a_line_says_so(here):
     (here / "runs" / "theirs").mkdir()
     (here / "runs" / "theirs" / "plan.json").write_text("{}")
     name, line = default_folder(Workplace.outside(here))
-    assert (name, line) == ("runs/new", "Records: runs/new, the newest of 2 in runs/: name another to read it")
+    assert (name, line) == (
+        "runs/new",
+        "Records: runs/new, the newest with an ok cell of 2 in runs/: name another to read it",
+    )
 
 
 def test_a_newer_sweep_without_an_ok_record_is_passed_over(here):

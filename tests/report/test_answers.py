@@ -161,6 +161,9 @@ def test_a_limit_is_a_part_of_the_answer(answered, maker) -> None:
         "model=torchvision model.name=resnet18 mode=infer engine=openvino precision=int8 batch_size=16",
         "model=timm model.name=mobilenetv2_100 mode=infer compile=true data.pipeline=device",
         "model=pets_cnn data=cats_vs_dogs mode=infer data.pipeline=jpeg",
+        "model=custom model.target=torch.nn.Flatten mode=infer model.input_shape=[3,32,32] model.output=any",
+        "model=custom model.target=my.Net model.batch=my.make model.loss=my.loss model.args.width=64 mode=train "
+        "model.batch_args.seq_len=32 model.args.deep=true batch_size=4",
     ],
 )
 def test_the_words_measure_the_same_cell_again(words) -> None:
@@ -178,7 +181,7 @@ def test_the_words_measure_the_same_cell_again(words) -> None:
         "model=mlp mode=train model.learning_rate=0.5",
         "model=mlp mode=train seed=1",
         "model=mlp mode=train protocol=fit",
-        "model=custom model.target=torch.nn.Flatten mode=infer",
+        "model=custom model.target=my.Net 'model.args.text=two words' mode=infer",
     ],
 )
 def test_other_cells_have_no_words(words) -> None:

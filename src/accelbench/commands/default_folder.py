@@ -25,7 +25,8 @@ def default_folder(place: Workplace) -> tuple[str, str]:
     if not folders:
         raise UserError(f"no records below {RUNS}/ here: measure something first, or name a folder of records")
     name = str(max(folders, key=lambda folder: folders[folder]).relative_to(place.root))
-    others = f", the newest of {len(folders)} in {RUNS}/: name another to read it" if len(folders) > 1 else ""
+    which = "the newest with an ok cell" if any(is_ok for is_ok, _ in folders.values()) else "the newest"
+    others = f", {which} of {len(folders)} in {RUNS}/: name another to read it" if len(folders) > 1 else ""
     return name, f"Records: {name}{others}"
 
 

@@ -1,5 +1,7 @@
 """A cell -> the words of the command line that measure it again."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -18,20 +20,17 @@ def command_words(cell: Cell) -> list[str] | None:
     """Such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
 
     The windows are those of the command line, whatever the cell's were. None for cells that take more than a few words,
-    such as a user's own network, arguments that conf/ does not have, or several devices.
+    such as one on several devices, or of a shipped network with arguments that conf/ does not have.
     """
     data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
     is_usual = (cell.protocol, cell.devices, cell.seed, cell.data) == (Protocol.window, 1, 0, data)
-    has_more = cell.keras or cell.trainer or cell.xla_processes or cell.save_weights
-    if not is_usual or has_more or not _is_as_shipped(cell):
+    model = _model_words(cell)
+    if not is_usual or model is None or cell.keras or cell.trainer or cell.xla_processes or cell.save_weights:
         return None
-    is_named = cell.model.library in NAMED
-    first = (
-        [f"model={cell.model.library}", f"model.name={cell.model.name}"] if is_named else [f"model={cell.model.name}"]
-    )
+    on_random = cell.model.library in {*NAMED, Library.custom}
     usual_pipeline = Pipeline.host if cell.data.name == RANDOM else Pipeline.array
     settings = {
-        "data": (cell.data.name, RANDOM if is_named else None),
+        "data": (cell.data.name, RANDOM if on_random else None),
         "data.pipeline": (cell.data.pipeline, usual_pipeline),
         "data.augment": (cell.data.augment, Augment.none),
         "engine": (cell.engine, Engine.lightning),
@@ -43,7 +42,35 @@ def command_words(cell: Cell) -> list[str] | None:
         **{field.name: (getattr(cell.options, field.name), field.default) for field in fields(Options)},
     }
     named = {name: value for name, (value, default) in settings.items() if value is not None and value != default}
-    return [*first, *(f"{name}={str(value).lower() if value is True else value}" for name, value in named.items())]
+    return [*model, *(f"{name}={str(value).lower() if value is True else value}" for name, value in named.items())]
+
+
+def _model_words(cell: Cell) -> list[str] | None:
+    """The words that choose the network; None if there are too many."""
+    model = cell.model
+    if model.library == Library.custom:
+        return _own_words(model)
+    if not _is_as_shipped(cell):
+        return None
+    return [f"model={model.library}", f"model.name={model.name}"] if model.library in NAMED else [f"model={model.name}"]
+
+
+def _own_words(model: ModelSpec) -> list[str] | None:
+    """The words of a network of the user's own; None if a value is more than a word."""
+    if model.name != model.definition.rpartition(".")[2] or model.inputs:
+        return None
+    values: dict[str, object] = {"target": model.definition}
+    for field in fields(ModelSpec):
+        value = getattr(model, field.name)
+        if isinstance(value, Mapping):
+            values |= {f"{field.name}.{name}": inner for name, inner in value.items()}
+        elif field.name not in ("name", "library", "network", "inputs") and value != field.default:
+            values[field.name] = list(value) if isinstance(value, tuple) else value
+    texts = {name: str(value) for name, value in values.items()}
+    words = {name: text.replace(", ", ",") if isinstance(values[name], list) else text for name, text in texts.items()}
+    if not all(re.fullmatch(r"[\w.,\[\]/+-]+", word) for word in words.values()):
+        return None
+    return ["model=custom", *(f"model.{name}={word}" for name, word in words.items())]
 
 
 def _is_as_shipped(cell: Cell) -> bool:

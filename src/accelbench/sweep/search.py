@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
@@ -149,6 +150,9 @@ class _Search:
             f"Searching {len(self.asked)} cells ({num_skipped} skipped) for {duration(self.goal.budget_s)} ...",
             highlight=False,
         )
+        reasons = Counter(item.skip_reason for item in self.ready.planned if item.skip_reason is not None)
+        for reason, num in reasons.most_common():
+            self.console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
         try:
             with self.session:
                 for item in self.ready.planned:
@@ -300,7 +304,8 @@ class _Progress(SweepProgress):
     def finish(self, record: Record) -> None:
         """Notes how long the process took."""
         self.evidence.add(record)
-        if record.status in UNEXPECTED:
+        is_cut = record.status == Status.timeout and self._left_s_of_budget() <= 0
+        if record.status in UNEXPECTED and not is_cut:
             self.console.print(
                 f"{record.label}: {record.status}: {record.reason}", style="red", markup=False, soft_wrap=True
             )
