@@ -15,6 +15,7 @@ from pathlib import Path
 from accelbench.project import RECORDS
 from accelbench.schema.record import read
 from accelbench.stats.robust import median, median_interval
+from bench.overhead import runs_folder
 from bench.own_networks import BATCH_SIZE
 
 NUM_ROUNDS = 8
@@ -88,9 +89,7 @@ def by_cell(case: str) -> float:
 
 def rate_of(settings: list[str]) -> float:
     """Samples/s of one cell of these settings: the median of its blocks."""
-    runs = Path("runs")  # `out` is a folder under it; a new clone has none
-    runs.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=runs) as folder:
+    with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
         words = [*settings, "tracking=none", f"out={folder}"]
         subprocess.run([sys.executable, "-m", "accelbench.cli", *words], check=True, stdout=subprocess.DEVNULL)
         (path,) = Path(folder).glob(RECORDS)

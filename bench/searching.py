@@ -13,6 +13,7 @@ from pathlib import Path
 from accelbench.report.read import read
 from accelbench.report.tables import best
 from bench.custom import rate_of
+from bench.overhead import runs_folder
 
 NETWORK = ["model=torchvision", "model.name=resnet18", "mode=infer", "batch_size=16", "data=random"]
 GRID = ["engine=lightning,onnxruntime,openvino", "precision=fp32,bf16,int8", "threads=1,2", "channels_last=false,true"]
@@ -34,9 +35,7 @@ TEN = [
 
 def main() -> None:
     """Prints the search's own answer, a row for each of the ten cells, and how the answer compares."""
-    runs = Path("runs")
-    runs.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=runs) as folder:
+    with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
         words = ["best", "--search", "--budget", BUDGET, *NETWORK, *GRID, f"out={folder}"]
         start = time.perf_counter()
         subprocess.run([sys.executable, "-m", "accelbench.cli", *words], check=True)

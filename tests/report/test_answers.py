@@ -119,6 +119,17 @@ def test_what_is_surely_the_same_is_not_called_faster(answered, maker) -> None:
     assert answer.command is None
 
 
+def test_processes_in_turns_that_decide_nothing_leave_the_lead_as_it_was_measured(answered, maker) -> None:
+    records = []
+    for repeat, rate in enumerate((1000, 1000, 1010, 300, 300)):
+        for side, (precision, each) in enumerate((("fp32", 900), ("bf16", rate))):
+            done = maker.ok(maker.cell(precision=precision, repeat=repeat), each)
+            records.append(dataclasses.replace(done, started_at=f"2026-11-20T18:{2 * repeat + side:02}:00+00:00"))
+    (answer,) = answered(records)
+    assert "bf16, batch 128 measured fastest, 1,000 images/s" in answer.sentence
+    assert "fp32, batch 128 is 10 % slower, but can't tell: " in answer.sentence
+
+
 def test_one_setting_on_two_machines_has_an_answer_for_each(answered, maker) -> None:
     here = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 200))]
     there = [

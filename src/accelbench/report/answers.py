@@ -1,7 +1,6 @@
 """The answers: for each model and what is done with it, the fastest setting, and how sure that is."""
 
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,11 +78,6 @@ class Answer:
         """The data, how they are fed, and what tells this answer apart, such as `random 3x224x224 host`."""
         return ", ".join(filter(None, [best.data_text(self.fastest), self.found.where, self.apart]))
 
-    @property
-    def is_stand_in(self) -> bool:
-        """Whether a stand-in was measured instead of the data set."""
-        return bool(self.fastest.row["stand_in"])
-
     @cached_property
     def others(self) -> list[ReportedCell]:
         """The fastest cell of each other setting, the fastest first; of other batch sizes if there is one setting."""
@@ -158,10 +152,17 @@ class Answer:
 
     def _confidence(self, other: ReportedCell) -> Confidence:
         """How sure it is that the fastest is faster than `other`."""
-        found = self.found.confidence(other)
-        if found.verdict == Verdict.slower:  # single processes made it the fastest
-            return Confidence(Sureness.cant_tell, "processes in turns say the opposite", ratio=found.ratio)
-        return found
+        if other.name not in self._confidences:
+            found = self.found.confidence(other)
+            if found.verdict == Verdict.slower:  # single processes made it the fastest
+                found = Confidence(Sureness.cant_tell, "processes in turns say the opposite", ratio=found.ratio)
+            self._confidences[other.name] = found
+        return self._confidences[other.name]
+
+    @cached_property
+    def _confidences(self) -> dict[str, Confidence]:
+        """By record name: each takes a bootstrap, and is asked for several times."""
+        return {}
 
     @cached_property
     def _has_devices(self) -> bool:
@@ -186,8 +187,10 @@ class Answer:
 
     def _behind(self, reported: ReportedCell) -> str:
         """How far behind the fastest: `is 21 % slower`, or `takes 4.2 times as long`."""
-        in_turns = self.found.confidence(reported).ratio
-        share = reported.over(self.fastest, "samples_per_s") if in_turns is None else 1 / in_turns
+        confidence = self._confidence(reported)
+        share = reported.over(self.fastest, "samples_per_s")
+        if confidence.verdict is not None and confidence.ratio:  # else processes in turns may even say the opposite
+            share = 1 / confidence.ratio
         if not share:
             return "is slower"
         if share > NEAR:
@@ -198,16 +201,10 @@ class Answer:
 def answers(sweeps: Sequence[Sweep]) -> list[Answer]:
     """An answer for each model and what is done with it; those that chose between several settings first."""
     found = [Answer(each) for each in recommendations(sweeps)]
-    num = Counter((answer.what, answer.data) for answer in found)
     told: dict[tuple[str, str], list[Answer]] = {}
     for answer in found:
         told.setdefault((answer.what, answer.data), []).append(answer)
-    distinct = [
-        Answer(answer.found, apart=_apart(answer, told[answer.what, answer.data]))
-        if num[answer.what, answer.data] > 1
-        else answer
-        for answer in found
-    ]
+    distinct = [Answer(answer.found, apart=_apart(answer, told[answer.what, answer.data])) for answer in found]
     return sorted(distinct, key=lambda answer: not answer.others)
 
 

@@ -273,13 +273,17 @@ def folder_under_runs(place: Workplace, out: str) -> Path:
     return folder
 
 
+def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
+    """Says why cells were skipped; `reasons` has one for each."""
+    for reason, num in Counter(reasons).most_common():
+        console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
+
+
 def conclude(result: SweepResult, console: Console) -> None:
     """Prints how the cells ended, why cells were skipped, and where the records are."""
     counts = Counter(record.status for record in result.records)
     console.print(", ".join(f"{num} {status}" for status, num in counts.most_common()), highlight=False)
-    reasons = Counter(record.reason for record in result.records if record.status == Status.skipped)
-    for reason, num in reasons.most_common():
-        console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
+    say_skipped([record.reason for record in result.records if record.status == Status.skipped], console)
     for bad in [record for record in result.records if record.status in UNEXPECTED]:
         console.print(f"  {bad.label}: {bad.status}: {outcome(bad)}", style="red", highlight=False, markup=False)
     took_s = sum(record.wall_s for record in result.records)

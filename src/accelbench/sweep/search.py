@@ -4,7 +4,6 @@ import dataclasses
 import math
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
@@ -145,14 +144,12 @@ class _Search:
         self.session = Session(
             self.ready, self.ready.planned, self.folder, self.options, self.console, name, hosts, progress
         )
-        num_skipped = len(self.ready.planned) - len(self.asked)
+        reasons = [item.skip_reason for item in self.ready.planned if item.skip_reason is not None]
         self.console.print(
-            f"Searching {len(self.asked)} cells ({num_skipped} skipped) for {duration(self.goal.budget_s)} ...",
+            f"Searching {len(self.asked)} cells ({len(reasons)} skipped) for {duration(self.goal.budget_s)} ...",
             highlight=False,
         )
-        reasons = Counter(item.skip_reason for item in self.ready.planned if item.skip_reason is not None)
-        for reason, num in reasons.most_common():
-            self.console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
+        run.say_skipped(reasons, self.console)
         try:
             with self.session:
                 for item in self.ready.planned:
