@@ -252,7 +252,10 @@ def is_gone(pid: int) -> bool:
 
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:  # asking first whether it exists would leave a moment in which it ends
             return True
         time.sleep(0.05)
     return False
