@@ -275,3 +275,12 @@ def test_a_sample_costs_no_more_than_a_millisecond(capsys):
     with capsys.disabled():
         print(f" {1e6 * cost_s:.0f} us per sample ", end="")
     assert cost_s <= 1e-3
+
+
+def test_the_dearer_a_sample_the_longer_the_pause_after_it(monkeypatch):
+    costs = iter([0.00001, 0.0004, 1.0])
+    clock = itertools.accumulate(step for cost in costs for step in (0.0, cost))
+    sampler = Sampler(os.getpid())
+    monkeypatch.setattr("accelbench.isolation.sampler.time.thread_time", lambda: next(clock))
+    pauses = [sampler.pause_s for _ in range(3) if sampler.sample()]
+    assert pauses == [0.1, pytest.approx(0.2), 0.25]

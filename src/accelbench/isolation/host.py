@@ -29,7 +29,6 @@ from accelbench.isolation.sampler import Sampler
 from accelbench.lifeline import adopt_orphans
 from accelbench.schema.vocab import Status
 
-SAMPLE_S = 0.1
 # A process that has answered but does not exit, because a framework's thread hangs, is killed after this long.
 END_S = 10.0
 # After one process of a cell failed, how long to wait for the answers of the others.
@@ -209,7 +208,7 @@ def _await(ranks: Sequence[_Rank], sampler: Sampler, timeout_s: float, say_timed
     answers: Answers = {}
     while (left := deadline - time.monotonic()) > 0:
         pipes = {rank.answers: index for index, rank in enumerate(ranks) if index not in answers}
-        ready = connection.wait([*pipes, *timed, stdin], timeout=min(SAMPLE_S, left))
+        ready = connection.wait([*pipes, *timed, stdin], timeout=min(sampler.pause_s, left))
         answered = [index for pipe, index in pipes.items() if pipe in ready]
         answers |= {index: ranks[index].read() for index in answered}
         if 0 in answers or not all(map(_is_good, answers.values())):

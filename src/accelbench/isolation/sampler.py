@@ -1,5 +1,6 @@
 """The sampler: memory and processor time of a process tree, and the state of its GPUs as NVML reports it."""
 
+import contextlib
 import functools
 import os
 import time
@@ -16,8 +17,13 @@ from accelbench.isolation.processes import descendants
 from accelbench.schema.conditions import SystemSeries
 
 MB = 1e6  # bytes
+TICKS_PER_S, PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 # The kernel counts processor time in ticks of 10 ms: a utilisation over less than five ticks means nothing.
 SHORTEST_INTERVAL_S = 0.05
+# A sample takes processor time from the cell: .1 ms on idle cores, .5 ms on busy ones, whose caches do not hold the
+# sampler's data. The pause after it is so many times as long, within the bounds, that the cell loses some .2 %.
+PAUSE_PER_COST = 500
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.25
 # Reasons for low GPU clocks that no user asked for: hardware slowdown, temperature (seen by the driver or by the
 # hardware), power brake (nvml.h, nvmlClocksEventReason...).
 SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
@@ -30,24 +36,25 @@ class _Usage(NamedTuple):
         memory_bytes: resident.
         cpu_s: processor seconds.
         system_s: the part of them that the kernel worked for the process.
-        page_faults: None if the kernel tells none.
+        page_faults: minor and major ones.
     """
 
     memory_bytes: int
     cpu_s: float
     system_s: float
-    page_faults: int | None
+    page_faults: int
 
     def plus(self, other: "_Usage") -> "_Usage":
-        known = self.page_faults is not None and other.page_faults is not None
-        faults = (self.page_faults or 0) + (other.page_faults or 0) if known else None
         return _Usage(
-            self.memory_bytes + other.memory_bytes, self.cpu_s + other.cpu_s, self.system_s + other.system_s, faults
+            self.memory_bytes + other.memory_bytes,
+            self.cpu_s + other.cpu_s,
+            self.system_s + other.system_s,
+            self.page_faults + other.page_faults,
         )
 
 
 class Sampler:
-    """Samples a process and its descendants at each call of `sample`; the host calls it about ten times a second.
+    """Samples a process and its descendants at each call of `sample`; the host calls it again after `pause_s`.
 
     `host_memory_mb` is the sum of the resident set sizes: pages shared between processes, such as a library's or a
     forked parent's, count once in each of them. `cpu_utilization_percent` is processor time over wall time, 100 for
@@ -79,20 +86,20 @@ class Sampler:
             others: further ranks of the cell, whose trees are included. Sampling goes on if one of them ends.
         """
         self._others_pids = others
-        self._root: psutil.Process | None = None
-        self._descendants: dict[int, psutil.Process] = {}
+        self._root: int | None = None
         self._queries = _throttle_queries() | energy_counters.counters(num_gpus, nvml, environ)
         self._queries |= _gpu_queries(num_gpus, nvml, environ) if num_gpus else {}
         self._times_s: list[float] = []
         self._values: dict[str, list[float | None]] = {}
         self._memory_bytes: list[int] = []
+        self.pause_s = SHORTEST_PAUSE_S
         try:
-            self._root = psutil.Process(pid)
             self._started_s = _started_s(pid)
-            self._last = (time.monotonic(), self._measure())
+            self._last = (time.monotonic(), self._measure(pid))
             self._last_machine = (self._last[0], _machine_busy_s())
-        except (psutil.Error, OSError):
-            self._root = None
+            self._root = pid
+        except OSError:  # it has ended, or the system has no /proc
+            pass
 
     def sample(self) -> bool:
         """Takes one sample.
@@ -102,9 +109,10 @@ class Sampler:
         """
         if self._root is None:
             return False
+        start_s = time.thread_time()
         try:
-            usage = self._measure()
-        except psutil.Error:
+            usage = self._measure(self._root)
+        except OSError:
             self._root = None
             return False
         now = time.monotonic()
@@ -119,6 +127,8 @@ class Sampler:
         self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
         for name, value in sampled.items():
             self._values.setdefault(name, []).append(value)
+        rest_s = PAUSE_PER_COST * (time.thread_time() - start_s)
+        self.pause_s = min(max(SHORTEST_PAUSE_S, rest_s), LONGEST_PAUSE_S)
         return True
 
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
@@ -143,14 +153,13 @@ class Sampler:
     def _rates(self, now: float, usage: _Usage) -> dict[str, float | None]:
         (before, used), self._last = self._last, (now, usage)
         wall_s, spent_s, system_s = now - before, usage.cpu_s - used.cpu_s, usage.system_s - used.system_s
-        known = usage.page_faults is not None and used.page_faults is not None
-        faults = (usage.page_faults or 0) - (used.page_faults or 0) if known else None
+        faults = usage.page_faults - used.page_faults
         # The sums decrease when a process ends that its parent does not wait for: what it used is then lost.
-        whole = wall_s >= SHORTEST_INTERVAL_S and spent_s >= 0 and system_s >= 0 and (faults or 0) >= 0
+        whole = wall_s >= SHORTEST_INTERVAL_S and min(spent_s, system_s, faults) >= 0
         return {
             "cpu_utilization_percent": 100 * spent_s / wall_s if whole else None,
             "cpu_system_percent": 100 * system_s / wall_s if whole else None,
-            "page_faults_per_s": faults / wall_s if whole and faults is not None else None,
+            "page_faults_per_s": faults / wall_s if whole else None,
         }
 
     def _other_utilisation(self, now: float, tree_percent: float | None) -> float | None:
@@ -160,26 +169,20 @@ class Sampler:
         percent = 100 * (self._last_machine[1] - busy_s_before) / (now - before)
         return max(0.0, percent - tree_percent)
 
-    def _measure(self) -> _Usage:
+    def _measure(self, root: int) -> _Usage:
         """What the tree uses.
 
         Raises:
-            psutil.NoSuchProcess: the root has ended or is about to.
+            ProcessLookupError: the root has ended or is about to.
+            OSError: it has been waited for.
         """
-        assert self._root is not None
-        total = _of_process(self._root)
+        total = _of_process(root)
         if total.memory_bytes == 0:  # a zombie, or about to be one
-            raise psutil.NoSuchProcess(self._root.pid)
-        known, self._descendants = self._descendants, {}
-        below = [pid for root in (self._root.pid, *self._others_pids) for pid in descendants(root)]
+            raise ProcessLookupError(f"process {root} has ended")
+        below = [pid for each in (root, *self._others_pids) for pid in descendants(each)]
         for pid in (*self._others_pids, *below):
-            try:
-                process = known.get(pid) or psutil.Process(pid)
-                usage = _of_process(process)
-            except psutil.Error:
-                continue
-            self._descendants[pid] = process
-            total = total.plus(usage)
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                total = total.plus(_of_process(pid))
         return total
 
 
@@ -189,11 +192,19 @@ def _machine_busy_s() -> float:
     return float(times.user + times.nice + times.system)
 
 
-def _of_process(process: psutil.Process) -> _Usage:
-    times = process.cpu_times()
-    system_s = times.system + times.children_system
+def _of_process(pid: int) -> _Usage:
+    """Raises an OSError if the process has been waited for.
+
+    One file holds all of it (proc_pid_stat(5): fields 10 to 17 and 24). psutil opens three, each of which costs a cell
+    on busy cores some 60 microseconds.
+    """
+    fields = _stat(pid)
+    user_s, system_s, children_user_s, children_system_s = (int(ticks) / TICKS_PER_S for ticks in fields[11:15])
     return _Usage(
-        process.memory_info().rss, times.user + times.children_user + system_s, system_s, _page_faults(process.pid)
+        memory_bytes=int(fields[21]) * PAGE_BYTES,
+        cpu_s=user_s + system_s + children_user_s + children_system_s,
+        system_s=system_s + children_system_s,
+        page_faults=sum(map(int, fields[7:11])),
     )
 
 
@@ -203,17 +214,9 @@ def _stat(pid: int) -> list[str]:
         return file.read().decode(errors="replace").rpartition(")")[2].split()
 
 
-def _page_faults(pid: int) -> int | None:
-    """Minor and major ones, of the process and of children that it has waited for (fields 10 to 13)."""
-    try:
-        return sum(map(int, _stat(pid)[7:11]))
-    except OSError:
-        return None
-
-
 def _started_s(pid: int) -> float:
     """When the process started, in seconds of CLOCK_BOOTTIME (field 22)."""
-    return int(_stat(pid)[19]) / os.sysconf("SC_CLK_TCK")
+    return int(_stat(pid)[19]) / TICKS_PER_S
 
 
 def _throttle_queries(root: Path = Path("/")) -> dict[str, Callable[[], float | None]]:
