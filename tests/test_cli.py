@@ -330,18 +330,19 @@ def planned(words, capsys):
 
 def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=3", capsys)
-    assert [line.split()[0] for line in lines[:4]] == [
-        f"mlp-cpu-{p}-b{n}-infer" for n in (8, 16) for p in ("fp32", "tf32")
+    assert lines[0] == "4 cells: 2 to run, at least 7 s (nothing like them was measured here yet); 2 to skip."
+    assert [line.split()[0] for line in lines[2:4]] == [f"mlp-cpu-fp32-b{n}-infer" for n in (8, 16)]
+    assert lines[2].endswith("at least 3 s")
+    assert lines[5:] == [
+        "skip 2: tf32 is a mode of NVIDIA GPUs, cpu has none: use fp32",
+        "  mlp-cpu-tf32-b8-infer, mlp-cpu-tf32-b16-infer",
     ]
-    assert lines[0].endswith("at least 3 s")
-    assert "skip: tf32 is a mode of NVIDIA GPUs, cpu has none: use fp32" in lines[1]
-    assert lines[-1] == "4 cells: 2 to run, at least 7 s (nothing like them was measured here yet); 2 to skip."
     assert not (project / "runs").exists()
 
 
 def test_options_are_axes(capsys, project):
     lines = planned("mode=infer channels_last=false,true freeze=true precision=fp32,bf16", capsys)
-    assert [line.split()[0] for line in lines[:4]] == [
+    assert [line.split()[0] for line in lines[2:6]] == [
         f"mlp-cpu-{p}-b128-infer-{on}" for on in ("freeze", "channels_last-freeze") for p in ("fp32", "bf16")
     ]
 
@@ -349,7 +350,7 @@ def test_options_are_axes(capsys, project):
 def test_repeats_are_those_of_the_whole_sweep_again(capsys, project):
     lines = planned("batch_size=8,16 repeats=3", capsys)
     expected = [f"mlp-cpu-fp32-b{size}-train{repeat}" for repeat in ("", "-r1", "-r2") for size in (8, 16)]
-    assert [line.split()[0] for line in lines[:6]] == expected
+    assert [line.split()[0] for line in lines[2:8]] == expected
 
 
 def test_a_suites_repeats_are_in_params(capsys, own):
@@ -358,17 +359,17 @@ def test_a_suites_repeats_are_in_params(capsys, own):
     (own / "params.yaml").write_text(yaml.safe_dump(settings | {"suites": {"mnist_networks": axes}}))
     lines = planned("suite=mnist_networks", capsys)
     expected = [f"{model}-cpu-fp32-b128-train{repeat}" for repeat in ("", "-r1") for model in ("mlp", "cnn")]
-    assert [line.split()[0] for line in lines[:4]] == expected
-    assert planned("suite=mnist_networks repeats=1", capsys)[-1].startswith("2 cells: ")
+    assert [line.split()[0] for line in lines[2:6]] == expected
+    assert planned("suite=mnist_networks repeats=1", capsys)[0].startswith("2 cells: ")
 
 
 def test_plan_says_where_the_time_is_unknown(capsys, project):
     lines = planned("protocol=fit model=mlp,cnn", capsys)
-    assert lines[0].endswith("  unknown time (whole epochs)")
+    assert lines[2].endswith("  unknown time (whole epochs)")
     unknown = "unknown time (nothing like them was measured here yet)"
-    assert lines[-1] == f"2 cells: 2 to run, {unknown}; 0 to skip."
-    assert planned("protocol=steps steps=40", capsys)[0].endswith("  unknown time (40 steps)")
-    assert planned("device=gpu", capsys)[-1] == "1 cell: 0 to run; 1 to skip."
+    assert lines[0] == f"2 cells: 2 to run, {unknown}; 0 to skip."
+    assert planned("protocol=steps steps=40", capsys)[2].endswith("  unknown time (40 steps)")
+    assert planned("device=gpu", capsys)[0] == "1 cell: 0 to run; 1 to skip."
 
 
 def test_plan_gives_the_time_of_cells_that_were_measured_here(capsys, own):
@@ -381,28 +382,40 @@ def test_plan_gives_the_time_of_cells_that_were_measured_here(capsys, own):
         )
     took_s = finished(cells[0], 0.5).wall_s
     lines = planned(words, capsys)
-    assert lines[0].endswith(f" about {duration(took_s + 8.0)}")
-    assert lines[1].endswith(" unknown time (100 steps)")
-    assert lines[-1] == f"2 cells: 2 to run, at least {duration(took_s + 8.0)} (1 cell of unknown length); 0 to skip."
-    (_, _, line) = planned(words.replace(",cnn", ""), capsys)
+    assert lines[2].endswith(f" about {duration(took_s + 8.0)}")
+    assert lines[3].endswith(" unknown time (100 steps)")
+    assert lines[0] == f"2 cells: 2 to run, at least {duration(took_s + 8.0)} (1 cell of unknown length); 0 to skip."
+    (line, *_) = planned(words.replace(",cnn", ""), capsys)
     assert line == f"1 cell: 1 to run, about {duration(took_s + 8.0)}; 0 to skip."
 
 
 def test_a_device_that_is_not_there_is_a_skip_with_its_reason(capsys, project):
-    (line, *_) = planned("device=gpu", capsys)
-    assert "skip: " in line
+    (_, *lines) = planned("device=gpu", capsys)
+    assert any(line.startswith("skip 1: ") for line in lines)
+
+
+def test_a_plan_of_many_cells_has_a_line_for_each_model_and_names_a_few_skipped_ones(capsys, project):
+    words = "model=mlp,cnn mode=train,infer precision=fp32,tf32 batch_size=1,2,3,4,5,6"
+    lines = planned(words, capsys)
+    assert lines[0].startswith("48 cells: 24 to run, ")
+    assert lines[2].split()[:7] == ["mlp", "train", "on", "cpu", "6", "cells", "at"]
+    assert len(lines) < 12
+    assert lines[-1].endswith(" and 20 more")
+    named = planned(f"{words} --cells", capsys)
+    assert len([line for line in named if line.startswith(("mlp-", "cnn-"))]) == 24
+    assert named[-1].count("tf32") == 24
 
 
 def test_plan_sweeps_the_suites_axes_and_the_command_line_wins(capsys, project):
-    lines = planned("suite=mnist_networks model=mlp device=cpu engine=lightning precision=fp32", capsys)
+    lines = planned("suite=mnist_networks model=mlp device=cpu engine=lightning precision=fp32 --cells", capsys)
     settings = yaml.safe_load((project / "params.yaml").read_text())["suites"]["mnist_networks"]
     num = len(settings["mode"]) * len(settings["batch_size"]["quick"])
-    assert lines[-1].startswith(f"{num} cells: ")
-    assert all(line.startswith("mlp-cpu-") for line in lines[:num])
+    assert lines[0].startswith(f"{num} cells: ")
+    assert all(line.startswith("mlp-cpu-") for line in lines[2 : 2 + num])
 
 
 def test_flags_may_stand_anywhere(capsys, project):
-    assert planned("batch_size=8 -m seed=0,1", capsys)[-1].startswith("2 cells: ")
+    assert planned("batch_size=8 -m seed=0,1", capsys)[0].startswith("2 cells: ")
 
 
 def test_all_settings_are_printed(capsys, project):
@@ -546,7 +559,7 @@ def test_one_cell_ends_with_its_card_and_several_do_not(own, monkeypatch, capsys
     monkeypatch.setattr(early, "Hosts", lambda: Hosts(faulty_host))
     assert main(["mode=infer", "out=runs/one", "batch_size=8"]) == 0
     text = capsys.readouterr().out
-    assert re.search(r"speed +3,200 samples/s", text)
+    assert re.search(r"cell +mlp-cpu-fp32-b8-infer: 3,200 samples/s", text)
     (file,) = re.findall(r"record +(\S+)", text)
     assert (own / file).exists()
     (link,) = re.findall(r"MLflow +(\S+)", text)

@@ -1,7 +1,8 @@
 """`accelbench plan`: the cells of a sweep, which would be skipped, and how long the others take."""
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from accelbench import lock
 from accelbench.commands.command import Command, Context
@@ -9,14 +10,22 @@ from accelbench.errors import UserError
 from accelbench.project import Workplace, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import Protocol
+from accelbench.schema.vocab import Engine, Protocol
 from accelbench.settings.parser import Parser
+
+if TYPE_CHECKING:
+    from accelbench.grid.estimate import Length
+
+MAX_LISTED = 20  # cells; of more, each model has a line
+MAX_NAMED = 4  # of the cells that are skipped for one reason
+LABEL_WIDTH = 42
 
 
 def _add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="also build each network, and run a batch through it, without measuring"
     )
+    parser.add_argument("--cells", action="store_true", help="name every cell, however many they are")
     parser.add_argument(
         "--json", action="store_true", help="print each cell as a line of JSON, for `python -m accelbench.worker`"
     )
@@ -45,16 +54,43 @@ def _run(chosen: Namespace, context: Context) -> int:
     evidence = read_evidence(workplace().root, fingerprint()["machine"], ordered.keys())
     known = dict(zip(runs, lengths([ordered[key] for key in runs], evidence), strict=True))
     names = labels(ordered.values())
-    texts = {key: f"skip: {reason}" for key, reason in reasons.items()}
-    texts |= {key: f"{each}{'' if each.estimate_s else _steps(ordered[key])}" for key, each in known.items()}
-    lines = [f"{names[key]:<42} {clean(text)}" for key, text in texts.items()]
     length = f", {sum(known.values(), Length()).text}" if known else ""
     num_cells = f"{len(ordered)} cell{'s' * (len(ordered) != 1)}"
-    lines.append(f"\n{num_cells}: {len(known)} to run{length}; {len(ordered) - len(known)} to skip.")
-    context.console.print("\n".join(lines), markup=False, soft_wrap=True)
+    lines = [f"{num_cells}: {len(known)} to run{length}; {len(ordered) - len(known)} to skip."]
+    if chosen.cells or len(known) <= MAX_LISTED:
+        texts = {key: f"{each}{'' if each.estimate_s else _steps(ordered[key])}" for key, each in known.items()}
+        lines += ["", *(f"{names[key]:<{LABEL_WIDTH}} {text}" for key, text in texts.items())]
+    else:
+        lines += ["", *_by_model(ordered, known), "", "Every cell: accelbench plan --cells"]
+    lines += _skipped({names[key]: reason for key, reason in reasons.items() if reason is not None}, chosen.cells)
+    # A terminal's lines break between words; in a file a line stays whole.
+    context.console.print("\n".join(lines), markup=False, soft_wrap=not context.console.is_terminal)
     if chosen.check:
         _check({key: ordered[key] for key in runs}, names, context, workplace().with_data(options.data_root))
     return 0
+
+
+def _by_model(cells: Mapping[str, Cell], known: "Mapping[str, Length]") -> Iterator[str]:
+    """A line for the cells of each model, mode, device and engine: how many they are, and how long they take."""
+    groups: dict[str, list[str]] = {}
+    for key in known:
+        cell = cells[key]
+        text = f"{cell.model.name} {cell.mode} on {cell.device}"
+        groups.setdefault(f"{text}{'' if cell.engine == Engine.lightning else f', {cell.engine}'}", []).append(key)
+    for text, keys in groups.items():
+        total = sum((known[key] for key in keys[1:]), known[keys[0]])
+        yield f"{text:<{LABEL_WIDTH}} {f'{len(keys)} cell' + 's' * (len(keys) != 1):>9}  {total}"
+
+
+def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:
+    """Each reason with the labels that it holds for, below it; the first few of many."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        by_reason.setdefault(clean(reason), []).append(name)
+    for reason, names in by_reason.items():
+        shown = names if lists_all else names[:MAX_NAMED]
+        more = f" and {len(names) - len(shown)} more" * (len(names) > len(shown))
+        yield from ("", f"skip {len(names)}: {reason}", f"  {', '.join(shown)}{more}")
 
 
 def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context, place: Workplace) -> None:
