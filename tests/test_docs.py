@@ -145,7 +145,7 @@ def understood_by_dvc(words):
 def test_a_users_network_is_measured_as_the_page_says(measured):
     lines = blocks("your-own-network.md", "sh")[0].splitlines()
     assert len(lines) == 2
-    for line, num, ended in zip(lines, (1, 4), (": ok", "\n4 ok\n"), strict=True):
+    for line, num, ended in zip(lines, (1, 4), (" ok ", "\n4 ok\n"), strict=True):
         words = [word for word in shlex.split(line)[1:] if not word.startswith("batch_size")]
         command = [sys.executable, "-m", "accelbench.cli", *words, *SHORT]
         done = subprocess.run(command, cwd=measured, capture_output=True, text=True, timeout=200)

@@ -43,9 +43,9 @@ def lines(text):
 
 def test_the_figures_of_a_cell_with_their_intervals():
     told = lines(shown())
-    assert told["cell"] == "mlp-cpu-fp32-b32-infer: ok on a CPU"
-    assert told["speed"] == "3,200 samples/s  (3,200 to 3,200 with 95 % confidence, in this process)"
-    assert told["latency"].startswith("p50 10.0 ms, p90 10.0 ms  (p50 10.0 to 10.0")
+    assert told["cell"] == "mlp-cpu-fp32-b32-infer: 3,200 samples/s on a CPU"
+    assert told["speed"] == "3,200 to 3,200 samples/s with 95 % confidence, in this process"
+    assert told["latency"] == "p50 10.0 ms, p90 10.0 ms  (p50 10.0 to 10.0 ms)"
     assert told["memory"] == "at most 612 MB of the processes"
     assert told["time"] == "inference over the test set takes 0.0156 s (estimated from the speed)"
 
@@ -105,3 +105,10 @@ def test_a_narrow_terminal_cuts_nothing():
     text = shown(width=50, breakdown=Breakdown(phases_s=PHASES, undisturbed_s=[0.01] * 8))
     assert "…" not in text
     assert "framework 20%" in " ".join(text.split())
+
+
+def test_of_many_warnings_two_are_shown_and_the_others_counted():
+    text = shown(warnings=[f"{number}. warning" for number in range(5)])
+    assert "1. warning" in text
+    assert "2. warning" not in text
+    assert "and 3 more warnings, in the record" in text

@@ -13,6 +13,7 @@ from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import QUANTIZED, Mode, Phase, Provenance, Status
 
 BAR_WIDTH = 48
+MAX_WARNINGS = 3
 NAME_WIDTH = 8
 GIGA = 1e9
 MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
@@ -42,7 +43,7 @@ def show(record: Record, path: str, console: Console) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True, min_width=NAME_WIDTH)
     table.add_column(overflow="fold")
-    table.add_row("cell", Text(f"{record.label}: {record.status}{_conditions(record, row)}"))
+    table.add_row("cell", Text(f"{record.label}: {_outcome(record, row)}{_conditions(record, row)}"))
     if record.reason:
         table.add_row("reason", Text(record.reason))
     if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
@@ -52,8 +53,12 @@ def show(record: Record, path: str, console: Console) -> None:
             table.add_row(name, content)
     for note in record.measurement.notes if record.measurement else []:
         table.add_row("note", Text(note))
-    for warning in warnings_of(row):
+    warnings = warnings_of(row)
+    num_shown = len(warnings) if len(warnings) <= MAX_WARNINGS else MAX_WARNINGS - 1
+    for warning in warnings[:num_shown]:
         table.add_row("warning", Text(warning, "yellow"))
+    if num_shown < len(warnings):
+        table.add_row("", Text(f"and {len(warnings) - num_shown} more warnings, in the record", "yellow"))
     console.print()
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
     show_places({"record": path}, console)
@@ -73,6 +78,12 @@ def show_places(places: Mapping[str, str], console: Console) -> None:
         console.print(Text.assemble("  ", (f"{name:<{NAME_WIDTH + 2}}", "bold"), place), soft_wrap=True)
 
 
+def _outcome(record: Record, row: Row) -> str:
+    """The speed of an ok cell, or the status."""
+    speed = _number(row, "samples_per_s")
+    return record.status.value if record.status != Status.ok or speed is None else f"{significant(speed, 4)} samples/s"
+
+
 def _conditions(record: Record, row: Row) -> str:
     """The device and the data set; a stand-in is marked as one."""
     parts = []
@@ -86,27 +97,21 @@ def _conditions(record: Record, row: Row) -> str:
 def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
     """Yields the name and the content of each line of measurements."""
     cell = record.cell
-    if (speed := _number(row, "samples_per_s")) is not None:
-        yield "speed", Text(f"{significant(speed, 4)} samples/s{_interval(row, 'samples_per_s', 4)}")
+    if interval := _interval(row, "samples_per_s", 4):
+        yield "speed", Text(f"{interval} samples/s with 95 % confidence, in this process")
     if (tokens := _number(row, "tokens_per_s")) is not None:
-        yield "", Text(f"{significant(tokens, 4)} tokens/s")
+        yield "tokens", Text(f"{significant(tokens, 4)} tokens/s")
     tails = [(percent, _number(row, f"latency_p{percent}_ms")) for percent in (50, 90, 99)]
     if known := [f"p{percent} {significant(value)} ms" for percent, value in tails if value is not None]:
-        yield "latency", Text(", ".join(known) + _interval(row, "latency_p50_ms", 3, "p50 "))
+        interval = _interval(row, "latency_p50_ms", 3)
+        yield "latency", Text(", ".join(known) + (f"  (p50 {interval} ms)" if interval else ""))
     phases = phases_ms(row)
     if total := sum(phases.values()):
         yield "step", _bar(phases, total)
         words = [f"{phase.replace('_', ' ')} {ms / total:.0%}" for phase, ms in phases.items() if ms / total >= 0.005]
         yield "", Text(f"{significant(total)} ms: {', '.join(words)}")
-    if row["bound"] is not None:
-        yield "bound by", Text(str(row["bound"]))
-    if (share := _number(row, "mfu")) is not None and (ceiling := _number(row, "ceiling_flops_per_s")) is not None:
-        devices = "the device" if record.measurement is None or record.measurement.num_devices == 1 else "the devices"
-        unit = "GOP/s" if cell.precision in QUANTIZED else "GFLOP/s"
-        yield (
-            "ceiling",
-            Text(f"{share:.1%} of the {significant(ceiling / GIGA)} {unit} that {devices} can do, as probed"),
-        )
+    if limit := _limit(record, row):
+        yield "limit", Text(limit)
     peaks = {"the processes": _number(row, "peak_host_mb"), "the device": _number(row, "peak_device_mb")}
     if known := [f"{significant(peak)} MB of {place}" for place, peak in peaks.items() if peak is not None]:
         yield "memory", Text("at most " + ", ".join(known))
@@ -134,11 +139,21 @@ def _bar(phases: Mapping[Phase, float], total: float) -> Text:
     return bar
 
 
-def _interval(row: Row, column: str, digits: int, what: str = "") -> str:
+def _limit(record: Record, row: Row) -> str:
+    """What bounds the speed, and how near it comes to what the devices can do; empty if neither is known."""
+    parts = [] if row["bound"] is None else [f"bound by {row['bound']}"]
+    share, ceiling = _number(row, "mfu"), _number(row, "ceiling_flops_per_s")
+    if share is not None and ceiling is not None:
+        devices = "device's" if record.measurement is None or record.measurement.num_devices == 1 else "devices'"
+        unit = "GOP/s" if record.cell.precision in QUANTIZED else "GFLOP/s"
+        parts.append(f"{share:.1%} of the {devices} {significant(ceiling / GIGA)} {unit}, as probed")
+    return ", ".join(parts)
+
+
+def _interval(row: Row, column: str, digits: int) -> str:
+    """The 95 % interval, such as `3 to 5`; empty if it is unknown."""
     low, high = (_number(row, f"{column}_{end}") for end in ("low", "high"))
-    if low is None or high is None:
-        return ""
-    return f"  ({what}{significant(low, digits)} to {significant(high, digits)} with 95 % confidence, in this process)"
+    return "" if low is None or high is None else f"{significant(low, digits)} to {significant(high, digits)}"
 
 
 def _number(row: Row, column: str) -> float | None:
