@@ -12,6 +12,7 @@ from accelbench.judging.row import warnings_of
 from accelbench.presentation import significant
 from accelbench.project import workplace
 from accelbench.report import read as reading
+from accelbench.report.answers import Answer
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best, device_scaling
 from accelbench.schema import plan_file
@@ -215,7 +216,7 @@ class Results(Sequence[Result]):
 
     def _answers(self) -> list[str]:
         found = answer.compared([each._reported for each in self._results])
-        return [clean(answer.sentence(each).plain) for each in found[: answer.MAX_WORKLOADS]]
+        return [clean(answer.sentence(Answer(each)).plain) for each in found[: answer.MAX_WORKLOADS]]
 
     def _sweep(self) -> Sweep:
         return Sweep(folder="", suite="", title="", cells=[each._reported for each in self._results])

@@ -135,12 +135,14 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     if not found:
         raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
     for each in found:
-        console.print(answer.sentence(each.found, limit_ms), soft_wrap=not console.is_terminal)
         shown = Answer(each.found, limit_ms)
+        console.print(answer.sentence(shown), soft_wrap=not console.is_terminal)
         if shown.others:
             console.print(bars(shown))
         if len(each.chosen) > 1 and (table := each.table()) is not None:
             console.print(rendered(table))
+        for line in answer.warnings(each.found):
+            console.print(line, soft_wrap=not console.is_terminal)
         console.print()
     searched = [line for sweep in read if sweep.race and limit_ms is None for line in sweep.race.answers]
     notes = [*searched, *(note for sweep in read for note in sweep.notes)]

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from accelbench.judging.row import warnings_of
 from accelbench.report.answers import Answer
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
@@ -15,6 +16,7 @@ from accelbench.schema.record import Record
 
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
+MAX_WARNINGS = 2
 UNEXPLAINED = "p50 (ms)"
 
 
@@ -63,16 +65,25 @@ def compared(cells: Sequence[ReportedCell]) -> list[Recommendation]:
 
 def _lines(found: Sequence[Recommendation]) -> Iterator[RenderableType]:
     for each in found[:MAX_WORKLOADS]:
-        yield sentence(each)
+        yield sentence(Answer(each))
         if len(each.by_speed) <= MAX_CELLS and (table := tabulate_known("", _columns(each), each.by_speed)):
             yield rendered(table)
             if UNEXPLAINED in table.why_dashes:  # a missing warning needs no reason
                 yield Text(table.why_dashes, "dim")
+        yield from warnings(each)
     if len(found) > MAX_WORKLOADS:
         yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")
 
 
-def sentence(found: Recommendation, limit_ms: float | None = None) -> Text:
+def warnings(found: Recommendation) -> Iterator[Text]:
+    """A line for each of the fastest cell's first warnings."""
+    known = warnings_of(found.fastest.row)
+    for text in known[:MAX_WARNINGS]:
+        yield Text(f"Warning of the fastest: {text}", "yellow")
+    if len(known) > MAX_WARNINGS:
+        yield Text(f"and {len(known) - MAX_WARNINGS} more warnings, in its record", "yellow")
+
+
+def sentence(answer: Answer) -> Text:
     """Such as `resnet18, inference, random 3x224x224: bf16, batch 16 is fastest here, 51 images/s; ...`."""
-    answer = Answer(found, limit_ms)
     return Text.assemble((f"{answer.what}", "bold"), f", {answer.data}: {answer.sentence}")

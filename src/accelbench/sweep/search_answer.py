@@ -230,12 +230,13 @@ def _needs_time(found: Found, group: Hashable) -> str:
 
 
 def _shown_cells(found: Found, group: Hashable, standing: Standing) -> list[int]:
-    """The leader, its rivals, and the best of those that dropped out."""
+    """The leader, then by their speed its rivals and the best of those that dropped out."""
     scores = {i: found.race.entrants[i] for i in found.race.groups[group] if found.race.entrants[i].scores}
     others = sorted(
         (i for i in scores if i not in standing.left and not scores[i].is_over), key=lambda i: -scores[i].score
     )
-    return [*standing.left, *others][:MAX_CELLS]
+    shown = [*standing.left, *others][:MAX_CELLS]
+    return sorted(shown, key=lambda i: (i != standing.leader, -scores[i].score if i in scores else math.inf))
 
 
 def _columns(found: Found) -> list[Column[int]]:
