@@ -12,6 +12,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from accelbench.schema.vocab import Mode, Precision, Protocol, Status
 from accelbench.sinks import view
 from accelbench.sinks.registry import make_sinks
+from accelbench.sinks.relative_speed import relative_speeds
 from tests.sinks.samples import STAND_IN, cell, record
 from tests.sinks.test_mlflow import SCRIPT, closed_port
 
@@ -42,6 +43,7 @@ def served(tmp_path_factory):
         with sink:
             for one in sample():
                 sink.deliver(one)
+            sink.relate(relative_speeds(sample()))
             sink.deliver(record(data=STAND_IN, number=50))
             link = sink.link(record(data=STAND_IN, number=50))
         assert sink.problem is None
@@ -98,8 +100,10 @@ def test_the_saved_view_opens_with_its_charts_filled(show, served):
     found = charts(browser, 4)  # those that the window shows; the others are drawn when they are scrolled to
     assert {"scatter", "bar"} <= {chart["kind"] for chart in found}
     points = {tuple(chart["titles"]): chart["points"] for chart in found}
-    # Of all runs that have a speed: with the stand-in's, without the failed one.
-    assert points["setting/batch_size", view.SPEED] == len(sample()), found
+    # Of all runs with single steps: with the stand-in's, without the failed one and those of whole epochs.
+    assert points[view.SPEED, "latency/p50_ms"] == len(sample()) - len(MODELS), found
+    # Those that another run did the same as.
+    assert points["setting/batch_size", view.SHARE] == len(sample()) - len(MODELS) - 1, found
     wait_for(browser, lambda browser: browser.find_elements(By.CSS_SELECTOR, "[class*=parcoords] canvas"))
     names = text_of(browser)
     assert "lstm-cpu-bf16-b128-infer" in names
@@ -114,6 +118,17 @@ def test_the_other_views_are_filled_too(key, show, served):
         assert {chart["points"] for chart in found} == {len(MODELS)}
     if key == view.SWEEPS_KEY:
         wait_for(browser, lambda browser: "sweep_id" in text_of(browser))
+
+
+def test_a_runs_page_links_to_its_comparison_with_the_fastest(show, served):
+    browser = show(served[0].partition("viewStateShareKey")[0])
+    slow = wait_for(browser, lambda browser: browser.find_elements(By.LINK_TEXT, "lstm-cpu-fp32-b128-infer"))[0]
+    show(slow.get_attribute("href"))
+    link = wait_for(browser, lambda browser: browser.find_elements(By.LINK_TEXT, "Compare with the fastest"))[0]
+    show(link.get_attribute("href"))
+    wait_for(browser, lambda browser: "Comparing 2 Runs" in text_of(browser))
+    wait_for(browser, lambda browser: "latency/p50_ms" in text_of(browser))
+    assert {"lstm-cpu-fp32-b128-infer", "lstm-cpu-bf16-b128-infer"} <= set(text_of(browser).splitlines())
 
 
 def test_a_runs_page_has_its_verdict_its_data_and_its_files(show, served):

@@ -25,9 +25,10 @@ from accelbench.project import Workplace
 from accelbench.schema import conditions, serialize
 from accelbench.schema import record as records
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import Protocol, Status
+from accelbench.schema.vocab import Precision, Protocol, Status
 from accelbench.sinks import base, location, view
 from accelbench.sinks.registry import make_sinks
+from accelbench.sinks.relative_speed import relative_speeds
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT, serve
 from tests.sinks.samples import REASONS, STAND_IN, cell, record
@@ -110,6 +111,26 @@ def test_a_run_holds_all_of_its_record(root):
     assert (dataset.dataset.name, dataset.dataset.digest) == ("mnist (stand-in)", STAND_IN.digest[:12])
     file = root / "mlartifacts" / "mnist_networks" / run.info.run_id / "artifacts" / "record.json"
     assert records.read(file) == of
+
+
+def test_runs_of_one_model_are_compared_with_the_fastest(root):
+    measured = [record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
+    other = record(cell("mlp"), number=2)
+    (sink,) = make_sinks("mlflow", root)
+    with sink:
+        for one in [*measured, other]:
+            sink.deliver(one)
+        sink.relate(relative_speeds([*measured, other]))
+    assert sink.problem is None
+    runs = {run.data.tags["record"]: run for run in runs_of(root)}
+    shares = {name: run.data.metrics.get(view.SHARE) for name, run in runs.items()}
+    rates = [runs[one.name].data.metrics[view.SPEED] for one in measured]
+    assert [shares[one.name] for one in measured] == [pytest.approx(rate / max(rates)) for rate in rates]
+    assert shares[other.name] is None
+    slow, fast = sorted((runs[one.name] for one in measured), key=lambda run: run.data.metrics[view.SPEED])
+    assert "/compare-runs?" in slow.data.tags["mlflow.note.content"]
+    assert fast.info.run_id in slow.data.tags["mlflow.note.content"]
+    assert "/compare-runs?" not in fast.data.tags["mlflow.note.content"]
 
 
 def files_below(folder) -> dict[str, bytes]:

@@ -28,7 +28,7 @@ def test_every_metric_of_a_view_exists(key):
             keys |= set(chart["selectedMetrics"])
             assert set(chart["selectedParams"]) <= set(translation.PARAMS)
     keys |= {column.split("`")[1] for column in state["selectedColumns"] if column.startswith("metrics.")}
-    assert keys <= set(translation.SETTINGS | translation.OUTCOME | translation.MEASURED)
+    assert keys <= {*(translation.SETTINGS | translation.OUTCOME | translation.MEASURED), view.SHARE}
 
 
 def test_every_chart_has_its_section():

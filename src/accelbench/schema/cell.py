@@ -28,6 +28,11 @@ from accelbench.schema.vocab import (
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MAX_ARGUMENT = 24  # characters of a value in a label
+# The settings that a user chooses among; cells that differ in any other setting do different things.
+CHOSEN_SETTINGS = (
+    *("engine", "keras", "device", "devices", "scaling", "precision", "options"),
+    *("batch_size", "threads", "seed", "repeat"),
+)
 
 
 def argument_text(name: str, value: object) -> str:

@@ -3,12 +3,13 @@
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 from accelbench.schema.record import Record
 from accelbench.schema.text import clean
+from accelbench.sinks.relative_speed import RelativeSpeed
 
 PATIENCE_S = 3.0  # failed attempts may take this long in total
 
@@ -48,6 +49,11 @@ class Sink(ABC):
         if self._given_up or not self._attempt(lambda: self._send(record)):
             self.undelivered += 1
 
+    def relate(self, found: Sequence[RelativeSpeed]) -> None:
+        """Adds to the runs of delivered records how their speeds compare."""
+        if found and not self._given_up:
+            self._attempt(lambda: self._relate(found))
+
     def link(self, record: Record) -> str | None:
         """Where the user finds a delivered record, and the command that shows it; None if it is not there."""
         links: list[str | None] = []
@@ -73,6 +79,10 @@ class Sink(ABC):
     @abstractmethod
     def _send(self, record: Record) -> None:
         """Delivers one record; may raise any exception."""
+
+    @abstractmethod
+    def _relate(self, found: Sequence[RelativeSpeed]) -> None:
+        """Adds how the speeds of delivered records compare; may raise any exception."""
 
     @abstractmethod
     def _find(self, record: Record) -> str | None:

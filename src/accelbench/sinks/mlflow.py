@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -29,8 +29,9 @@ from accelbench.sinks.location import (
     server_uri,
     tracking_uri,
 )
+from accelbench.sinks.relative_speed import RelativeSpeed
 from accelbench.sinks.translation import Point, data_name, translate
-from accelbench.sinks.view import run_url, view_tags
+from accelbench.sinks.view import SHARE, compare_link, run_url, view_tags
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
 for _name, _value in {
@@ -58,6 +59,7 @@ from mlflow.entities import Run as MLflowRun  # noqa: E402
 from mlflow.store.db.utils import _get_latest_schema_revision  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
+NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's description
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
@@ -85,6 +87,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._experiments: dict[str, str] = {}
+        self._run_ids: dict[Key, str] = {}  # of finished runs that were asked for or made
         with locked(root, OPENING_PATIENCE_S):
             if is_own(root) and not database(root).stat().st_size:  # `locked` has made an empty one
                 # The client would give the default experiment a folder below the current one, in SQL without escapes.
@@ -113,11 +116,23 @@ class Store:
             for run in self._runs(experiment_id, f"tags.record = '{record.name}'"):
                 if not RunStatus.is_terminated(RunStatus.from_string(run.info.status)):
                     self._client.delete_run(run.info.run_id)
-                elif _key(run) == (record.name, record.started_at):
+                elif _key(run) == _key_of(record):
                     is_there = True
             if not is_there:
                 self._log(experiment_id, record)
         return not is_there
+
+    def relate(self, found: Sequence[RelativeSpeed]) -> None:
+        """Adds to each run its share of the fastest one's speed, and a link to the comparison with that one."""
+        with locked(self._root):
+            for each in found:
+                experiment_id = self._experiment(each.record.cell.suite)
+                run, fastest = (self._run_id(experiment_id, record) for record in (each.record, each.fastest))
+                if run is not None:
+                    self._client.log_metric(run, SHARE, each.share)
+                if run and fastest and run != fastest:
+                    note = f"{translate(each.record).note}\n\n{compare_link(experiment_id, run, fastest)}"
+                    self._client.set_tag(run, NOTE, note[:MAX_TAG])
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
@@ -165,10 +180,17 @@ class Store:
         for key, value in view_tags(round(time.time() * 1000), experiment.tags).items():
             self._client.set_experiment_tag(experiment.experiment_id, key, value)
 
+    def _run_id(self, experiment_id: str, record: Record) -> str | None:
+        """The id of the run of `record`; None if there is none."""
+        if _key_of(record) not in self._run_ids:
+            for run in self._runs_of(experiment_id, record):
+                self._run_ids[_key_of(record)] = run.info.run_id
+        return self._run_ids.get(_key_of(record))
+
     def _runs_of(self, experiment_id: str, record: Record) -> Iterator[MLflowRun]:
         """The runs of `record`: more than one if a delivery was interrupted."""
         runs = self._runs(experiment_id, f"tags.record = '{record.name}'")
-        return (run for run in runs if _key(run) == (record.name, record.started_at))
+        return (run for run in runs if _key(run) == _key_of(record))
 
     def _runs(self, experiment_id: str, condition: str) -> Iterator[MLflowRun]:
         token = None
@@ -183,10 +205,11 @@ class Store:
 
     def _log(self, experiment_id: str, record: Record) -> None:
         run = translate(record)
-        tags = run.tags | {"mlflow.note.content": run.note}
+        tags = run.tags | {NOTE: run.note}
         tags = {key: value[:MAX_TAG] for key, value in tags.items()}
         created = self._client.create_run(experiment_id, run.start_ms, tags, run.name)
         run_id = created.info.run_id
+        self._run_ids[_key_of(record)] = run_id
         params = [Param(key, value) for key, value in run.params.items()]
         for start in range(0, len(run.points), MAX_METRICS):
             self._client.log_batch(run_id, _metrics(run.points[start : start + MAX_METRICS]), params)
@@ -229,11 +252,18 @@ class MLflowSink(Sink):
     def _send(self, record: Record) -> None:
         self._store.deliver(record)
 
+    def _relate(self, found: Sequence[RelativeSpeed]) -> None:
+        self._store.relate(found)
+
     def _find(self, record: Record) -> str | None:
         return self._store.link(record)
 
     def _close(self) -> None:
         del self._store
+
+
+def _key_of(record: Record) -> Key:
+    return Key(record.name, record.started_at)
 
 
 def _key(run: MLflowRun) -> Key:

@@ -10,6 +10,7 @@ from accelbench.schema import record as records
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import unreachable
+from accelbench.sinks.relative_speed import relative_speeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,8 @@ def _deliver(root: Path, found: list[Record]) -> int:
     num_delivered = 0
     for suite, records_of_suite in by_suite.items():
         delivered = store.delivered(suite)
-        for record in records_of_suite:
-            if (record.name, record.started_at) not in delivered:
-                num_delivered += store.deliver(record)
+        missing = [each for each in records_of_suite if (each.name, each.started_at) not in delivered]
+        num_delivered += sum(store.deliver(record) for record in missing)
+        for sweep_id in {record.sweep_id for record in missing}:
+            store.relate(relative_speeds(each for each in records_of_suite if each.sweep_id == sweep_id))
     return num_delivered

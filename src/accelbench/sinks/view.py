@@ -13,11 +13,12 @@ from urllib.parse import quote
 KEY, QUALITY_KEY, SWEEPS_KEY = "accelbench", "accelbench-quality", "accelbench-sweeps"
 PREFIX = "mlflow.sharedViewState."
 TAG = PREFIX + KEY
-SPEED, ACCURACY = "speed/samples_per_s", "quality/accuracy"
+SPEED, SHARE, ACCURACY = "speed/samples_per_s", "speed/share_of_fastest", "quality/accuracy"
 HAS_ACCURACY = f"metrics.`{ACCURACY}` >= 0"
 COLUMNS = """
 tags.`status` params.`model` params.`mode` params.`device` params.`precision` params.`batch_size`
-metrics.`speed/samples_per_s` metrics.`latency/p50_ms` metrics.`time/job_s` tags.`time_provenance`
+metrics.`speed/samples_per_s` metrics.`speed/share_of_fastest` metrics.`latency/p50_ms`
+metrics.`time/job_s` tags.`time_provenance`
 metrics.`quality/accuracy` metrics.`memory/peak_host_mb` metrics.`memory/peak_device_mb`
 params.`data` tags.`reason`
 """.split()  # noqa: SIM905
@@ -55,6 +56,12 @@ def run_url(base: str, experiment_id: str, run_id: str) -> str:
     """The page of one run on the server at `base`. The ids come from a server, which may send anything."""
     path = f"experiments/{quote(experiment_id, safe='')}/runs/{quote(run_id, safe='')}"
     return f"{base.rstrip('/')}/#/{path}?workflowType=machine_learning"
+
+
+def compare_link(experiment_id: str, run_id: str, fastest_id: str) -> str:
+    """A link, in markdown, from a run's page to MLflow's comparison of the run with the fastest one of its sweep."""
+    runs, experiments = (quote(json.dumps(ids)) for ids in ([run_id, fastest_id], [experiment_id]))
+    return f"[Compare with the fastest](#/compare-runs?runs={runs}&experiments={experiments})"
 
 
 def _views() -> dict[str, tuple[str, dict[str, Any]]]:
@@ -115,15 +122,15 @@ def _charts() -> list[dict[str, Any]]:
         {
             "type": "PARALLEL",
             "selectedParams": ["mode", "device", "precision", "batch_size", "model"],
-            "selectedMetrics": [SPEED],
+            "selectedMetrics": [SPEED, SHARE],
             "showAllRuns": True,
             "runsCountToCompare": 100,
         },
-        _scatter("setting/batch_size", SPEED),
+        _scatter("setting/batch_size", SHARE),
         _scatter(SPEED, "latency/p50_ms"),
         {"type": "BAR", "metricKey": SPEED, "runsCountToCompare": 20},
+        {"type": "BAR", "metricKey": SHARE, "runsCountToCompare": 20},
         {"type": "BAR", "metricKey": "time/job_s", "runsCountToCompare": 20},
-        {"type": "BAR", "metricKey": ACCURACY, "runsCountToCompare": 20},
     ]
 
 

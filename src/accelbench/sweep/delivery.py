@@ -1,5 +1,6 @@
 """The trackers of a sweep: opened before the first of several cells, or else when all were measured."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -7,6 +8,7 @@ from types import TracebackType
 from accelbench.schema.record import Record
 from accelbench.sinks.base import Sink
 from accelbench.sinks.registry import make_sinks
+from accelbench.sinks.relative_speed import relative_speeds
 
 
 class Delivery(AbstractContextManager["Delivery"]):
@@ -51,6 +53,16 @@ class Delivery(AbstractContextManager["Delivery"]):
         if self._waiting and self._sinks is None:
             self.open()
         self.deliver()
+
+    def relate(self, records: Sequence[Record]) -> None:
+        """Adds to the runs of the sweep how their speeds compare.
+
+        Args:
+            records: of the whole sweep, also those of earlier sessions.
+        """
+        found = relative_speeds(records) if self._sinks else []
+        for sink in self._sinks or ():
+            sink.relate(found)
 
     def links(self, record: Record) -> dict[str, str]:
         """Tracker -> where it shows the run of a delivered record. Each link is a query."""

@@ -9,6 +9,7 @@ from accelbench.judging.warnings import relative_half_width
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, tabulate_known, word
+from accelbench.schema.cell import CHOSEN_SETTINGS
 from accelbench.schema.record import Row
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Augment, Library, Pipeline, Protocol
@@ -22,13 +23,6 @@ CRITERIA: dict[str, tuple[str, Literal["most", "least"]]] = {
 }
 UNBEATEN = "unbeaten"
 MAX_UNBEATEN = 8  # of one model and mode
-
-
-# The settings that the user can choose; cells that differ in any other setting did different things.
-CHOSEN_SETTINGS = (
-    *("engine", "keras", "device", "devices", "scaling", "precision", "options"),
-    *("batch_size", "threads", "seed", "repeat"),
-)
 
 
 @dataclass(frozen=True)
