@@ -1,6 +1,6 @@
 """What a sweep shows while it runs: a bar on a terminal, a line per cell elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
@@ -79,6 +79,37 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
         if self.num > 1 or record.status not in UNEXPECTED:  # the card or the end of the sweep says why
             line.append(f"  {outcome(record)}")
         self.console.print(line, soft_wrap=True)
+
+
+class BudgetProgress(SweepProgress):
+    """Shows the budget instead of the number of cells, and a line for each process that failed."""
+
+    def __init__(
+        self,
+        console: Console,
+        planned: Sequence[Planned],
+        evidence: Evidence,
+        *,
+        left_s: Callable[[], float],
+        budget_s: float,
+    ) -> None:
+        super().__init__(console, planned, evidence)
+        self._left_s_of_budget, self._budget_s = left_s, budget_s
+        self.bar.update(self.task, total=round(budget_s))
+
+    def start(self, planned: Planned) -> None:
+        """Shows the process that runs now, and the seconds that are spent."""
+        spent_s = round(min(self._budget_s, self._budget_s - self._left_s_of_budget()))
+        self.bar.update(self.task, description=f"s  {planned.label}", completed=spent_s)
+
+    def finish(self, record: Record) -> None:
+        """Notes how long the process took."""
+        self.evidence.add(record)
+        is_cut = record.status == Status.timeout and self._left_s_of_budget() <= 0
+        if record.status in UNEXPECTED and not is_cut:
+            self.console.print(
+                f"{record.label}: {record.status}: {record.reason}", style="red", markup=False, soft_wrap=True
+            )
 
 
 def outcome(record: Record) -> str:

@@ -17,26 +17,24 @@ from accelbench.compare import course
 from accelbench.compare.race import Pull, Race
 from accelbench.errors import UserError, WriteError
 from accelbench.grid.estimate import length_of
-from accelbench.grid.evidence import Evidence
 from accelbench.grid.identity import identity
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, data_name, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration
 from accelbench.project import PLAN, RUNS, shown, workplace
-from accelbench.report.tables.best import CHOSEN_SETTINGS
 from accelbench.schema import plan_file
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.race_file import RacedProcess
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
-from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
+from accelbench.schema.vocab import Protocol, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run, search_answer
 from accelbench.sweep.kept import KeptFiles
 from accelbench.sweep.missing_data import prepare_missing
-from accelbench.sweep.progress import SweepProgress
+from accelbench.sweep.progress import BudgetProgress
 from accelbench.sweep.pulls import Goal
 from accelbench.sweep.session import Session
 
@@ -139,7 +137,7 @@ class _Search:
             hosts: of its processes.
             name: of the search, kept in every record.
         """
-        progress = partial(_Progress, left_s=self._left_s, budget_s=self.goal.budget_s)
+        progress = partial(BudgetProgress, left_s=self._left_s, budget_s=self.goal.budget_s)
         self._write_plan()
         self.session = Session(
             self.ready, self.ready.planned, self.folder, self.options, self.console, name, hosts, progress
@@ -275,34 +273,3 @@ def _group(cell: Cell, goal: Goal) -> str:
     """Equal for cells that race against each other: they do the same, with other settings that the user can choose."""
     chosen = WORK if goal.per_batch else CHOSEN_SETTINGS
     return canonical_json({name: value for name, value in cell.settings().items() if name not in chosen})
-
-
-class _Progress(SweepProgress):
-    """Shows the budget instead of the number of cells, and a line for each process that failed."""
-
-    def __init__(
-        self,
-        console: Console,
-        planned: Sequence[Planned],
-        evidence: Evidence,
-        *,
-        left_s: Callable[[], float],
-        budget_s: float,
-    ) -> None:
-        super().__init__(console, planned, evidence)
-        self._left_s_of_budget, self._budget_s = left_s, budget_s
-        self.bar.update(self.task, total=round(budget_s))
-
-    def start(self, planned: Planned) -> None:
-        """Shows the process that runs now, and the seconds that are spent."""
-        spent_s = round(min(self._budget_s, self._budget_s - self._left_s_of_budget()))
-        self.bar.update(self.task, description=f"s  {planned.label}", completed=spent_s)
-
-    def finish(self, record: Record) -> None:
-        """Notes how long the process took."""
-        self.evidence.add(record)
-        is_cut = record.status == Status.timeout and self._left_s_of_budget() <= 0
-        if record.status in UNEXPECTED and not is_cut:
-            self.console.print(
-                f"{record.label}: {record.status}: {record.reason}", style="red", markup=False, soft_wrap=True
-            )
