@@ -7,7 +7,7 @@ from accelbench.report.answers import answers
 from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
 from accelbench.report.questions import questions
 from accelbench.report.read import read
-from accelbench.schema.vocab import Device
+from accelbench.schema.vocab import Device, Mode
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_each_question_has_a_sentence_with_its_figures(asked, maker) -> None:
     found = asked([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 300, 100, 50), strict=True)])
     precision = found["Which precision?"]
     assert precision.sentence == "bf16: 1.75 times as fast as fp32 in the median of 2 pairs (0.500 to 3.00)."
-    assert precision.picture is not None
+    assert [picture.path for picture in precision.pictures] == ["plots/question_precision.png"]
     assert precision.table is not None
     assert len(precision.table.rows) == 2
     assert found["How sure is it?"].sentence.startswith("Which setting is fastest: of 2 answers, 2 likely.")
@@ -45,6 +45,24 @@ def test_each_batch_is_compared_with_the_smallest_which_is_named(asked, maker) -
     found = asked([maker.ok(maker.cell(batch_size=size), rate) for size, rate in ((8, 100), (32, 250))])
     text = found["Which batch size?"].sentence
     assert text == "batch 32: 2.50 times as fast as batch 8 (mlp train; likely)."
+
+
+def test_several_batches_in_two_precisions_have_lines_and_a_map(asked, maker) -> None:
+    cells = [maker.cell(batch_size=size, precision=word) for size in (8, 32) for word in ("fp32", "bf16")]
+    found = asked([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 200, 250, 400), strict=True)])
+    assert [picture.path for picture in found["Which batch size?"].pictures] == ["plots/question_batch.png"]
+    assert len(found["Which precision?"].pictures) == 2
+    assert "Speed or latency?" not in found  # nobody waits for a step of training
+
+
+def test_speed_and_latency_are_weighed_in_inference(asked, maker) -> None:
+    cells = [maker.cell(batch_size=size, mode=Mode.infer) for size in (8, 32)]
+    found = asked([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 200), strict=True)])
+    text = found["Speed or latency?"].sentence
+    assert text.startswith("Of 1 network in inference, 0 have one setting that is both fastest and soonest done.")
+    assert "200 samples/s in steps of 21" in text
+    assert text.endswith("(fp32, batch 8).")
+    assert found["Speed or latency?"].table is not None
 
 
 def test_the_cost_is_that_of_the_cheapest_cell(asked, maker) -> None:

@@ -24,6 +24,7 @@ MAX_SYSTEM_SHARE = 0.05
 FAULT_S = 10e-6
 # Between the rate of the blocks and that of the median step: beyond it, one of them was disturbed.
 MAX_RATIO = 1.5
+DISAGREEMENT = "the median step of"  # begins the warning
 
 
 def warnings_of_record(record: Record, row: Row) -> list[str]:
@@ -96,7 +97,7 @@ def _about_disagreement(measured: Measurement, row: Row) -> Iterator[str]:
     ratio = rate * p50_ms / 1e3 / per_step
     if ratio < 1 / MAX_RATIO or (ratio > MAX_RATIO and measured.device == Device.cpu):
         yield (
-            f"the median step of {significant(p50_ms)} ms gives {significant(rate / ratio)} samples/s, and blocks of "
+            f"{DISAGREEMENT} {significant(p50_ms)} ms gives {significant(rate / ratio)} samples/s, and blocks of "
             f"steps {significant(rate)}: the speed changed in between, or some steps take much longer"
         )
 

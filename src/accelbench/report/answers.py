@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelbench.compare.verdict import Verdict
+from accelbench.judging.row import warnings_of
+from accelbench.judging.warnings import DISAGREEMENT
 from accelbench.presentation import significant
 from accelbench.report.command_words import command_words
 from accelbench.report.read import ReportedCell, Sweep
@@ -77,6 +79,11 @@ class Answer:
     def data(self) -> str:
         """The data, how they are fed, and what tells this answer apart, such as `random 3x224x224 host`."""
         return ", ".join(filter(None, [best.data_text(self.fastest), self.found.where, self.apart]))
+
+    @property
+    def title(self) -> str:
+        """What it is about, such as `resnet18, inference (random 3x224x224)`."""
+        return f"{self.what} ({self.data})"
 
     @cached_property
     def others(self) -> list[ReportedCell]:
@@ -164,14 +171,10 @@ class Answer:
         """By record name: each takes a bootstrap, and is asked for several times."""
         return {}
 
-    @cached_property
-    def _has_devices(self) -> bool:
-        return len({reported.cell.device for reported in self.found.cells}) > 1
-
     def _text(self, reported: ReportedCell) -> str:
         """A setting and its batch, such as `bf16 on gpu, batch 16`."""
         row = reported.row
-        on = f" on {row['device']}" if self._has_devices else ""
+        on = f" on {row['device']}" if self.found.has_devices else ""
         options = self.found.options(row)
         return f"{row['precision']}{on}{f' with {options}' if options else ''}, batch {row['batch_size']}"
 
@@ -183,7 +186,10 @@ class Answer:
     @property
     def _latency(self) -> str:
         p50_ms = self.fastest.number("latency_p50_ms")
-        return "" if p50_ms is None else f", median step {significant(p50_ms)} ms"
+        if p50_ms is None:
+            return ""
+        disagrees = any(text.startswith(DISAGREEMENT) for text in warnings_of(self.fastest.row))
+        return f", median step {significant(p50_ms)} ms" + " (its speed changed meanwhile)" * disagrees
 
     def _behind(self, reported: ReportedCell) -> str:
         """How far behind the fastest: `is 21 % slower`, or `takes 4.2 times as long`."""

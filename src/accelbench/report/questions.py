@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
 
@@ -12,12 +12,17 @@ from accelbench.presentation import significant
 from accelbench.report.answers import Answer
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import phases
+from accelbench.report.pictures.batch_lines import batch_lines
 from accelbench.report.pictures.dots import Dot, dots
+from accelbench.report.pictures.heat_map import heat_map
+from accelbench.report.pictures.trade_off import trade_off as trade_off_picture
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best, gains
 from accelbench.report.tables.confidence import Sureness
 from accelbench.report.tables.gains import Gain
 from accelbench.report.tables.table import Table
+from accelbench.report.tables.trade_off import table as trade_off_table
+from accelbench.report.tables.trade_off import trade_off
 from accelbench.schema.vocab import Phase
 from accelbench.stats.robust import median
 
@@ -31,12 +36,12 @@ class Question:
     """A question with its answer.
 
     Attributes:
-        table: the figures behind the picture; None without.
+        table: the figures behind the pictures; None without.
     """
 
     title: str
     sentence: str
-    picture: Picture | None = None
+    pictures: list[Picture]
     table: Table | None = None
 
 
@@ -45,8 +50,9 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
     fastest = [answer.fastest for answer in answers]
     found = [
         _gained("Which device?", "device", "the CPU", gains.gains(sweeps, gains.DEVICE)),
-        _gained("Which precision?", "precision", "fp32", gains.gains(sweeps, gains.PRECISION)),
-        _gained("Which batch size?", "batch", SMALLEST, gains.gains(sweeps, gains.BATCH)),
+        _precision(sweeps, answers),
+        _batch(sweeps, answers),
+        _trade_off(answers),
         _gained("Which engine?", "engine", "PyTorch (lightning)", gains.gains(sweeps, gains.ENGINE)),
         _gained("Which options?", "options", "no options", gains.gains(sweeps, gains.OPTIONS)),
         _time(fastest),
@@ -75,8 +81,48 @@ def _gained(title: str, name: str, base: str, found: Sequence[Gain]) -> Question
     return Question(
         title=title,
         sentence=" ".join(_summaries(found, base)),
-        picture=_picture(name, f"{title} Speed over {base}", figure),
+        pictures=_pictures((name, f"{title} Speed over {base}", figure)),
         table=gains.table(f"Speed over {base}", found),
+    )
+
+
+def _precision(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question | None:
+    """How much each precision gains over fp32, and every precision at every batch size."""
+    question = _gained("Which precision?", "precision", "fp32", gains.gains(sweeps, gains.PRECISION))
+    map_of_all = _pictures(("precision_by_batch", "Speed by precision and batch size", heat_map(answers)))
+    return None if question is None else replace(question, pictures=question.pictures + map_of_all)
+
+
+def _batch(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question | None:
+    """How speed and latency grow with the batch size."""
+    question = _gained("Which batch size?", "batch", SMALLEST, gains.gains(sweeps, gains.BATCH))
+    lines = _pictures(("batch", "Speed and latency by batch size", batch_lines(answers)))
+    return None if question is None else replace(question, pictures=lines or question.pictures)
+
+
+def _trade_off(answers: Sequence[Answer]) -> Question | None:
+    """What speed costs in latency."""
+    known = [(answer, found) for answer in answers if (found := trade_off(answer.found))]
+    if not known:
+        return None
+    num_both = sum(found.fastest is found.soonest for _, found in known)
+    networks = f"{len(known)} network{'s' * (len(known) != 1)}"
+    sentence = f"Of {networks} in inference, {num_both} have one setting that is both fastest and soonest done."
+    answer, widest = max(known, key=lambda pair: pair[1].width)
+    if widest.fastest is not widest.soonest:
+        ends = [
+            f"{significant(each.number('samples_per_s'))} samples/s in steps of "
+            f"{significant(each.number('latency_p50_ms'))} ms "
+            f"({widest.found.setting(each.row)}, batch {each.cell.batch_size})"
+            for each in (widest.fastest, widest.soonest)
+        ]
+        sentence += f" The widest choice has {best.model_text(answer.fastest)}: {ends[0]}, or {ends[1]}."
+    figure = trade_off_picture([(answer.title, found) for answer, found in known])
+    return Question(
+        title="Speed or latency?",
+        sentence=sentence,
+        pictures=_pictures(("latency", "Speed against latency", figure)),
+        table=trade_off_table([found for _, found in known]),
     )
 
 
@@ -113,7 +159,7 @@ def _time(fastest: Sequence[ReportedCell]) -> Question | None:
         f"the most, {significant(100 * largest, 2)} %, in {label}."
     )
     return Question(
-        title="Where does the time go?", sentence=sentence, picture=_picture("time", "Phases of a step", figure)
+        title="Where does the time go?", sentence=sentence, pictures=_pictures(("time", "Phases of a step", figure))
     )
 
 
@@ -142,7 +188,9 @@ def _limit(fastest: Sequence[ReportedCell]) -> Question | None:
     title = "Share of the device's peak rate, in the fastest cell of each model"
     figure = dots(drawn, title, "% of the peak rate that was probed")
     return Question(
-        title="How near to the limit?", sentence=sentence, picture=_picture("limit", "Share of the peak rate", figure)
+        title="How near to the limit?",
+        sentence=sentence,
+        pictures=_pictures(("limit", "Share of the peak rate", figure)),
     )
 
 
@@ -161,7 +209,7 @@ def _cost(answers: Sequence[Answer]) -> Question | None:
     return Question(
         title="What does it cost?",
         sentence=f"A million samples cost {_range(sorted(cost for cost, _ in known))} at the prices in params.yaml.",
-        picture=_picture("cost", title, dots(drawn, title, "cost")),
+        pictures=_pictures(("cost", title, dots(drawn, title, "cost"))),
     )
 
 
@@ -181,14 +229,13 @@ def _sureness(answers: Sequence[Answer]) -> Question | None:
     commands = [answer.command for answer in answers if answer.command]
     if commands:
         sentence += " Five fresh processes of each, in turns, may decide. The answers above name the command."
-    return Question(title="How sure is it?", sentence=sentence)
+    return Question(title="How sure is it?", sentence=sentence, pictures=[])
 
 
-def _picture(name: str, alt: str, figure: Figure | None) -> Picture | None:
-    return (
-        None
-        if figure is None
-        else Picture(
-            path=f"plots/question_{name}.png", alt=f"{alt}; the table of all cells holds its values", figure=figure
-        )
-    )
+def _pictures(*drawn: tuple[str, str, Figure | None]) -> list[Picture]:
+    """The pictures that there are, each of its name, what it shows, and the figure."""
+    return [
+        Picture(path=f"plots/question_{name}.png", alt=f"{alt}; the table of all cells holds its values", figure=figure)
+        for name, alt, figure in drawn
+        if figure is not None
+    ]

@@ -1,4 +1,5 @@
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from accelbench.report import read
 from accelbench.report.pictures import roofline
@@ -57,7 +58,7 @@ def test_without_operations_or_ceilings_there_is_no_roofline(tmp_path, maker, ce
 def test_names_of_near_points_do_not_overlap(tmp_path, maker):
     records = [working(maker, f"network_{i}") for i in range(4)]
     figure = roofline.roofline(read.read(maker.suite(tmp_path, records)).cells, "title", "")
-    figure.canvas.draw()
+    FigureCanvasAgg(figure).draw()
     boxes = [text.get_window_extent() for text in figure.axes[-1].texts if text.get_text().startswith("network")]
     assert len(boxes) == 4
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])

@@ -68,6 +68,16 @@ class Recommendation:
         """Whether several engines were measured."""
         return len({reported.cell.engine for reported in self.cells}) > 1
 
+    @cached_property
+    def has_devices(self) -> bool:
+        """Whether several devices were measured."""
+        return len({reported.cell.device for reported in self.cells}) > 1
+
+    def setting(self, row: Row) -> str:
+        """A choice without its batch, such as `bf16 openvino`; with its device if there are several."""
+        device = str(row["device"]) if self.has_devices else None
+        return " ".join(filter(None, [device, str(row["precision"]), self.options(row)]))
+
     def options(self, row: Row) -> str:
         """A choice's engine if there are several, and its options, such as `lightning, channels_last`."""
         is_first = self.has_engines and row["engine"] == Engine.lightning  # `options_text` names the other engines

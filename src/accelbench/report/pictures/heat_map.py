@@ -1,0 +1,76 @@
+"""The speed of every precision at every batch size, as a map of colours."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from accelbench.presentation import significant
+from accelbench.report.answers import Answer
+from accelbench.report.pictures.style import DPI, add_title
+
+MAX_PANELS, MAX_ROWS = 8, 8
+COLOURS = "Blues"
+DARK = 0.55  # a share of the best speed from which its text is white
+
+# Setting -> batch size -> samples/s.
+Speeds = dict[str, dict[int, float]]
+
+
+def heat_map(answers: Sequence[Answer]) -> Figure | None:
+    """A panel for each model and mode: a row for each setting, the fastest first, a column for each batch size.
+
+    None if no model has two precisions and two batch sizes.
+    """
+    known = [(answer, speeds) for answer in answers if (speeds := _speeds(answer))]
+    if not known:
+        return None
+    title = "Speed by precision and batch size: the darker, the nearer to the model's fastest"
+    if len(known) > MAX_PANELS:
+        title += f" ({MAX_PANELS} of {len(known)} models)"
+        known = sorted(known, key=lambda pair: -len(pair[1]))[:MAX_PANELS]
+    num_columns = min(2, len(known))
+    rows = [known[index : index + num_columns] for index in range(0, len(known), num_columns)]
+    heights = [max(len(speeds) for _, speeds in row) for row in rows]
+    height = sum(0.27 * num + 0.75 for num in heights) + 0.4
+    figure = Figure(figsize=(5.4 * num_columns, height), layout="constrained", dpi=DPI)
+    grid = figure.subplots(len(rows), num_columns, squeeze=False, height_ratios=heights)
+    for row, panels in zip(rows, grid, strict=True):
+        for axes, (answer, speeds) in zip(panels, row, strict=False):
+            _draw(axes, speeds)
+            axes.set_title(answer.title, fontsize=9, loc="left")
+        for axes in panels[len(row) :]:
+            axes.remove()
+    add_title(figure, title, "")
+    return figure
+
+
+def _speeds(answer: Answer) -> Speeds:
+    """The fastest settings at each batch size; empty without two precisions and two batch sizes."""
+    cells = answer.found.by_speed
+    if min(len({each.cell.precision for each in cells}), len({each.cell.batch_size for each in cells})) < 2:
+        return {}
+    speeds: Speeds = {}
+    for reported in cells:
+        by_batch = speeds.setdefault(answer.found.setting(reported.row), {})
+        by_batch.setdefault(reported.cell.batch_size, reported.number("samples_per_s") or 0.0)
+    return dict(list(speeds.items())[:MAX_ROWS])
+
+
+def _draw(axes: Axes, speeds: Speeds) -> None:
+    batches = sorted({batch for by_batch in speeds.values() for batch in by_batch})
+    best = max(rate for by_batch in speeds.values() for rate in by_batch.values())
+    shares = [[by_batch.get(batch, float("nan")) / best for batch in batches] for by_batch in speeds.values()]
+    axes.pcolormesh(shares, cmap=COLOURS, vmin=0, vmax=1.1, edgecolors="white", linewidth=1.5)
+    for row, by_batch in enumerate(speeds.values()):
+        for column, batch in enumerate(batches):
+            if (rate := by_batch.get(batch)) is not None:
+                colour = "white" if rate > DARK * best else "black"
+                place = (column + 0.5, row + 0.5)
+                axes.annotate(significant(rate), place, ha="center", va="center", fontsize=7.5, color=colour)
+    axes.invert_yaxis()
+    axes.set_yticks([row + 0.5 for row in range(len(speeds))], list(speeds), fontsize=7.5)
+    axes.set_xticks([column + 0.5 for column in range(len(batches))], [str(batch) for batch in batches])
+    axes.set_xlabel("samples/s at each batch size", fontsize=7.5)
+    axes.tick_params(length=0, labelsize=7.5)
+    axes.spines[:].set_visible(False)

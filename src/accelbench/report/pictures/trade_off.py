@@ -1,0 +1,71 @@
+"""Speed against latency for each model: every setting a point, the unbeaten ones named and joined."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from accelbench.report.pictures.direct_labels import Named, label_right
+from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_title, tidy
+from accelbench.report.read import ReportedCell
+from accelbench.report.tables.trade_off import TradeOff
+
+MAX_PANELS = 8
+HEIGHT_INCH = 1.9
+
+
+def trade_off(found: Sequence[tuple[str, TradeOff]]) -> Figure | None:
+    """A panel for each model, by title; None without any."""
+    if not found:
+        return None
+    title = "Speed against latency: up and to the left is better"
+    if len(found) > MAX_PANELS:
+        title += f" ({MAX_PANELS} of {len(found)} models, those with the widest choice)"
+    shown = sorted(found, key=lambda pair: -pair[1].width)[:MAX_PANELS]
+    num_columns = min(2, len(shown))
+    num_rows = -(-len(shown) // num_columns)
+    figure = Figure(figsize=(5.4 * num_columns, (HEIGHT_INCH + 0.75) * num_rows + 0.5), layout="constrained", dpi=DPI)
+    panels = [axes for row in figure.subplots(num_rows, num_columns, squeeze=False) for axes in row]
+    for axes, (name, each) in zip(panels, shown, strict=False):
+        _draw(axes, each)
+        axes.set_title(name, fontsize=9, loc="left")
+    for axes in panels[len(shown) :]:
+        axes.remove()
+    add_title(figure, title, "")
+    return figure
+
+
+def _draw(axes: Axes, each: TradeOff) -> None:
+    front = [_point(reported) for reported in each.front]
+    axes.plot(*zip(*front, strict=True), color="#888888", linewidth=1, zorder=1)
+    names = {reported.name for reported in each.front}
+    for reported in each.cells:
+        is_front = reported.name in names
+        axes.plot(
+            *_point(reported),
+            MARKERS[reported.cell.precision],
+            color=COLOURS[reported.cell.device],
+            markersize=6 if is_front else 4,
+            alpha=1.0 if is_front else 0.35,
+            linestyle="",
+        )
+    for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+        scale("log")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
+        axis.set_major_formatter("{x:,.9g}")
+        axis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(axes.get_ylim()[0] / 1.5, axes.get_ylim()[1] * 1.5)
+    axes.set_xlim(axes.get_xlim()[0] / 1.3, axes.get_xlim()[1] * 1.3)
+    axes.set_xlabel("median step (ms)", fontsize=8)
+    axes.set_ylabel("samples/s", fontsize=8)
+    tidy(axes)
+    texts = [f"{each.found.setting(reported.row)}, batch {reported.cell.batch_size}" for reported in each.front]
+    colours = [COLOURS[reported.cell.device] for reported in each.front]
+    points = zip(front, texts, colours, strict=True)
+    label_right(axes, [Named(x, y, text, colour) for (x, y), text, colour in points], HEIGHT_INCH)
+
+
+def _point(reported: ReportedCell) -> tuple[float, float]:
+    """Its median step in milliseconds, and its samples/s, both known."""
+    return reported.number("latency_p50_ms") or 1.0, reported.number("samples_per_s") or 1.0

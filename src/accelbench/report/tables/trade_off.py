@@ -1,0 +1,66 @@
+"""Speed against latency in inference: the settings of which no other is both faster and sooner done."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accelbench.report.read import ReportedCell
+from accelbench.report.tables.first_screen import Recommendation
+from accelbench.report.tables.table import Column, Table, count, number, tabulate_known, word
+from accelbench.schema.vocab import Mode
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The inference of one model.
+
+    Attributes:
+        cells: those with a known latency, at least two.
+        front: those of which no other has both more samples/s and a shorter median step, the fastest first.
+    """
+
+    found: Recommendation
+    cells: list[ReportedCell]
+    front: list[ReportedCell]
+
+    @property
+    def fastest(self) -> ReportedCell:
+        """The cell with the most samples/s."""
+        return self.front[0]
+
+    @property
+    def soonest(self) -> ReportedCell:
+        """The cell with the shortest median step."""
+        return self.front[-1]
+
+    @property
+    def width(self) -> float:
+        """How many times as long as the soonest cell's step the fastest cell's takes."""
+        return (self.fastest.number("latency_p50_ms") or 1.0) / (self.soonest.number("latency_p50_ms") or 1.0)
+
+
+COLUMNS: list[Column[tuple[TradeOff, ReportedCell]]] = [
+    Column("model, and what is done", lambda each: word(each[0].found.what)),
+    Column("setting", lambda each: word(each[0].found.setting(each[1].row))),
+    Column("batch", lambda each: count(each[1].cell.batch_size)),
+    Column("samples/s", lambda each: number(each[1].number("samples_per_s"))),
+    Column("p50 (ms)", lambda each: number(each[1].number("latency_p50_ms"))),
+    Column("p99 (ms)", lambda each: number(each[1].number("latency_p99_ms"))),
+]
+
+
+def trade_off(found: Recommendation) -> TradeOff | None:
+    """The model's trade-off; None in training, and without two cells of known latency."""
+    cells = [each for each in found.by_speed if each.number("latency_p50_ms")]
+    if found.fastest.cell.mode != Mode.infer or len(cells) < 2:
+        return None
+    front: list[ReportedCell] = []
+    for each in cells:  # the fastest first: each later one has to be sooner done
+        if not front or (each.number("latency_p50_ms") or 0.0) < (front[-1].number("latency_p50_ms") or 0.0):
+            front.append(each)
+    return TradeOff(found, cells, front)
+
+
+def table(found: Sequence[TradeOff]) -> Table | None:
+    """A line for each setting of a front; None without any."""
+    pairs = [(each, reported) for each in found for reported in each.front]
+    return tabulate_known("No other setting is both faster and sooner done", COLUMNS, pairs)

@@ -1,0 +1,64 @@
+"""The pictures that compare all settings of each model: lines over batches, a map of precisions, the trade-off."""
+
+import pytest
+
+from accelbench.report.answers import answers
+from accelbench.report.pictures.batch_lines import MAX_LINES, batch_lines
+from accelbench.report.pictures.heat_map import heat_map
+from accelbench.report.pictures.trade_off import trade_off as picture
+from accelbench.report.read import read
+from accelbench.report.tables.trade_off import table, trade_off
+from accelbench.schema.vocab import Mode
+
+RATES = {("fp32", 8): 100.0, ("fp32", 32): 150.0, ("bf16", 8): 90.0, ("bf16", 32): 320.0}
+
+
+@pytest.fixture
+def found(tmp_path, maker):
+    """The answers about two networks: one at two batch sizes in two precisions, one with a single cell."""
+    cells = {key: maker.cell("cnn", precision=key[0], batch_size=key[1], mode=Mode.infer) for key in RATES}
+    records = [maker.ok(cell, RATES[key]) for key, cell in cells.items()]
+    return answers([read(maker.suite(tmp_path, [*records, maker.ok(maker.cell("mlp"), 10.0)]))])
+
+
+def test_speed_and_latency_stand_side_by_side_with_a_line_for_each_setting(found):
+    speed, latency = batch_lines(found).axes
+    assert speed.get_title(loc="left").startswith("cnn, inference")
+    assert (speed.get_ylabel(), latency.get_ylabel()) == ("samples/s", "median step (ms)")
+    drawn = {tuple(line.get_ydata()) for line in speed.lines}
+    assert drawn == {(100.0, 150.0), (90.0, 320.0)}
+    assert [len(line.get_xdata()) for line in latency.lines] == [2, 2]
+    assert {text.get_text() for text in speed.texts} == {"fp32", "bf16"}
+
+
+def test_of_many_settings_the_fastest_have_lines(tmp_path, maker):
+    sizes = [(threads, batch) for threads in range(1, MAX_LINES + 3) for batch in (1, 8)]
+    cells = [maker.cell(threads=threads, batch_size=batch) for threads, batch in sizes]
+    suite = maker.suite(tmp_path, [maker.ok(cell, 10.0 * cell.threads) for cell in cells])
+    speed = batch_lines(answers([read(suite)])).axes[0]
+    assert len(speed.lines) == MAX_LINES
+    assert "fp32 1 thread" not in {text.get_text() for text in speed.texts}
+
+
+def test_the_map_has_a_row_for_each_setting_and_a_number_in_each_field(found):
+    (axes,) = heat_map(found).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["bf16", "fp32"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "32"]
+    assert [text.get_text() for text in axes.texts] == ["90.0", "320", "100", "150"]
+
+
+def test_the_front_has_the_settings_that_no_other_beats_in_both(found):
+    known = [each for each in map(trade_off, (answer.found for answer in found)) if each]
+    (only,) = known  # training has no latency that a user waits for
+    assert [(each.cell.precision, each.cell.batch_size) for each in only.front] == [("bf16", 32), ("fp32", 8)]
+    assert only.width == pytest.approx((32 / 320) / (8 / 100))
+    assert len(table(known).rows) == 2
+    (axes,) = picture([("cnn", only)]).axes
+    assert {text.get_text() for text in axes.texts} == {"bf16, batch 32", "fp32, batch 8"}
+
+
+def test_where_nothing_varies_there_is_no_picture(tmp_path, maker):
+    alone = answers([read(maker.suite(tmp_path, [maker.ok(maker.cell(), 10.0)]))])
+    assert batch_lines(alone) is None
+    assert heat_map(alone) is None
+    assert picture([]) is None
