@@ -1,0 +1,100 @@
+"""Records of several folders in one, as `accelbench merge` brings them together."""
+
+import dataclasses
+
+import fsspec
+import pytest
+
+from accelbench.cli import main
+from accelbench.errors import UserError
+from accelbench.report.read import read
+from accelbench.schema import plan_file, record
+from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.sweep.merge import merge
+from tests.sinks.samples import cell
+from tests.sinks.samples import record as make
+
+
+def sweep(folder, *records):
+    """A folder with these records and a plan of them."""
+    names = [record.write(each, folder).stem for each in records]
+    wanted = [WantedCell(each.cell, name) for each, name in zip(records, names, strict=True)]
+    plan = PlanFile(suite="mnist_networks", title="Networks", study=None, profile=None, cells=wanted)
+    plan_file.write_plan(plan, folder)
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_records_of_two_machines_stand_in_one_plan_and_merging_again_changes_nothing(here):
+    sweep(here / "a/nets", make(cell("cnn"), number=1), make(cell("mlp"), number=2))
+    sweep(here / "b/nets", make(cell("cnn"), number=3))  # another machine: another identity
+    done = merge(["a", "b"], here / "all")
+    assert (done.num_new, done.num_same, done.conflicts, done.problems) == (3, 0, [], [])
+    assert [each.cell.model.name for each in read(here / "all/nets").cells] == ["cnn", "mlp", "cnn"]
+    before = contents(here / "all")
+    again = merge(["b", "a"], here / "all")
+    assert (again.num_new, again.num_same) == (0, 3)
+    assert contents(here / "all") == before
+
+
+def test_a_cell_that_was_measured_twice_stays_as_it_was_and_is_named(here):
+    first = make(cell("cnn"))
+    sweep(here / "a/nets", first)
+    sweep(here / "b/nets", dataclasses.replace(first, wall_s=9.0))
+    merge(["a"], here / "all")
+    before = contents(here / "all")
+    done = merge(["b"], here / "all")
+    (conflict,) = done.conflicts
+    assert conflict == f"all/nets/{first.name}.json: was measured again in b; the one here stays"
+    assert contents(here / "all") == before
+
+
+def test_a_folder_of_one_sweep_keeps_its_name_and_one_without_a_plan_gets_one(here):
+    sweep(here / "runs/mine", make(cell("cnn")))
+    (here / "runs/mine/plan.json").unlink()
+    assert main(["merge", "runs/mine", "--into", "all"]) == 0
+    assert len(plan_file.read_plan(here / "all/mine").cells) == 1
+
+
+def test_half_a_record_is_named_and_left_out(here, capsys):
+    sweep(here / "a/nets", make(cell("cnn")), make(cell("mlp"), number=1))
+    path = here / "a/nets" / f"{make(cell('cnn')).name}.json"
+    path.write_bytes(path.read_bytes()[:500])
+    assert main(["merge", "a", "--into", "all"]) == 1
+    printed = capsys.readouterr().out
+    assert "1 records added to all, 0 were there already." in printed
+    assert f"{path.name} of a: not a whole record" in printed
+    assert not (here / "all/nets" / path.name).exists()
+
+
+def test_an_address_is_read_by_fsspec(here):
+    folder = sweep(here / "a/nets", make(cell("cnn")))
+    memory = fsspec.filesystem("memory")
+    memory.put(str(folder), "/bucket/results/nets", recursive=True)
+    assert merge(["memory://bucket/results"], here / "all").num_new == 1
+    assert list((here / "all/nets").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("nowhere", "no such folder"), ("empty", "holds no records"), ("nosuch://x/y", "nosuch"), ("all", "--into")],
+)
+def test_what_holds_no_records_is_refused(source, message, here):
+    (here / "empty").mkdir()
+    (here / "all").mkdir()
+    with pytest.raises(UserError, match=message):
+        merge([source], here / "all")
+
+
+def test_without_into_the_flag_is_named(here, capsys):
+    assert main(["merge", "a"]) == 2
+    assert "--into" in capsys.readouterr().err
