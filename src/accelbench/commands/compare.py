@@ -64,12 +64,23 @@ def _run(chosen: Namespace, context: Context) -> int:
         from accelbench.settings.compose import one_cell
         from accelbench.sweep import run as sweep
 
+        _say_what_can_be_told(place, context)
         runs, options = interleaved.plan_runs(one_cell(words[0]), one_cell(words[1]), chosen.repeats, place.root)
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request()
     status = answer.answer(*interleaved.load_comparison(result.folder), terms, context.console)
     return 1 if result.num_unexpected else status
+
+
+def _say_what_can_be_told(place: project.Workplace, context: Context) -> None:
+    """Says how large a difference has to be, if this machine has checked itself."""
+    from accelbench.grid.fingerprint import fingerprint
+    from accelbench.schema.selfcheck import read_selfcheck
+
+    found = read_selfcheck(place.cache, fingerprint()["machine"])
+    if found is not None:
+        context.console.print(f"{found.sentence} (accelbench selfcheck)", style="dim", markup=False)
 
 
 def _check(chosen: Namespace, num_names: int) -> None:

@@ -11,7 +11,21 @@ from accelbench.commands.command import Command
 from accelbench.errors import UserError
 
 # Each is the module of this name beside this one; the first is the default.
-NAMES = ("run", "plan", "compare", "best", "doctor", "report", "sync", "ui", "init", "completion")
+NAMES = (
+    "run",
+    "plan",
+    "compare",
+    "regressions",
+    "best",
+    "doctor",
+    "selfcheck",
+    "report",
+    "merge",
+    "sync",
+    "ui",
+    "init",
+    "completion",
+)
 MAX_SHOWN = 60  # characters of an unknown word
 
 

@@ -17,7 +17,7 @@ from accelbench.judging.costs import Cost
 from accelbench.project import shown
 from accelbench.report import csv_file, render
 from accelbench.report.answers import Answer
-from accelbench.report.page import compose
+from accelbench.report.page import Page, compose
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import style
 from accelbench.report.read import Sweep, read_all
@@ -34,6 +34,7 @@ def build(
     say: Callable[[str], object] = lambda note: None,
     notices: Sequence[str] = (),
     data: Path | None = None,
+    cache: Path | None = None,
 ) -> Path:
     """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
 
@@ -47,6 +48,7 @@ def build(
         say: shows the user a note about records that the report leaves out.
         notices: sentences for the top of the page.
         data: the folder of the prepared data sets, for a look at them; None for none.
+        cache: the folder of selfcheck.json; None for none.
 
     Raises:
         UserError: there are no results, or none is readable, or the report can't be written.
@@ -55,7 +57,8 @@ def build(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
-            _write(sweeps, Path(made), notices, data)
+            with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
+                _write(compose(sweeps, notices, data, cache), sweeps, Path(made))
             _replace(Path(made), out)
     except OSError as error:
         raise WriteError(shown(out), error) from error
@@ -64,12 +67,10 @@ def build(
     return out / "index.html"
 
 
-def _write(sweeps: Sequence[Sweep], folder: Path, notices: Sequence[str], data: Path | None) -> None:
+def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "plots").mkdir()
-    with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-        page = compose(sweeps, notices, data)
-        for picture in page.pictures:
-            _save(picture, folder / picture.path)
+    for picture in page.pictures:
+        _save(picture, folder / picture.path)
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
     csv_file.write([row for sweep in sweeps for row in device_scaling.rows(sweep)], folder / "cells.csv")

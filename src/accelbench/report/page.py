@@ -39,6 +39,7 @@ from accelbench.report.tables import (
 from accelbench.report.tables.all_cells import Cells
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS
+from accelbench.schema.selfcheck import read_selfcheck
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import RANDOM, Mode, Status
 
@@ -71,6 +72,7 @@ class Page:
         notices: warnings, before any number.
         stand_ins: name -> a sentence, for each data set of which a stand-in was measured.
         noise: how many processes other programs disturbed; empty if it is few.
+        worth: for each machine that checked itself, how large a difference has to be to be told there.
         answers: the fastest setting for each model and mode.
         questions: what users ask, each with a sentence and a picture.
         notes: sentences about records that are not shown.
@@ -89,6 +91,7 @@ class Page:
     notices: list[str]
     stand_ins: dict[str, str]
     noise: str
+    worth: list[str]
     answers: list[Answer]
     questions: list[Question]
     notes: list[str]
@@ -117,17 +120,20 @@ class Page:
     @property
     def pictures(self) -> list[Picture]:
         """All pictures, in the page's order."""
-        asked = [question.picture for question in self.questions if question.picture]
+        asked = [picture for question in self.questions for picture in question.pictures]
         return [*asked, *(picture for section in self.sections for picture in section.pictures), *self.samples]
 
 
-def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | None = None) -> Page:
+def compose(
+    sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | None = None, cache: Path | None = None
+) -> Page:
     """The page on `sweeps`, with `notices` at its top.
 
     Args:
         sweeps: what was measured.
         notices: sentences for the top of the page.
         data: the folder of the prepared data sets, for a look at them; None for none.
+        cache: the folder of selfcheck.json; None for none.
     """
     sheets, without = _samples(sweeps, data) if data is not None else ([], [])
     found = answers(sweeps)
@@ -137,6 +143,7 @@ def compose(sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | N
         notices=list(notices),
         stand_ins=stand_ins(sweeps),
         noise=_noise(sweeps),
+        worth=_worth(sweeps, cache) if cache is not None else [],
         answers=found,
         questions=questions(sweeps, found),
         notes=[note for sweep in sweeps for note in sweep.notes],
@@ -167,6 +174,21 @@ def _noise(sweeps: Sequence[Sweep]) -> str:
         f"Noisy machine: {sum(disturbed):,} of {len(disturbed):,} processes shared the CPU with other programs. "
         "Don't trust small differences."
     )
+
+
+def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
+    """What `accelbench selfcheck` found on the machines of the records; their names too, if there are several."""
+    machines = {
+        canonical_json(machine): machine
+        for sweep in sweeps
+        for record in sweep.records
+        if (machine := record.environment.get("machine"))
+    }
+    found = {key: check for key, machine in machines.items() if (check := read_selfcheck(cache, machine)) is not None}
+    return [
+        check.sentence if len(machines) == 1 else f"{machines[key].get('cpu_name')}: {check.sentence}"
+        for key, check in found.items()
+    ]
 
 
 def stand_ins(sweeps: Sequence[Sweep]) -> dict[str, str]:

@@ -15,7 +15,9 @@ def main() -> int:
     try:
         place = project.pipelines_place()
         root = place.root
-        page = build(root / "results", root / "report", params.costs(root), say=print, data=place.data)
+        page = build(
+            root / "results", root / "report", params.costs(root), say=print, data=place.data, cache=place.cache
+        )
         dvc_plots.write(root / "report")
     except (UserError, OSError) as error:
         print(f"error: {clean(str(error))}", file=sys.stderr)

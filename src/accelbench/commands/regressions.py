@@ -1,0 +1,69 @@
+"""`accelbench regressions`: which cells changed between two revisions."""
+
+import dataclasses
+import json
+from argparse import Namespace
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from accelbench import project
+from accelbench.commands.command import Command, Context
+from accelbench.errors import UserError
+from accelbench.settings.parser import Parser
+
+if TYPE_CHECKING:
+    from accelbench.compare.regressions import CellChange
+
+MAX_SHOWN = 20  # cells of which nothing can be told
+
+
+def _add_flags(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print each cell as JSON")
+    parser.add_argument("--anyway", action="store_true", help="also test cells that were not interleaved")
+    parser.add_argument("range", metavar="[FOLDER]@REV1..REV2", help="the records of two git revisions, in results")
+
+
+def _run(chosen: Namespace, context: Context) -> int:
+    from accelbench.compare import answer, record_sets
+    from accelbench.compare.regressions import Change, changes
+
+    folder, _, revisions = chosen.range.rpartition("@")
+    first, dots, second = revisions.partition("..")
+    if "@" not in chosen.range or not (first and dots and second):
+        raise UserError(f"regressions: takes two revisions, such as results@1f3c9ab..77d0e2c, not {chosen.range}")
+    place = project.workplace()
+    sets = [record_sets.find(f"{folder}@{word}", place.root, place.records) for word in (first, second)]
+    compared = answer.compared(sets[0], sets[1], answer.terms(None, None, anyway=chosen.anyway))
+    found = changes([pair for pair, _ in compared.pairs], anyway=chosen.anyway)
+    if chosen.json:
+        print(json.dumps([dataclasses.asdict(each) for each in found], indent=1))
+    else:
+        say = context.console
+        for line in [*_lines(found), *compared.warnings]:
+            say.print(line, markup=False, highlight=False, soft_wrap=not say.is_terminal)
+    return int(any(each.change == Change.slower for each in found))
+
+
+def _lines(found: "list[CellChange]") -> list[str]:
+    from accelbench.compare.regressions import Change
+
+    counts = Counter(each.change for each in found)
+    lines = [", ".join(f"{counts[change]} {change}" for change in Change if counts[change]) or "nothing ran"]
+    for each in found:
+        if each.change in (Change.slower, Change.faster):
+            percents = [f"{100 * (value - 1):+.1f} %" for value in (each.ratio, each.low, each.high) if value]
+            lines.append(f"  {each.label:<42} {each.change:<8}{percents[0]} ({percents[1]} to {percents[2]})")
+    unknown = [each for each in found if each.change == Change.cant_tell]
+    lines += [f"  {each.label:<42} {each.change}: {each.why}" for each in unknown[:MAX_SHOWN]]
+    if len(unknown) > MAX_SHOWN:
+        lines.append(f"  and {len(unknown) - MAX_SHOWN} more that can't be told")
+    return lines
+
+
+COMMAND = Command(
+    name="regressions",
+    summary="say which cells changed between two git revisions; fails if one is slower",
+    add_flags=_add_flags,
+    run=_run,
+    usage="[--json] [--anyway] [FOLDER]@REV1..REV2",
+)

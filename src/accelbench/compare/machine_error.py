@@ -1,0 +1,148 @@
+"""How far a machine's verdicts can be trusted: from processes of one cell that ran in turns with themselves.
+
+A round is two processes of a cell and one of the same cell with a known slow-down, in a random order. The noise is what
+the machine does, not a model of it: pairs of samples are drawn from runs of successive rounds, so that drift and
+bursts stay in them, and go through `compare.verdict`'s own interval (a block bootstrap; Kuensch, The Jackknife and the
+Bootstrap for General Stationary Observations, Annals of Statistics 17, 1989).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accelbench.compare.verdict import MIN_PROCESSES
+from accelbench.schema.selfcheck import Detectable, Estimate, MachineError
+from accelbench.stats.bootstrap import difference_interval
+
+Floats = NDArray[np.float64]
+
+NUM_PROCESSES = (5, 10, 20)  # per side, for which the smallest change is said
+POWER = 0.8
+MIN_ROUNDS = 2 * MIN_PROCESSES  # two samples that share no round
+NUM_DRAWS = 400
+Z = 1.96
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """The processes of a round: the samples/s of each process' blocks.
+
+    Attributes:
+        plain: two processes of the cell, in the order in which they ran.
+        slowed: one of the slowed cell.
+    """
+
+    plain: tuple[list[float], list[float]]
+    slowed: list[float]
+
+
+def machine_error(rounds: Sequence[Round], injected: float, seed: int = 0) -> MachineError:
+    """What the rounds of one cell say.
+
+    Args:
+        rounds: in the order in which they ran, at least `MIN_ROUNDS`.
+        injected: the slowed cell's slow-down, such as 0.05.
+        seed: of the draws.
+
+    Raises:
+        ValueError: too few rounds.
+    """
+    if len(rounds) < MIN_ROUNDS:
+        raise ValueError(f"{len(rounds)} rounds are too few: at least {MIN_ROUNDS}")
+    plain = np.array([[_speed(blocks) for blocks in each.plain] for each in rounds])
+    slowed = np.array([_speed(each.slowed) for each in rounds])
+    generator = np.random.default_rng(seed)
+    # The slowed processes tell of the noise too, once they are as fast as the others.
+    equal = np.column_stack([plain, slowed - (slowed - plain.mean(axis=1)).mean()])
+    intervals = {num: _null_intervals(equal, num, generator) for num in NUM_PROCESSES}
+    low, high = difference_interval(plain.mean(axis=1), slowed)
+    third = max(1, len(rounds) // 3)
+    return MachineError(
+        num_rounds=len(rounds),
+        false_verdicts=_false_verdicts(intervals[MIN_PROCESSES], len(rounds)),
+        detectable=[Detectable(num_processes=num, slowdown=_detectable(found)) for num, found in intervals.items()],
+        injected=injected,
+        measured=Estimate(
+            value=-math.expm1((slowed - plain.mean(axis=1)).mean()), low=-math.expm1(high), high=-math.expm1(low)
+        ),
+        found=_found(plain, slowed, generator),
+        drift=math.expm1(float(np.median(plain[-third:]) - np.median(plain[:third]))),
+        spread=_spread(plain),
+        between=_between(rounds, plain),
+    )
+
+
+def _speed(blocks: Sequence[float]) -> float:
+    """The logarithm of a process' median samples/s."""
+    return math.log(float(np.median(blocks)))
+
+
+def _runs_of_rounds(num_rounds: int, num: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """The numbers of `num` rounds: successive ones in runs of `MIN_PROCESSES`, each begun anywhere."""
+    starts = generator.integers(0, num_rounds - MIN_PROCESSES + 1, size=-(-num // MIN_PROCESSES))
+    return (starts[:, None] + np.arange(MIN_PROCESSES)).reshape(-1)[:num]
+
+
+def _null_intervals(equal: Floats, num: int, generator: np.random.Generator) -> Floats:
+    """The intervals of differences between equal cells, with `num` processes a side: shape (NUM_DRAWS, 2).
+
+    Each round gives two of its processes, in a random order.
+
+    Args:
+        equal: the speeds of a round's equal processes, shape (rounds, 3).
+        num: at least 2.
+        generator: of the draws.
+    """
+    found = []
+    for _ in range(NUM_DRAWS):
+        chosen = generator.permuted(equal[_runs_of_rounds(len(equal), num, generator)], axis=1)
+        found.append(difference_interval(chosen[:, 0], chosen[:, 1]))
+    return np.array(found)
+
+
+def _false_verdicts(intervals: Floats, num_rounds: int) -> Estimate:
+    """How many of these intervals exclude equality. Only samples that share no round are independent tries.
+
+    The interval is Wilson's (Probable Inference, the Law of Succession, and Statistical Inference, JASA 22, 1927).
+    """
+    share = float(np.mean((intervals[:, 0] > 0) | (intervals[:, 1] < 0)))
+    num = num_rounds / MIN_PROCESSES
+    middle = (share + Z**2 / (2 * num)) / (1 + Z**2 / num)
+    width = Z / (1 + Z**2 / num) * math.sqrt(share * (1 - share) / num + Z**2 / (4 * num**2))
+    return Estimate(value=share, low=max(0.0, middle - width), high=min(1.0, middle + width))
+
+
+def _detectable(intervals: Floats) -> float:
+    """The slow-down that `POWER` of these tries would find.
+
+    A slow-down moves an interval as a whole on the logarithmic scale: it is found if the upper bound comes below 0.
+    """
+    return max(0.0, -math.expm1(-float(np.quantile(intervals[:, 1], POWER))))
+
+
+def _found(plain: Floats, slowed: Floats, generator: np.random.Generator) -> float:
+    """How often the slowed cell is said to be slower, with `MIN_PROCESSES` a side."""
+    num_found = 0
+    for _ in range(NUM_DRAWS):
+        chosen = _runs_of_rounds(len(plain), MIN_PROCESSES, generator)
+        first = plain[chosen, generator.integers(0, 2, size=len(chosen))]
+        num_found += difference_interval(first, slowed[chosen])[1] < 0
+    return num_found / NUM_DRAWS
+
+
+def _spread(plain: Floats) -> float:
+    """The standard deviation of single processes within a round: drift between rounds is left out."""
+    return float(np.sqrt(((plain[:, 0] - plain[:, 1]) ** 2).mean() / 2))
+
+
+def _between(rounds: Sequence[Round], plain: Floats) -> float:
+    """The share of the variance of processes that their blocks do not explain, between 0 and 1."""
+    blocks = [np.log(each) for of_round in rounds for each in of_round.plain if len(each) > 1]
+    variance = _spread(plain) ** 2
+    if not blocks or not variance:
+        return 0.0
+    within = float(np.mean([each.var(ddof=1) * math.pi / 2 / each.size for each in blocks]))  # of a median
+    return min(1.0, max(0.0, 1 - within / variance))

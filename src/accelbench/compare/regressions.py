@@ -1,0 +1,173 @@
+"""Which of many cells changed between two revisions, so that hardly any list names one by chance."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from accelbench.compare.pairs import Pair
+from accelbench.compare.record_sets import Process
+from accelbench.compare.verdict import MIN_PROCESSES
+from accelbench.stats.robust import median
+
+Floats = NDArray[np.float64]
+
+ALPHA = 0.05  # the share of lists of equal cells that name any of them
+MIN_OWN = 8  # processes a side: with fewer, a cell's own variance is not known well enough
+MIN_POOLED = 30  # degrees of freedom of the variance that is then taken from all cells
+
+
+class Change(StrEnum):
+    """What became of a cell's speed."""
+
+    slower = "slower"
+    faster = "faster"
+    none_found = "no change found"
+    cant_tell = "can't tell"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellChange:
+    """A cell at two revisions.
+
+    Attributes:
+        ratio: of the speeds, second over first; None if a side has no process that ended ok.
+        low, high: its 95 % interval, of this cell alone; None if it was not tested.
+        p: the probability of such a difference between equal cells; None if it was not tested.
+        why: why nothing can be told; else empty.
+    """
+
+    label: str
+    num_first: int
+    num_second: int
+    change: Change
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Test:
+    """A t-test of the logarithms of two samples' speeds, second less first."""
+
+    difference: float
+    error: float
+    freedom: float
+
+    @property
+    def p(self) -> float:
+        """Two-sided."""
+        if not self.error:
+            return 1.0 if not self.difference else 0.0
+        return float(2 * student.sf(abs(self.difference) / self.error, self.freedom))
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval."""
+        return float(student.isf(0.025, self.freedom) * self.error)
+
+
+def changes(pairs: Sequence[Pair], *, anyway: bool = False) -> list[CellChange]:
+    """What became of each cell; those that changed most come first.
+
+    Args:
+        pairs: a cell's processes at the first revision, and at the second.
+        anyway: whether to test pairs whose processes were not interleaved.
+    """
+    samples = [tuple(np.array(_speeds(side)) for side in (each.first, each.second)) for each in pairs]
+    found = welch([(first, second) for first, second in samples])
+    are_open = [test is not None and (anyway or pair.is_interleaved) for test, pair in zip(found, pairs, strict=True)]
+    chosen = [test for test, is_open in zip(found, are_open, strict=True) if test is not None and is_open]
+    changed = iter(holm([test.p for test in chosen]))
+    told = []
+    for pair, (first, second), test, is_open in zip(pairs, samples, found, are_open, strict=True):
+        ratio = math.exp(second.mean() - first.mean()) if first.size and second.size else None
+        if test is None or not is_open:
+            why = "not interleaved" if test is not None else _too_few(first.size, second.size)
+            told.append(_change(pair, first.size, second.size, Change.cant_tell, ratio, why=why))
+        else:
+            kind = (Change.slower if test.difference < 0 else Change.faster) if next(changed) else Change.none_found
+            told.append(_change(pair, first.size, second.size, kind, ratio, test))
+    order = list(Change)
+    return sorted(told, key=lambda each: (order.index(each.change), -abs(math.log(each.ratio or 1.0))))
+
+
+def welch(samples: Sequence[tuple[Floats, Floats]]) -> list[Test | None]:
+    """Welch's test of each pair of samples of logarithms; None for those that are too small.
+
+    A sample of fewer than `MIN_OWN` values has at least the variance of all samples together: its own may be small by
+    chance, which would name equal cells. Larger variances make the test more careful.
+    """
+    sides = [side for pair in samples for side in pair if side.size > 1]
+    freedom = sum(side.size - 1 for side in sides)
+    pooled = sum(side.var(ddof=1) * (side.size - 1) for side in sides) / freedom if freedom >= MIN_POOLED else None
+    return [_test(first, second, pooled) for first, second in samples]
+
+
+def holm(probabilities: Sequence[float]) -> list[bool]:
+    """Which of several tests reject (Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979).
+
+    Of lists in which nothing changed, at most the share `ALPHA` rejects any.
+    """
+    rejected = [False] * len(probabilities)
+    for rank, index in enumerate(sorted(range(len(probabilities)), key=lambda i: probabilities[i])):
+        if probabilities[index] > ALPHA / (len(probabilities) - rank):
+            break
+        rejected[index] = True
+    return rejected
+
+
+def _test(first: Floats, second: Floats, pooled: float | None) -> Test | None:
+    smallest = min(first.size, second.size)
+    if smallest < MIN_PROCESSES or (smallest < MIN_OWN and pooled is None):
+        return None
+    variances = [
+        max(float(side.var(ddof=1)), pooled or 0.0 if side.size < MIN_OWN else 0.0) / side.size
+        for side in (first, second)
+    ]
+    error = sum(variances)
+    freedom = (
+        error**2 / sum(each**2 / (side.size - 1) for each, side in zip(variances, (first, second), strict=True))
+        if error
+        else 1.0
+    )
+    return Test(float(second.mean() - first.mean()), math.sqrt(error), freedom)
+
+
+def _speeds(processes: Sequence[Process]) -> list[float]:
+    return [math.log(median(each.rates)) for each in processes if each.rates]
+
+
+def _too_few(num_first: int, num_second: int) -> str:
+    if min(num_first, num_second) < MIN_PROCESSES:
+        return f"it takes {MIN_PROCESSES} processes a side"
+    return f"it takes {MIN_OWN} processes a side, or more cells to know the noise from"
+
+
+def _change(
+    pair: Pair,
+    num_first: int,
+    num_second: int,
+    kind: Change,
+    ratio: float | None,
+    test: Test | None = None,
+    why: str = "",
+) -> CellChange:
+    ends = [] if test is None else [math.exp(test.difference + sign * test.half_width) for sign in (-1, 1)]
+    return CellChange(
+        label=pair.label,
+        num_first=num_first,
+        num_second=num_second,
+        change=kind,
+        ratio=ratio,
+        low=ends[0] if ends else None,
+        high=ends[1] if ends else None,
+        p=None if test is None else test.p,
+        why=why,
+    )

@@ -1,0 +1,61 @@
+"""Networks whose steps take a known share longer than they would: `accelbench selfcheck` measures them."""
+
+import time
+
+import torch
+from torch import Tensor, nn
+
+# A pause between two steps, such as the end of a block, is not slowed down as if it were a step.
+LONGEST_STEP = 2.0  # of the time of a forward pass
+
+
+class Slowed(nn.Module):
+    """A small network on the CPU, light or heavy, that waits after each forward pass.
+
+    It waits for so long that its steps, from the end of one to the end of the next, are slower by the share that was
+    asked for, whatever they take.
+
+    Args:
+        size: `light`, some tenths of a millisecond a step; or `heavy`, some tens.
+        slowdown: of its speed, such as .05; 0 for none.
+    """
+
+    def __init__(self, size: str, slowdown: float = 0.0) -> None:
+        super().__init__()
+        self.network = _NETWORKS[size]()
+        self._wait = 1 / (1 - slowdown) - 1
+        self._ended_s = 0.0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The network's output."""
+        began_s = time.perf_counter()
+        output: Tensor = self.network(inputs)
+        if self._wait:
+            now_s = time.perf_counter()
+            step_s = min(now_s - self._ended_s, LONGEST_STEP * (now_s - began_s))
+            until_s = now_s + self._wait * step_s
+            while time.perf_counter() < until_s:
+                pass
+            self._ended_s = time.perf_counter()
+        return output
+
+
+def batch(batch_size: int, size: str) -> Tensor:
+    """Random inputs of a network of this size."""
+    return torch.randn(batch_size, *SHAPES[size])
+
+
+def _light() -> nn.Module:
+    return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
+def _heavy() -> nn.Module:
+    def block(given: int, made: int, stride: int) -> list[nn.Module]:
+        return [nn.Conv2d(given, made, 3, stride, padding=1), nn.BatchNorm2d(made), nn.ReLU()]
+
+    blocks = [*block(3, 64, 2), *block(64, 64, 1), *block(64, 128, 2), *block(128, 128, 1)]
+    return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
+
+
+_NETWORKS = {"light": _light, "heavy": _heavy}
+SHAPES = {"light": (784,), "heavy": (3, 112, 112)}

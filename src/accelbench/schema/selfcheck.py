@@ -1,0 +1,133 @@
+"""selfcheck.json: what the verdicts of machines are worth, as `accelbench selfcheck` measured it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from accelbench.schema.ranges import AtLeastOne, Count, NotNegative, Number, Share
+from accelbench.schema.serialize import digest, load, read_json, write_json
+
+SELFCHECK = "selfcheck.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A share, with its 95 % interval."""
+
+    value: Number
+    low: Number
+    high: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detectable:
+    """The slow-down that is found in 80 % of all tries with so many processes a side."""
+
+    num_processes: AtLeastOne
+    slowdown: Share
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineError:
+    """What the rounds of one cell say about a machine's verdicts; all but counts are shares of a speed or of tries.
+
+    Attributes:
+        num_rounds: that were measured.
+        false_verdicts: how often equal cells are said to differ, with five processes a side.
+        detectable: for five processes a side and more.
+        injected: the slow-down that was built in.
+        measured: the slow-down that all rounds together show.
+        found: how often it is found with five processes a side.
+        drift: the change of the speed from the first third of the rounds to the last one.
+        spread: the standard deviation of single processes of one round.
+        between: the share of the variance of processes that lies between them; the blocks of one process show the rest.
+    """
+
+    num_rounds: Count
+    false_verdicts: Estimate
+    detectable: list[Detectable]
+    injected: Share
+    measured: Estimate
+    found: Share
+    drift: Number
+    spread: NotNegative
+    between: Share
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfCheck:
+    """What one machine's verdicts are worth.
+
+    Attributes:
+        measured_at: ISO 8601, UTC.
+        took_s: seconds.
+        cells: what each cell's rounds say, by the cell's name.
+        advice: what to do about the noise, in sentences.
+    """
+
+    measured_at: str
+    took_s: NotNegative
+    cells: dict[str, MachineError]
+    advice: list[str]
+
+    def detectable(self) -> dict[int, float]:
+        """Processes a side -> the slow-down that is found in 80 % of all tries, in the cell where it is the largest."""
+        found: dict[int, float] = {}
+        for cell in self.cells.values():
+            for each in cell.detectable:
+                found[each.num_processes] = max(found.get(each.num_processes, 0.0), each.slowdown)
+        return dict(sorted(found.items()))
+
+    @property
+    def sentence(self) -> str:
+        """From what size on differences can be told, such as `Differences below 6 % can't be told here with ...`."""
+        first, *others = self.detectable().items()
+        more = " and ".join(f"below {percent(slowdown)} with {num}" for num, slowdown in others)
+        return (
+            f"Differences below {percent(first[1])} can't be told here with {first[0]} processes a side"
+            + f", {more}" * bool(more)
+            + "."
+        )
+
+
+def percent(share: float) -> str:
+    """Such as `4.2 %` or `12 %`, rounded up: a promise that holds."""
+    digits = 1 if share < 0.1 else 0
+    steps = math.ceil(round(share * 100 * 10**digits, 6))  # 4.1 is no 4.1000000001, which it is in binary
+    return f"{steps / 10**digits:.{digits}f} %"
+
+
+def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None:
+    """What `folder`/selfcheck.json says of a machine; None if it says nothing, or is not readable.
+
+    Args:
+        folder: of the file.
+        machine: of the fingerprint.
+    """
+    try:
+        found = _read(folder).get(_key(machine))
+        return None if found is None else load(SelfCheck, found, clean=True)
+    except ValueError:  # of another release
+        return None
+
+
+def write_selfcheck(folder: Path, machine: Mapping[str, Any], found: SelfCheck) -> None:
+    """Writes what is known of a machine into `folder`/selfcheck.json; what is known of others stays.
+
+    Raises:
+        OSError: the file can't be written.
+    """
+    write_json(folder / SELFCHECK, _read(folder) | {_key(machine): asdict(found)})
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        return load(dict[str, Any], read_json(folder / SELFCHECK))
+    except (OSError, ValueError):
+        return {}
+
+
+def _key(machine: Mapping[str, Any]) -> str:
+    return digest(machine)[:12]

@@ -1,0 +1,203 @@
+"""Measures what this machine's verdicts are worth: cells against themselves, and against ones of a known slow-down."""
+
+import dataclasses
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from accelbench import lock
+from accelbench.compare.machine_error import MIN_ROUNDS, Round, machine_error
+from accelbench.errors import UserError, WriteError
+from accelbench.grid.fingerprint import fingerprint
+from accelbench.grid.identity import identity
+from accelbench.grid.plan import Planned
+from accelbench.grid.prepare import Prepared, prepare
+from accelbench.isolation.hosts import Hosts
+from accelbench.judging.row import steady_rates
+from accelbench.presentation import duration
+from accelbench.project import Workplace, shown, workplace
+from accelbench.schema.cell import Cell
+from accelbench.schema.plan_file import WantedCell
+from accelbench.schema.record import Record
+from accelbench.schema.selfcheck import SELFCHECK, Estimate, SelfCheck, percent, write_selfcheck
+from accelbench.schema.vocab import Status
+from accelbench.settings.compose import one_cell
+from accelbench.settings.config import SweepOptions
+from accelbench.sweep import noise, run
+from accelbench.sweep.missing_data import prepare_missing
+from accelbench.sweep.progress import BudgetProgress
+from accelbench.sweep.session import Session
+
+SLOWDOWN = 0.05
+FOLDER = "selfcheck"  # of the records: not among those of sweeps, which reports and trackers read
+NETWORK = "accelbench.engines.lightning.slowed"
+WORDS = (
+    f"model=custom model.target={NETWORK}.Slowed model.batch={NETWORK}.batch mode=infer tracking=none breakdown_s=0 "
+    "model.args.size={size} model.args.slowdown=0.0 model.batch_args.size={size} batch_size={batch_size} "
+    "window.warmup_s=0.1 window.block_s=0.05 window.measure_s={measure_s} window.latency_s=0.02"
+)
+# Steps of tenths of a millisecond, which the allocator and the scheduler disturb; and steps of tens.
+CELLS = {
+    "light": {"size": "light", "batch_size": 64, "measure_s": 0.25},
+    "heavy": {"size": "heavy", "batch_size": 16, "measure_s": 0.5},
+}
+
+
+def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[], float] = time.monotonic) -> int:
+    """Measures rounds of each cell until the time is spent, keeps and prints what they say, and returns 0.
+
+    Args:
+        budget_s: seconds; at least `MIN_ROUNDS` rounds are needed.
+        console: where progress and the answer are shown.
+        hosts: from which the cells are forked; the caller ends them.
+        now: the clock of the budget, in seconds.
+
+    Raises:
+        UserError: the time was too short, or processes failed.
+    """
+    began_s, began_at = now(), datetime.now(UTC)
+    place = workplace()
+    cells = {name: one_cell(WORDS.format(**settings)) for name, settings in CELLS.items()}
+    options = next(iter(cells.values()))[1]
+    with lock.hold_measuring(partial(run.wait, console, hosts)):
+        sides = {name: (cell, _slowed(cell)) for name, (cell, _) in cells.items()}
+        everything = [cell for pair in sides.values() for cell in pair]
+        prepare_missing(place, everything[0].data, console)
+        ready = prepare(everything, place)
+        folder = place.cache / FOLDER / f"{began_at:%Y-%m-%d_%H-%M-%S}"
+        before = noise.steal()
+        measured = _Measured(ready, folder, options, sides)
+        measured.run(budget_s, lambda: budget_s - (now() - began_s), console, hosts)
+    found = _judged(measured, began_at, now() - began_s, noise.advice(measured.records, before, noise.steal()))
+    try:
+        write_selfcheck(place.cache, fingerprint()["machine"], found)
+    except OSError as error:
+        raise WriteError(shown(place.cache / SELFCHECK), error) from error
+    show(found, place, folder, console)
+    return 0
+
+
+def _slowed(cell: Cell) -> Cell:
+    model = dataclasses.replace(cell.model, args={**cell.model.args, "slowdown": SLOWDOWN})
+    return dataclasses.replace(cell, model=model)
+
+
+class _Measured:
+    """The processes of a selfcheck.
+
+    Attributes:
+        records: of all processes, in their order.
+        rounds: of each cell, those whose processes all ended ok.
+    """
+
+    def __init__(
+        self, ready: Prepared, folder: Path, options: SweepOptions, sides: dict[str, tuple[Cell, Cell]]
+    ) -> None:
+        self.ready, self.folder, self.options, self.sides = ready, folder, options, sides
+        self.records: list[Record] = []
+        self.rounds: dict[str, list[Round]] = {name: [] for name in sides}
+
+    def run(self, budget_s: float, left_s: Callable[[], float], console: Console, hosts: Hosts) -> None:
+        """Measures rounds until there is no time for another one."""
+        progress = partial(BudgetProgress, left_s=left_s, budget_s=budget_s)
+        session = Session(
+            self.ready, self.ready.planned, self.folder, self.options, console, self.folder.name, hosts, progress
+        )
+        console.print(f"Measuring what verdicts are worth here, for {duration(budget_s)} ...", highlight=False)
+        dice, longest_s = random.Random(0), 0.0
+        try:
+            with session:
+                while not self.records or left_s() > longest_s:
+                    start_s = left_s()
+                    for name, (plain, slowed) in self.sides.items():
+                        self._round(session, name, dice.sample([plain, plain, slowed], 3))
+                    longest_s = max(longest_s, start_s - left_s())
+        finally:
+            wanted = [WantedCell(record.cell, record.name, record.label) for record in self.records]
+            run.write_wanted(wanted, self.options, self.folder)
+
+    def _round(self, session: Session, name: str, cells: Sequence[Cell]) -> None:
+        """Measures a round's processes in this order; it counts if all of them end ok."""
+        rates: dict[bool, list[list[float]]] = {True: [], False: []}
+        for cell in cells:
+            numbered = dataclasses.replace(cell, repeat=len(self.records))
+            code = identity(numbered, self.ready.data, self.ready.fingerprints[cell.engine])
+            record = session.judge(session.measure(Planned(numbered, code, None)))
+            session.show(record)
+            self.records.append(record)
+            if record.status == Status.ok and record.measurement is not None:
+                rates[cell == self.sides[name][1]].append(steady_rates(record.measurement))
+        if len(rates[False]) == 2 and rates[True] and all(rates[False]) and all(rates[True]):
+            self.rounds[name].append(Round(plain=(rates[False][0], rates[False][1]), slowed=rates[True][0]))
+
+
+def _judged(measured: _Measured, began_at: datetime, took_s: float, advice: list[str]) -> SelfCheck:
+    fewest = min(len(rounds) for rounds in measured.rounds.values())
+    if fewest < MIN_ROUNDS:
+        bad = [record for record in measured.records if record.status != Status.ok]
+        if bad:
+            raise UserError(f"selfcheck: {len(bad)} of {len(measured.records)} processes failed: {bad[0].reason}")
+        needed_s = took_s * MIN_ROUNDS / max(1, fewest)
+        raise UserError(
+            f"--minutes: {fewest} rounds were measured, and {MIN_ROUNDS} are needed: give it at least "
+            f"{math.ceil(needed_s / 60)}"
+        )
+    cells = {name: machine_error(rounds, SLOWDOWN) for name, rounds in measured.rounds.items()}
+    within = [name for name, cell in cells.items() if cell.between < 0.5]
+    if within:
+        advice.append(
+            f"Half of the noise of the {' and the '.join(within)} cell lies within processes: longer windows "
+            "(window.measure_s) help as much as more processes."
+        )
+    return SelfCheck(measured_at=began_at.isoformat(), took_s=took_s, cells=cells, advice=advice)
+
+
+def show(found: SelfCheck, place: Workplace, folder: Path, console: Console) -> None:
+    """Prints what was found: the answer in its first line."""
+    console.print()
+    console.print(Text(found.sentence, "bold"))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("", *(f"{name} cell" for name in found.cells)):
+        table.add_column(heading)
+    for name, texts in _lines(found):
+        table.add_row(name, *texts)
+    console.print(table)
+    for sentence in found.advice:
+        console.print(Text(sentence, "yellow"))
+    console.print(
+        f"Kept in {shown(place.cache / SELFCHECK)}, which compare and report read. Records: {shown(folder)}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _lines(found: SelfCheck) -> Iterator[tuple[str, list[str]]]:
+    cells = list(found.cells.values())
+    yield "rounds", [str(cell.num_rounds) for cell in cells]
+    yield "equal cells said to differ", [_estimate(cell.false_verdicts) for cell in cells]
+    for index, each in enumerate(cells[0].detectable):
+        yield (
+            f"{each.num_processes} a side find, 4 times in 5",
+            [f"{percent(cell.detectable[index].slowdown)} slower" for cell in cells],
+        )
+    yield f"{100 * SLOWDOWN:g} % slower by us, measured", [_estimate(cell.measured) for cell in cells]
+    yield "5 a side find it", [f"{100 * cell.found:.0f} % of the time" for cell in cells]
+    yield "drift", [f"{100 * cell.drift:+.1f} %" for cell in cells]
+    yield (
+        "spread of processes",
+        [f"{100 * cell.spread:.1f} %, {100 * cell.between:.0f} % between" for cell in cells],
+    )
+
+
+def _estimate(found: Estimate) -> str:
+    value, low, high = (f"{100 * each:.1f}" for each in (found.value, found.low, found.high))
+    return f"{value} % ({low} to {high})"

@@ -1,0 +1,70 @@
+import json
+
+import pytest
+
+from accelbench.schema.selfcheck import (
+    SELFCHECK,
+    Detectable,
+    Estimate,
+    MachineError,
+    SelfCheck,
+    percent,
+    read_selfcheck,
+    write_selfcheck,
+)
+
+HERE, THERE = {"cpu_name": "here"}, {"cpu_name": "there"}
+
+
+def error(*slowdowns):
+    return MachineError(
+        num_rounds=40,
+        false_verdicts=Estimate(value=0.05, low=0.0, high=0.2),
+        detectable=[
+            Detectable(num_processes=num, slowdown=each) for num, each in zip((5, 10, 20), slowdowns, strict=True)
+        ],
+        injected=0.05,
+        measured=Estimate(value=0.051, low=0.04, high=0.06),
+        found=0.7,
+        drift=-0.01,
+        spread=0.02,
+        between=0.9,
+    )
+
+
+@pytest.fixture
+def check():
+    cells = {"light": error(0.0611, 0.04, 0.02), "heavy": error(0.05, 0.041, 0.03)}
+    return SelfCheck(measured_at="2026-11-20T09:00:00+00:00", took_s=600.0, cells=cells, advice=["Stop it."])
+
+
+def test_the_sentence_says_the_larger_of_both_cells_differences(check):
+    assert check.sentence == (
+        "Differences below 6.2 % can't be told here with 5 processes a side, "
+        "below 4.1 % with 10 and below 3.0 % with 20."
+    )
+
+
+def test_a_machine_finds_its_own_check_only(check, tmp_path):
+    write_selfcheck(tmp_path, HERE, check)
+    write_selfcheck(tmp_path, THERE, SelfCheck(**{**vars(check), "took_s": 1.0}))
+    assert read_selfcheck(tmp_path, HERE) == check
+    assert read_selfcheck(tmp_path, THERE).took_s == 1.0
+    assert read_selfcheck(tmp_path, {"cpu_name": "elsewhere"}) is None
+
+
+def test_a_file_that_is_not_ours_counts_as_none(check, tmp_path):
+    assert read_selfcheck(tmp_path, HERE) is None
+    (tmp_path / SELFCHECK).write_text("[")
+    assert read_selfcheck(tmp_path, HERE) is None
+    write_selfcheck(tmp_path, HERE, check)
+    values = json.loads((tmp_path / SELFCHECK).read_text())
+    for each in values.values():
+        each["took_s"] = -1
+    (tmp_path / SELFCHECK).write_text(json.dumps(values))
+    assert read_selfcheck(tmp_path, HERE) is None
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.0611, "6.2 %"), (0.05, "5.0 %"), (0.1201, "13 %"), (0.3, "30 %")])
+def test_percentages_are_rounded_up(share, text):
+    assert percent(share) == text

@@ -1,0 +1,28 @@
+import pytest
+
+from accelbench.sweep.noise import GOVERNOR, SMT, advice, steal
+
+IDLE = (0.0, 100.0), (0.0, 200.0)
+
+
+def test_a_quiet_machine_needs_no_advice(tmp_path):
+    assert advice([], *IDLE, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "word"),
+    [(GOVERNOR, "powersave\n", "powersave"), (SMT, "1\n", "SMT"), (GOVERNOR, "performance", "")],
+)
+def test_settings_of_the_machine_that_make_noise_are_named(path, text, word, tmp_path):
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(text)
+    found = advice([], *IDLE, tmp_path)
+    assert len(found) == bool(word)
+    assert all(word in sentence for sentence in found)
+
+
+def test_stolen_time_is_named(tmp_path):
+    (sentence,) = advice([], (1.0, 100.0), (6.0, 200.0), tmp_path)
+    assert "5.0 % of the processor time" in sentence
+    stolen_s, all_s = steal()
+    assert 0 <= stolen_s < all_s

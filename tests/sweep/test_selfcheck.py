@@ -1,0 +1,62 @@
+"""The selfcheck itself: real processes, and a clock that ends it early."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from accelbench.cli import main
+from accelbench.errors import UserError
+from accelbench.grid.fingerprint import fingerprint
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import workplace
+from accelbench.schema.selfcheck import read_selfcheck
+from accelbench.sweep import selfcheck as module
+from accelbench.sweep.selfcheck import selfcheck
+from fakes import give_ceilings, make_project
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    make_project(tmp_path)
+    give_ceilings(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def printed():
+    return Console(file=io.StringIO(), width=80)
+
+
+@pytest.mark.parametrize("minutes", ["soon", "0", "-1", "nan", "1e9"])
+def test_a_time_that_is_none_is_refused(minutes, project, capsys):
+    assert main(["selfcheck", "--minutes", minutes]) == 2
+    assert f"--minutes {minutes}: should be" in capsys.readouterr().err
+
+
+def test_too_little_time_says_how_much_is_needed(project, monkeypatch):
+    monkeypatch.setattr(module, "MIN_ROUNDS", 100)
+    with Hosts() as hosts, pytest.raises(UserError, match=r"--minutes: \d rounds were measured, and 100 are needed"):
+        selfcheck(0.1, printed(), hosts)
+    (plan,) = project.glob("selfcheck/*/plan.json")
+    cells = json.loads(plan.read_text())["cells"]
+    assert len(cells) == 6  # three processes of each cell: nothing is lost
+    assert not (project / "selfcheck.json").exists()
+
+
+@pytest.mark.slow
+def test_a_selfcheck_finds_what_was_built_in_and_compare_and_report_say_so(project, capsys):
+    console = printed()
+    with Hosts() as hosts:
+        assert selfcheck(240.0, console, hosts) == 0  # beside other tests, a process takes three times as long
+    text = console.file.getvalue()
+    assert "can't be told here with 5 processes a side" in " ".join(text.split())
+    found = read_selfcheck(workplace().cache, fingerprint()["machine"])
+    for cell in found.cells.values():
+        assert cell.measured.low - 0.03 < module.SLOWDOWN < cell.measured.high + 0.03
+        assert cell.num_rounds >= 10
+    assert main(
+        ["compare", "--run", "batch_size=8 mode=infer tracking=none", "batch_size=9 mode=infer tracking=none"]
+    ) in (0, 1)
+    assert "can't be told here" in " ".join(capsys.readouterr().out.split())
