@@ -8,6 +8,8 @@ from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
 from accelbench.report.questions import questions
 from accelbench.report.read import read
 from accelbench.schema.vocab import Device, Mode
+from accelbench.schema.work import Work
+from report.pictures.test_roofline import working
 
 
 @pytest.fixture
@@ -70,6 +72,13 @@ def test_the_cost_is_that_of_the_cheapest_cell(asked, maker) -> None:
     records = [maker.ok(cell, rate) for cell, rate in zip(cells, (100, 200), strict=True)]
     prices = {Device.cpu: Cost(price_per_hour=0.36), Device.gpu: Cost(price_per_hour=3.6)}
     assert asked(records, prices)["What does it cost?"].sentence.startswith("A million samples cost 1.00 at")
+
+
+def test_a_cell_above_the_probed_peak_is_named_and_no_share_of_it(asked, maker) -> None:
+    records = [working(maker, "mlp"), working(maker, "cnn", work=Work(flops=10**12, bytes=10**6, num_operators=9))]
+    limit = asked(records)["How near to the limit?"].sentence
+    assert limit.startswith("The fastest cells reach 50 % of the operations")
+    assert limit.endswith("Faster than the probe, which is no limit there: cnn-cpu-fp32-b128-infer.")
 
 
 def test_nothing_measured_asks_nothing(asked, maker) -> None:

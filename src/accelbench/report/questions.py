@@ -140,7 +140,7 @@ def _summaries(found: Sequence[Gain], base: str) -> Iterator[str]:
             yield f"{text.format(significant(ratios[0]))} ({each[0].what}; {each[0].confidence.sureness})."
             continue
         num_sure = sum(gain.confidence.verdict in (Verdict.faster, Verdict.slower) for gain in each)
-        sure = f", {num_sure} of them surely differ" if num_sure else ""
+        sure = f"; sure in {num_sure}" if num_sure else ""
         spread = f"{significant(ratios[0])} to {significant(ratios[-1])}"
         yield f"{text.format(significant(median(ratios)))} in the median of {len(each)} pairs ({spread}{sure})."
 
@@ -165,7 +165,9 @@ def _time(fastest: Sequence[ReportedCell]) -> Question | None:
 
 def _limit(fastest: Sequence[ReportedCell]) -> Question | None:
     """How near the fastest cells come to the peak rate of their device."""
-    known = [(reported, mfu) for reported in fastest if (mfu := reported.number("mfu"))]
+    every = [(reported, mfu) for reported in fastest if (mfu := reported.number("mfu"))]
+    known = [(reported, mfu) for reported, mfu in every if mfu <= 1]
+    beyond = [reported.label for reported, mfu in every if mfu > 1]
     if not known:
         return None
     drawn = [
@@ -184,6 +186,7 @@ def _limit(fastest: Sequence[ReportedCell]) -> Question | None:
         "second that their device reached in the probe. What bounds them: "
         + (", ".join(f"{bound} in {num}" for bound, num in bounds.most_common()) or "unknown")
         + "."
+        + f" Faster than the probe, which is no limit there: {', '.join(beyond)}." * bool(beyond)
     )
     title = "Share of the device's peak rate, in the fastest cell of each model"
     figure = dots(drawn, title, "% of the peak rate that was probed")

@@ -230,23 +230,25 @@ def _ceilings(place: Workplace) -> RenderableType:
         return Text("not probed yet: the first cell on each device does it")
     table = Table(box=None, pad_edge=False)
     precisions = [word for word in Precision if any(word in ceilings.flops_per_s for ceilings in known.values())]
+    # A CPU copies nothing: the two columns would be empty, and the table too wide.
+    copies_too = any(ceilings.host_to_device_bytes_per_s for ceilings in known.values())
     headings = [
         "device",
-        *(f"{word} GFLOP/s" for word in precisions),
-        "memory GB/s",
-        "launch µs",
-        "from host GB/s",
-        "to host GB/s",
+        *precisions,
+        "memory",
+        "launch",
+        *(("from host", "to host") if copies_too else ()),
     ]
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "device" else "right")
     for device, ceilings in known.items():
         rates = [ceilings.flops_per_s.get(word) for word in precisions]
-        copies = [ceilings.host_to_device_bytes_per_s, ceilings.device_to_host_bytes_per_s]
+        copies = [ceilings.host_to_device_bytes_per_s, ceilings.device_to_host_bytes_per_s] if copies_too else []
         numbers = [rate / GB if rate else None for rate in [*rates, ceilings.memory_bytes_per_s]]
         numbers += [ceilings.launch_s * 1e6, *(rate / GB if rate else None for rate in copies)]
         table.add_row(device, *map(significant, numbers))
-    return table
+    units = Text("GFLOP/s (int8: GOP/s); memory and copies in GB/s; a launch in microseconds", "dim")
+    return Group(table, units)
 
 
 def _skipped(verdicts: Sequence[Support]) -> RenderableType:

@@ -8,7 +8,7 @@ import torch
 from accelbench.engines.lightning import kernels
 from accelbench.engines.lightning.backends import Backend, Cuda
 from accelbench.engines.lightning.kernels import families
-from accelbench.engines.lightning.probe import Stopwatch, _fast, probe
+from accelbench.engines.lightning.probe import Stopwatch, _fast, _rates_of, probe
 from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Precision
@@ -54,6 +54,25 @@ def test_kernels_run_in_every_true_precision_of_a_cpu(dtype):
         result = kernel.make()()
         assert result.dtype == dtype
         assert torch.isfinite(result).all()
+
+
+def test_int8_kernels_run_on_a_cpu_as_quantised_networks_compute():
+    found = {
+        kernel.name: kernel.make()()
+        for family in families(torch.int8, torch.device("cpu"), numpy_too=True)
+        for kernel in family
+        if kernel.flops < 1e9
+    }
+    assert found["int8 matmul 256"].dtype == torch.int32
+    assert found["oneDNN int8 linear 256"].shape == (256, 256)
+    convolution = found["conv3x3 1x64x28x28 int8"]
+    assert (convolution.dtype, convolution.shape) == (torch.uint8, (1, 64, 28, 28))
+
+
+def test_a_kernel_that_this_torch_does_not_have_is_left_out(monkeypatch):
+    monkeypatch.setattr(kernels, "_int_linear", lambda draw, side: torch.ops.onednn.no_such_kernel)
+    for family in families(torch.int8, torch.device("cpu"), numpy_too=False):
+        assert all(rate > 0 for _, rate in _rates_of(family, Stopwatch(Backend(), 0.0), None))
 
 
 def test_a_kernels_operations_are_those_of_its_shapes():

@@ -5,6 +5,7 @@ import pytest
 from accelbench.report.answers import answers
 from accelbench.report.pictures.batch_lines import MAX_LINES, batch_lines
 from accelbench.report.pictures.heat_map import heat_map
+from accelbench.report.pictures.trade_off import MAX_NAMED
 from accelbench.report.pictures.trade_off import trade_off as picture
 from accelbench.report.read import read
 from accelbench.report.tables.trade_off import table, trade_off
@@ -54,7 +55,27 @@ def test_the_front_has_the_settings_that_no_other_beats_in_both(found):
     assert only.width == pytest.approx((32 / 320) / (8 / 100))
     assert len(table(known).rows) == 2
     (axes,) = picture([("cnn", only)]).axes
-    assert {text.get_text() for text in axes.texts} == {"bf16, batch 32", "fp32, batch 8"}
+    assert [text.get_text() for text in axes.texts] == [
+        *("1", "1  bf16, batch 32\n    320/s, 135 ms"),
+        *("2", "2  fp32, batch 8\n    100/s, 108 ms"),
+    ]
+
+
+def test_of_a_long_front_both_ends_are_named(tmp_path, maker):
+    cells = [maker.cell(batch_size=2**i, mode=Mode.infer) for i in range(10)]
+    suite = maker.suite(tmp_path, [maker.ok(cell, 100.0 * 1.5**i) for i, cell in enumerate(cells)])
+    (answer,) = answers([read(suite)])
+    (axes,) = picture([("cnn", trade_off(answer.found))]).axes
+    names = [text.get_text() for text in axes.texts if "batch" in text.get_text()]
+    assert len(names) == MAX_NAMED
+    assert names[0].startswith("1  fp32, batch 512")
+    assert names[-1].startswith(f"{MAX_NAMED}  fp32, batch 1\n")
+
+
+def test_a_precision_at_one_batch_size_makes_no_map(tmp_path, maker):
+    settings = [("fp32", 8), ("fp32", 32), ("bf16", 8)]
+    records = [maker.ok(maker.cell(precision=word, batch_size=size), 10.0) for word, size in settings]
+    assert heat_map(answers([read(maker.suite(tmp_path, records))])) is None
 
 
 def test_where_nothing_varies_there_is_no_picture(tmp_path, maker):

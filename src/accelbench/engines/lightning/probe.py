@@ -182,7 +182,8 @@ def _rates_of(
             return
         try:
             rate = kernel.flops / stopwatch.best(kernel.make())
-        except (RuntimeError, NotImplementedError):  # no such kernel for this dtype, or not enough memory
+        # No such kernel for this dtype or in this release, or not enough memory.
+        except (RuntimeError, NotImplementedError, AttributeError):
             return
         yield kernel.name, rate
 

@@ -8,7 +8,7 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocat
 
 from accelbench.report.answers import Answer
 from accelbench.report.pictures.direct_labels import Named, label_right
-from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_title, tidy
+from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_title, tidy, widen
 from accelbench.report.read import ReportedCell
 
 MAX_PANELS = 8
@@ -87,8 +87,7 @@ def _draw(axes: Axes, lines: Sequence[Sequence[ReportedCell]], column: str) -> N
     axes.set_xlabel("batch size", fontsize=8)
     axes.margins(x=0.12)
     axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    axes.set_ylim(low / 1.5, high * 1.5)  # room for at least two labelled ticks
+    widen(axes)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
     axes.yaxis.set_major_formatter("{x:,.9g}")
     axes.yaxis.set_minor_formatter(NullFormatter())

@@ -20,7 +20,7 @@ Speeds = dict[str, dict[int, float]]
 def heat_map(answers: Sequence[Answer]) -> Figure | None:
     """A panel for each model and mode: a row for each setting, the fastest first, a column for each batch size.
 
-    None if no model has two precisions and two batch sizes.
+    None if no model has two precisions that were measured at two batch sizes.
     """
     known = [(answer, speeds) for answer in answers if (speeds := _speeds(answer))]
     if not known:
@@ -46,9 +46,12 @@ def heat_map(answers: Sequence[Answer]) -> Figure | None:
 
 
 def _speeds(answer: Answer) -> Speeds:
-    """The fastest settings at each batch size; empty without two precisions and two batch sizes."""
+    """The fastest settings at each batch size; empty without two precisions that were measured at two batch sizes."""
     cells = answer.found.by_speed
-    if min(len({each.cell.precision for each in cells}), len({each.cell.batch_size for each in cells})) < 2:
+    sizes: dict[str, set[int]] = {}
+    for reported in cells:
+        sizes.setdefault(reported.cell.precision, set()).add(reported.cell.batch_size)
+    if sum(len(each) > 1 for each in sizes.values()) < 2:
         return {}
     speeds: Speeds = {}
     for reported in cells:

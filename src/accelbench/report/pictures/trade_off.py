@@ -6,17 +6,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from accelbench.report.pictures.direct_labels import Named, label_right
-from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_title, tidy
+from accelbench.presentation import significant
+from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_title, tidy, widen
 from accelbench.report.read import ReportedCell
 from accelbench.report.tables.trade_off import TradeOff
 
 MAX_PANELS = 8
+MAX_NAMED = 6  # points of a front: the fastest, the soonest done, and others evenly between
 HEIGHT_INCH = 1.9
+LINE_SHARE = 1 / MAX_NAMED  # of a panel's height, for a name
 
 
 def trade_off(found: Sequence[tuple[str, TradeOff]]) -> Figure | None:
-    """A panel for each model, by title; None without any."""
+    """A panel for each model, by title: the points of the front have numbers, and their names stand beside the panel.
+
+    None without any.
+    """
     if not found:
         return None
     title = "Speed against latency: up and to the left is better"
@@ -55,17 +60,32 @@ def _draw(axes: Axes, each: TradeOff) -> None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
         axis.set_major_formatter("{x:,.9g}")
         axis.set_minor_formatter(NullFormatter())
-    axes.set_ylim(axes.get_ylim()[0] / 1.5, axes.get_ylim()[1] * 1.5)
-    axes.set_xlim(axes.get_xlim()[0] / 1.3, axes.get_xlim()[1] * 1.3)
+    widen(axes)
+    axes.margins(x=0.15)
     axes.set_xlabel("median step (ms)", fontsize=8)
     axes.set_ylabel("samples/s", fontsize=8)
     tidy(axes)
-    texts = [f"{each.found.setting(reported.row)}, batch {reported.cell.batch_size}" for reported in each.front]
-    colours = [COLOURS[reported.cell.device] for reported in each.front]
-    points = zip(front, texts, colours, strict=True)
-    label_right(axes, [Named(x, y, text, colour) for (x, y), text, colour in points], HEIGHT_INCH)
+    for number, reported in enumerate(_named(each.front), 1):
+        point, colour = _point(reported), COLOURS[reported.cell.device]
+        axes.annotate(str(number), point, (0, 6), textcoords="offset points", fontsize=7.5, ha="center")
+        axes.annotate(
+            f"{number}  {each.found.setting(reported.row)}, batch {reported.cell.batch_size}\n"
+            f"    {significant(point[1])}/s, {significant(point[0])} ms",
+            (1.04, 1.0 - LINE_SHARE * (number - 1)),
+            xycoords="axes fraction",
+            fontsize=7.5,
+            va="top",
+            color=colour,
+        )
 
 
 def _point(reported: ReportedCell) -> tuple[float, float]:
     """Its median step in milliseconds, and its samples/s, both known."""
     return reported.number("latency_p50_ms") or 1.0, reported.number("samples_per_s") or 1.0
+
+
+def _named(front: Sequence[ReportedCell]) -> list[ReportedCell]:
+    """At most `MAX_NAMED` of the front, with both of its ends."""
+    if len(front) <= MAX_NAMED:
+        return list(front)
+    return [front[round(index * (len(front) - 1) / (MAX_NAMED - 1))] for index in range(MAX_NAMED)]
