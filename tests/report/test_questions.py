@@ -61,7 +61,7 @@ def test_speed_and_latency_are_weighed_in_inference(asked, maker) -> None:
     cells = [maker.cell(batch_size=size, mode=Mode.infer) for size in (8, 32)]
     found = asked([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 200), strict=True)])
     text = found["Speed or latency?"].sentence
-    assert text.startswith("Of 1 network in inference, 0 have one setting that is both fastest and soonest done.")
+    assert text.startswith("In 0 of 1 network one setting has both the most samples/s and the shortest step.")
     assert "200 samples/s in steps of 21" in text
     assert text.endswith("(fp32, batch 8).")
     assert found["Speed or latency?"].table is not None

@@ -107,7 +107,7 @@ def _trade_off(answers: Sequence[Answer]) -> Question | None:
         return None
     num_both = sum(found.fastest is found.soonest for _, found in known)
     networks = f"{len(known)} network{'s' * (len(known) != 1)}"
-    sentence = f"Of {networks} in inference, {num_both} have one setting that is both fastest and soonest done."
+    sentence = f"In {num_both} of {networks} one setting has both the most samples/s and the shortest step."
     answer, widest = max(known, key=lambda pair: pair[1].width)
     if widest.fastest is not widest.soonest:
         ends = [
@@ -116,7 +116,7 @@ def _trade_off(answers: Sequence[Answer]) -> Question | None:
             f"({widest.found.setting(each.row)}, batch {each.cell.batch_size})"
             for each in (widest.fastest, widest.soonest)
         ]
-        sentence += f" The widest choice has {best.model_text(answer.fastest)}: {ends[0]}, or {ends[1]}."
+        sentence += f" The choice is widest for {best.model_text(answer.fastest)}: {ends[0]}, or {ends[1]}."
     figure = trade_off_picture([(answer.title, found) for answer, found in known])
     return Question(
         title="Speed or latency?",

@@ -1,4 +1,4 @@
-"""Speed against latency in inference: the settings of which no other is both faster and sooner done."""
+"""Speed against latency in inference: the settings that no other beats in both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,4 +63,4 @@ def trade_off(found: Recommendation) -> TradeOff | None:
 def table(found: Sequence[TradeOff]) -> Table | None:
     """A line for each setting of a front; None without any."""
     pairs = [(each, reported) for each in found for reported in each.front]
-    return tabulate_known("No other setting is both faster and sooner done", COLUMNS, pairs)
+    return tabulate_known("Settings that no other beats in both speed and latency", COLUMNS, pairs)
