@@ -36,7 +36,7 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
 def test_a_step_at_another_speed_than_the_rate_is_marked(answered, maker) -> None:
     records = [maker.ok(maker.cell(batch_size=size), 1000, latency_s=[0.5 * size] * 700) for size in (8, 16)]
     (answer,) = answered(records)
-    assert "median step 4,000 ms (its speed changed meanwhile);" in answer.sentence
+    assert "median step 4,000 ms (which disagrees with the rate);" in answer.sentence
 
 
 def test_near_speeds_of_single_processes_cant_be_told_apart_and_the_command_decides(answered, maker) -> None:

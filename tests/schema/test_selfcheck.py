@@ -40,8 +40,8 @@ def check():
 
 def test_the_sentence_says_the_larger_of_both_cells_differences(check):
     assert check.sentence == (
-        "Differences below 6.2 % can't be told here with 5 processes a side, "
-        "below 4.1 % with 10 and below 3.0 % with 20."
+        "On this CPU a slow-down of 6.2 % is found 4 times in 5 with 5 processes a side, "
+        "4.1 % with 10 and 3.0 % with 20; smaller ones less often."
     )
 
 
@@ -62,6 +62,11 @@ def test_a_file_that_is_not_ours_counts_as_none(check, tmp_path):
     for each in values.values():
         each["took_s"] = -1
     (tmp_path / SELFCHECK).write_text(json.dumps(values))
+    assert read_selfcheck(tmp_path, HERE) is None
+
+
+def test_a_check_without_figures_counts_as_none(check, tmp_path):
+    write_selfcheck(tmp_path, HERE, SelfCheck(**{**vars(check), "cells": {}}))
     assert read_selfcheck(tmp_path, HERE) is None
 
 

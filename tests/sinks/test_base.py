@@ -108,3 +108,12 @@ def test_an_interrupt_is_no_failure_of_the_sink():
     sink._send = interrupt
     with pytest.raises(KeyboardInterrupt), sink:
         sink.deliver(record())
+
+
+def test_speeds_that_could_not_be_compared_are_noted_and_nothing_else_is():
+    with Flaky() as sink:
+        sink.deliver(record())
+        sink.relate([])
+        assert not sink.is_unrelated
+        sink.relate([object()])
+    assert (sink.is_unrelated, sink.undelivered, sink.problem) == (True, 0, "no room for comparisons")

@@ -133,6 +133,36 @@ def test_runs_of_one_model_are_compared_with_the_fastest(root):
     assert "/compare-runs?" not in fast.data.tags["mlflow.note.content"]
 
 
+def test_a_description_that_the_user_wrote_stays_and_a_link_goes_with_the_fastest(root):
+    slow, fast = (
+        record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))
+    )
+    fastest = record(cell(precision=Precision.bf16, batch_size=512), number=2)
+    (sink,) = make_sinks("mlflow", root)
+    with sink:
+        for one in (slow, fast, fastest):
+            sink.deliver(one)
+        ids = {run.data.tags["record"]: run.info.run_id for run in runs_of(root)}
+        client_of(root).set_tag(ids[slow.name], "mlflow.note.content", "My own words.")
+        sink.relate(relative_speeds([slow, fast, fastest]))
+        before = {run.data.tags["record"]: run.data.tags["mlflow.note.content"] for run in runs_of(root)}
+        sink.relate(relative_speeds([slow, fast]))
+    after = {run.data.tags["record"]: run.data.tags["mlflow.note.content"] for run in runs_of(root)}
+    assert before[slow.name] == after[slow.name] == "My own words."
+    assert ids[fastest.name] in before[fast.name]
+    assert "/compare-runs?" not in after[fast.name]
+
+
+def test_sync_adds_how_speeds_compare_where_a_sweep_was_interrupted_before(root):
+    measured = [record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
+    for one in measured:
+        records.write(one, root / "runs" / "mine")
+    assert deliver(root, *measured).problem is None
+    assert not any(view.SHARE in run.data.metrics for run in runs_of(root))
+    assert sync(root, [root / "runs"]).num_delivered == 0
+    assert all(view.SHARE in run.data.metrics for run in runs_of(root))
+
+
 def files_below(folder) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

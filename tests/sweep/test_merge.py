@@ -19,7 +19,7 @@ def sweep(folder, *records):
     """A folder with these records and a plan of them."""
     names = [record.write(each, folder).stem for each in records]
     wanted = [WantedCell(each.cell, name) for each, name in zip(records, names, strict=True)]
-    plan = PlanFile(suite="mnist_networks", title="Networks", study=None, profile=None, cells=wanted)
+    plan = PlanFile(suite="mnist_networks", title="Networks", study="001", profile="quick", cells=wanted)
     plan_file.write_plan(plan, folder)
     return folder
 
@@ -39,7 +39,9 @@ def test_records_of_two_machines_stand_in_one_plan_and_merging_again_changes_not
     sweep(here / "b/nets", make(cell("cnn"), number=3))  # another machine: another identity
     done = merge(["a", "b"], here / "all")
     assert (done.num_new, done.num_same, done.conflicts, done.problems) == (3, 0, [], [])
-    assert [each.cell.model.name for each in read(here / "all/nets").cells] == ["cnn", "mlp", "cnn"]
+    found = read(here / "all/nets")
+    assert [each.cell.model.name for each in found.cells] == ["cnn", "mlp", "cnn"]
+    assert (found.title, found.study, found.profile) == ("Networks", "001", "quick")
     before = contents(here / "all")
     again = merge(["b", "a"], here / "all")
     assert (again.num_new, again.num_same) == (0, 3)
@@ -54,8 +56,36 @@ def test_a_cell_that_was_measured_twice_stays_as_it_was_and_is_named(here):
     before = contents(here / "all")
     done = merge(["b"], here / "all")
     (conflict,) = done.conflicts
-    assert conflict == f"all/nets/{first.name}.json: was measured again in b; the one here stays"
+    assert conflict.startswith(f"all/nets/{first.name}.json: b has another measurement of this cell")
     assert contents(here / "all") == before
+    assert main(["merge", "b", "--into", "all"]) == 1
+
+
+def test_a_plan_that_cant_be_read_is_not_written_over(here):
+    sweep(here / "a/nets", make(cell("cnn")))
+    merge(["a"], here / "all")
+    (here / "all/nets/plan.json").write_text("{")
+    with pytest.raises(UserError, match="not a readable plan"):
+        merge(["a"], here / "all")
+    assert (here / "all/nets/plan.json").read_text() == "{"
+
+
+def test_weights_go_with_their_record(here):
+    first = make(cell("cnn"))
+    for name, wall_s in (("a", 1.0), ("b", 9.0)):
+        sweep(here / name / "nets", dataclasses.replace(first, wall_s=wall_s))
+    (here / "b/nets" / f"{first.name}.safetensors").write_bytes(b"weights of b")
+    merge(["a", "b"], here / "all")
+    assert not list((here / "all").rglob("*.safetensors"))
+    merge(["b"], here / "other")
+    assert len(list((here / "other").rglob("*.safetensors"))) == 1
+
+
+def test_folders_that_lie_in_each_other_are_refused(here):
+    sweep(here / "results/nets", make(cell("cnn")))
+    for into in ("results/merged", "results", "."):
+        with pytest.raises(UserError, match="lie in each other"):
+            merge(["results"], here / into)
 
 
 def test_a_folder_of_one_sweep_keeps_its_name_and_one_without_a_plan_gets_one(here):
@@ -72,7 +102,7 @@ def test_half_a_record_is_named_and_left_out(here, capsys):
     assert main(["merge", "a", "--into", "all"]) == 1
     printed = capsys.readouterr().out
     assert "1 records added to all, 0 were there already." in printed
-    assert f"{path.name} of a: not a whole record" in printed
+    assert f"{path.name} of a: not a readable record" in printed
     assert not (here / "all/nets" / path.name).exists()
 
 
@@ -86,7 +116,7 @@ def test_an_address_is_read_by_fsspec(here):
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("nowhere", "no such folder"), ("empty", "holds no records"), ("nosuch://x/y", "nosuch"), ("all", "--into")],
+    [("nowhere", "no such folder"), ("empty", "holds no records"), ("nosuch://x/y", "nosuch")],
 )
 def test_what_holds_no_records_is_refused(source, message, here):
     (here / "empty").mkdir()

@@ -61,11 +61,13 @@ def _run(chosen: Namespace, context: Context) -> int:
 
     with early.hosts(words[0].split()) as hosts:
         # Imported while the host starts.
+        from accelbench.schema.vocab import Device
         from accelbench.settings.compose import one_cell
         from accelbench.sweep import run as sweep
 
-        _say_what_can_be_told(place, context)
         runs, options = interleaved.plan_runs(one_cell(words[0]), one_cell(words[1]), chosen.repeats, place.root)
+        if all(cell.device == Device.cpu for cell in runs.cells):  # a selfcheck is of the CPU
+            _say_what_can_be_told(place, context)
         result = sweep.run(runs.cells, options, context.console, hosts=hosts)
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request()

@@ -21,11 +21,11 @@ def _run(chosen: Namespace, context: Context) -> int:
 
     done = merge(chosen.sources, Path(chosen.into))
     lines = [f"{done.num_new} records added to {chosen.into}, {done.num_same} were there already."]
-    for what, found in (("Not merged", done.conflicts), ("Not readable", done.problems)):
+    for what, found in (("Not added", done.conflicts), ("Not readable", done.problems)):
         if found:
             lines += [f"{what}: {len(found)}", *(f"  {line}" for line in listed(found))]
     context.console.print(clean("\n".join(lines)), markup=False, highlight=False, soft_wrap=True)
-    return 1 if done.problems else 0
+    return 1 if done.problems or done.conflicts else 0
 
 
 COMMAND = Command(

@@ -61,7 +61,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         texts = {key: f"{each}{'' if each.estimate_s else _steps(ordered[key])}" for key, each in known.items()}
         lines += ["", *(f"{names[key]:<{LABEL_WIDTH}} {text}" for key, text in texts.items())]
     else:
-        lines += ["", *_by_model(ordered, known), "", "Every cell: accelbench plan --cells"]
+        lines += ["", *_by_model(ordered, known), "", "--cells names every cell."]
     lines += _skipped({names[key]: reason for key, reason in reasons.items() if reason is not None}, chosen.cells)
     # A terminal's lines break between words; in a file a line stays whole.
     context.console.print("\n".join(lines), markup=False, soft_wrap=not context.console.is_terminal)

@@ -33,15 +33,28 @@ def _run(chosen: Namespace, context: Context) -> int:
         raise UserError(f"regressions: takes two revisions, such as results@1f3c9ab..77d0e2c, not {chosen.range}")
     place = project.workplace()
     sets = [record_sets.find(f"{folder}@{word}", place.root, place.records) for word in (first, second)]
+    for found, word in zip(sets, (first, second), strict=True):
+        if found.selection != record_sets.Selection.revision:
+            raise UserError(f"regressions: {word} is no git revision or branch of these records")
+    if len({machine for found in sets for machine in answer.machines(found)}) > 1:
+        raise UserError("regressions: the records come from several machines; `accelbench compare` compares machines")
     compared = answer.compared(sets[0], sets[1], answer.terms(None, None, anyway=chosen.anyway))
-    found = changes([pair for pair, _ in compared.pairs], anyway=chosen.anyway)
+    if compared.pairing.varied:
+        raise UserError(
+            f"regressions: the revisions share no cell: they differ in {', '.join(compared.pairing.varied)}"
+        )
+    told = changes([pair for pair, _ in compared.pairs], anyway=chosen.anyway)
+    notes = [f"{found.name}: {answer.described(found)}" for found in sets] + compared.warnings
+    if compared.pairing.num_unpaired:
+        notes.append(f"{compared.pairing.num_unpaired} cells only one of the revisions has")
     if chosen.json:
-        print(json.dumps([dataclasses.asdict(each) for each in found], indent=1))
+        print(json.dumps({"cells": [dataclasses.asdict(each) for each in told], "notes": notes}, indent=1))
     else:
-        say = context.console
-        for line in [*_lines(found), *compared.warnings]:
-            say.print(line, markup=False, highlight=False, soft_wrap=not say.is_terminal)
-    return int(any(each.change == Change.slower for each in found))
+        for line in [*_lines(told), *notes]:
+            context.console.print(line, markup=False, highlight=False, soft_wrap=not context.console.is_terminal)
+    if all(each.change == Change.cant_tell for each in told):
+        raise UserError("regressions: no cell could be tested; docs/comparing.md says how to measure two revisions")
+    return int(any(each.change in (Change.failed, Change.slower) for each in told))
 
 
 def _lines(found: "list[CellChange]") -> list[str]:
@@ -53,6 +66,10 @@ def _lines(found: "list[CellChange]") -> list[str]:
         if each.change in (Change.slower, Change.faster):
             percents = [f"{100 * (value - 1):+.1f} %" for value in (each.ratio, each.low, each.high) if value]
             lines.append(f"  {each.label:<42} {each.change:<8}{percents[0]} ({percents[1]} to {percents[2]})")
+        elif each.change == Change.failed:
+            lines.append(f"  {each.label:<42} {each.change:<8}at the second revision: {each.why}")
+    if counts[Change.slower] or counts[Change.faster]:
+        lines.append("  (in brackets: the 95 % interval of each cell alone)")
     unknown = [each for each in found if each.change == Change.cant_tell]
     lines += [f"  {each.label:<42} {each.change}: {each.why}" for each in unknown[:MAX_SHOWN]]
     if len(unknown) > MAX_SHOWN:
@@ -62,7 +79,7 @@ def _lines(found: "list[CellChange]") -> list[str]:
 
 COMMAND = Command(
     name="regressions",
-    summary="say which cells changed between two git revisions; fails if one is slower",
+    summary="say which cells changed between two git revisions; fails if one is slower or broken",
     add_flags=_add_flags,
     run=_run,
     usage="[--json] [--anyway] [FOLDER]@REV1..REV2",

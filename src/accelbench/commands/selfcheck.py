@@ -7,7 +7,7 @@ from accelbench.commands.command import Command, Context
 from accelbench.errors import UserError
 from accelbench.settings.parser import Parser
 
-MAX_MINUTES = 24 * 60
+MAX_MINUTES = 120
 
 
 def _add_flags(parser: Parser) -> None:

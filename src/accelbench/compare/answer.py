@@ -89,7 +89,7 @@ def compared(first: RecordSet, second: RecordSet, terms: Terms) -> Compared:
     _check_disjoint(first, second)
     pairing = pair(first.processes, second.processes)
     # Two machines drift independently, so interleaving them would not help.
-    anyway = terms.anyway or _machines(first) != _machines(second)
+    anyway = terms.anyway or machines(first) != machines(second)
     warnings = [
         *_check_same_work(pairing, terms),
         *_environment_differences(first, second),
@@ -112,7 +112,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     """
     found = compared(first, second, terms)
     for letter, records in (("A", first), ("B", second)):
-        _say(console, f"{letter}: {records.name} ({_described(records)})")
+        _say(console, f"{letter}: {records.name} ({described(records)})")
     for name, (a, b) in found.pairing.varied.items():
         _say(console, f"Compared: {name}: {', '.join(a)} | {', '.join(b)}")
     for warning in found.warnings:
@@ -214,7 +214,7 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
     return lines
 
 
-def _machines(records: RecordSet) -> list[str]:
+def machines(records: RecordSet) -> list[str]:
     """The hardware of the machines: another release of Python or of the kernel does not make another machine."""
     parts = ("cpu_name", "num_cores", "gpus", "tpus")
     machines = [environment.get("machine", {}) for environment in records.environments()]
@@ -230,7 +230,7 @@ def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, 
                 continue
             named = {f"{part}.{name}": inner for name, inner in value.items()} if isinstance(value, Mapping) else None
             for name, inner in (named or {part: value}).items():
-                found.setdefault(name, set()).add(inner[:12] if part == "code" else str(inner))
+                found.setdefault(name, set()).add(str(inner)[:12] if part == "code" else str(inner))
     return found
 
 
@@ -253,7 +253,7 @@ def _measurement_warnings(pairs: list[Pair], anyway: bool) -> list[str]:
     return warnings
 
 
-def _described(records: RecordSet) -> str:
+def described(records: RecordSet) -> str:
     """How many processes have each status, and their git revisions."""
     statuses = Counter(process.status for process in records.processes)
     states = [environment.get("git", {}) for environment in records.environments()]

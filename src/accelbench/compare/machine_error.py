@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.compare.verdict import MIN_PROCESSES
+from accelbench.compare.verdict import MARGIN, MIN_PROCESSES
 from accelbench.schema.selfcheck import Detectable, Estimate, MachineError
 from accelbench.stats.bootstrap import difference_interval
 
@@ -57,7 +57,8 @@ def machine_error(rounds: Sequence[Round], injected: float, seed: int = 0) -> Ma
     generator = np.random.default_rng(seed)
     # The slowed processes tell of the noise too, once they are as fast as the others.
     equal = np.column_stack([plain, slowed - (slowed - plain.mean(axis=1)).mean()])
-    intervals = {num: _null_intervals(equal, num, generator) for num in NUM_PROCESSES}
+    numbers = [num for num in NUM_PROCESSES if num <= len(rounds)]  # more would draw the same rounds several times
+    intervals = {num: _null_intervals(equal, num, generator) for num in numbers}
     low, high = difference_interval(plain.mean(axis=1), slowed)
     third = max(1, len(rounds) // 3)
     return MachineError(
@@ -103,12 +104,22 @@ def _null_intervals(equal: Floats, num: int, generator: np.random.Generator) -> 
     return np.array(found)
 
 
+def _is_slower(low: Floats, high: Floats) -> NDArray[np.bool_]:
+    """Which intervals of logarithms `Comparison.verdict` calls slower: below 0, and not wholly within the margin."""
+    return (high < 0) & (low <= math.log1p(-MARGIN))
+
+
+def _is_faster(low: Floats, high: Floats) -> NDArray[np.bool_]:
+    return (low > 0) & (high >= math.log1p(MARGIN))
+
+
 def _false_verdicts(intervals: Floats, num_rounds: int) -> Estimate:
-    """How many of these intervals exclude equality. Only samples that share no round are independent tries.
+    """How often equal cells are called slower or faster. Only samples that share no round are independent tries.
 
     The interval is Wilson's (Probable Inference, the Law of Succession, and Statistical Inference, JASA 22, 1927).
     """
-    share = float(np.mean((intervals[:, 0] > 0) | (intervals[:, 1] < 0)))
+    low, high = intervals.T
+    share = float(np.mean(_is_slower(low, high) | _is_faster(low, high)))
     num = num_rounds / MIN_PROCESSES
     middle = (share + Z**2 / (2 * num)) / (1 + Z**2 / num)
     width = Z / (1 + Z**2 / num) * math.sqrt(share * (1 - share) / num + Z**2 / (4 * num**2))
@@ -116,21 +127,24 @@ def _false_verdicts(intervals: Floats, num_rounds: int) -> Estimate:
 
 
 def _detectable(intervals: Floats) -> float:
-    """The slow-down that `POWER` of these tries would find.
+    """The slow-down that `POWER` of these tries would call slower.
 
-    A slow-down moves an interval as a whole on the logarithmic scale: it is found if the upper bound comes below 0.
+    A slow-down moves an interval as a whole on the logarithmic scale: its upper bound has to come below 0, and its
+    lower one out of the margin.
     """
-    return max(0.0, -math.expm1(-float(np.quantile(intervals[:, 1], POWER))))
+    low, high = intervals.T
+    needed = np.maximum(high, low - math.log1p(-MARGIN))
+    return max(0.0, -math.expm1(-float(np.quantile(needed, POWER))))
 
 
 def _found(plain: Floats, slowed: Floats, generator: np.random.Generator) -> float:
-    """How often the slowed cell is said to be slower, with `MIN_PROCESSES` a side."""
-    num_found = 0
+    """How often the slowed cell is called slower, with `MIN_PROCESSES` a side."""
+    found = []
     for _ in range(NUM_DRAWS):
         chosen = _runs_of_rounds(len(plain), MIN_PROCESSES, generator)
         first = plain[chosen, generator.integers(0, 2, size=len(chosen))]
-        num_found += difference_interval(first, slowed[chosen])[1] < 0
-    return num_found / NUM_DRAWS
+        found.append(difference_interval(first, slowed[chosen]))
+    return float(np.mean(_is_slower(*np.array(found).T)))
 
 
 def _spread(plain: Floats) -> float:
@@ -138,11 +152,11 @@ def _spread(plain: Floats) -> float:
     return float(np.sqrt(((plain[:, 0] - plain[:, 1]) ** 2).mean() / 2))
 
 
-def _between(rounds: Sequence[Round], plain: Floats) -> float:
-    """The share of the variance of processes that their blocks do not explain, between 0 and 1."""
+def _between(rounds: Sequence[Round], plain: Floats) -> float | None:
+    """The share of the variance of processes that their blocks do not explain; None if it is unknown."""
     blocks = [np.log(each) for of_round in rounds for each in of_round.plain if len(each) > 1]
     variance = _spread(plain) ** 2
     if not blocks or not variance:
-        return 0.0
+        return None
     within = float(np.mean([each.var(ddof=1) * math.pi / 2 / each.size for each in blocks]))  # of a median
     return min(1.0, max(0.0, 1 - within / variance))

@@ -22,8 +22,9 @@ MIN_POOLED = 30  # degrees of freedom of the variance that is then taken from al
 
 
 class Change(StrEnum):
-    """What became of a cell's speed."""
+    """What became of a cell: failed, if it ran at the first revision and no process ended ok at the second."""
 
+    failed = "failed"
     slower = "slower"
     faster = "faster"
     none_found = "no change found"
@@ -88,7 +89,10 @@ def changes(pairs: Sequence[Pair], *, anyway: bool = False) -> list[CellChange]:
     told = []
     for pair, (first, second), test, is_open in zip(pairs, samples, found, are_open, strict=True):
         ratio = math.exp(second.mean() - first.mean()) if first.size and second.size else None
-        if test is None or not is_open:
+        if first.size and pair.second and not second.size:
+            statuses = ", ".join(dict.fromkeys(each.status.value for each in pair.second))
+            told.append(_change(pair, first.size, 0, Change.failed, None, why=statuses))
+        elif test is None or not is_open:
             why = "not interleaved" if test is not None else _too_few(first.size, second.size)
             told.append(_change(pair, first.size, second.size, Change.cant_tell, ratio, why=why))
         else:

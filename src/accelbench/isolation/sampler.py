@@ -21,9 +21,10 @@ TICKS_PER_S, PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 # The kernel counts processor time in ticks of 10 ms: a utilisation over less than five ticks means nothing.
 SHORTEST_INTERVAL_S = 0.05
 # A sample takes processor time from the cell: .1 ms on idle cores, .5 ms on busy ones, whose caches do not hold the
-# sampler's data. The pause after it is so many times as long, within the bounds, that the cell loses some .2 %.
+# sampler's data. The pause after it is so many times as long that the cell loses .2 %; with many processes, of which a
+# sample takes over a millisecond, it loses more, since utilisation, power and energy need two samples a second.
 PAUSE_PER_COST = 500
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.25
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
 # Reasons for low GPU clocks that no user asked for: hardware slowdown, temperature (seen by the driver or by the
 # hardware), power brake (nvml.h, nvmlClocksEventReason...).
 SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80

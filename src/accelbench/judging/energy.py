@@ -6,7 +6,7 @@ from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Device
 
-# Counters are read four to ten times a second: over a shorter time, the moment of reading would decide the result.
+# Counters are read two to ten times a second: over a shorter time, the moment of reading would decide the result.
 SHORTEST_S = 1.0
 
 

@@ -189,7 +189,7 @@ class Answer:
         if p50_ms is None:
             return ""
         disagrees = any(text.startswith(DISAGREEMENT) for text in warnings_of(self.fastest.row))
-        return f", median step {significant(p50_ms)} ms" + " (its speed changed meanwhile)" * disagrees
+        return f", median step {significant(p50_ms)} ms" + " (which disagrees with the rate)" * disagrees
 
     def _behind(self, reported: ReportedCell) -> str:
         """How far behind the fastest: `is 21 % slower`, or `takes 4.2 times as long`."""

@@ -41,7 +41,7 @@ from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS
 from accelbench.schema.selfcheck import read_selfcheck
 from accelbench.schema.serialize import canonical_json
-from accelbench.schema.vocab import RANDOM, Mode, Status
+from accelbench.schema.vocab import RANDOM, Device, Mode, Status
 
 NOISY = 0.1  # of all processes
 
@@ -182,7 +182,7 @@ def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
         canonical_json(machine): machine
         for sweep in sweeps
         for record in sweep.records
-        if (machine := record.environment.get("machine"))
+        if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
     }
     found = {key: check for key, machine in machines.items() if (check := read_selfcheck(cache, machine)) is not None}
     return [

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from accelbench.errors import RefusedError
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative, Number, Share
 from accelbench.schema.serialize import digest, load, read_json, write_json
 
@@ -43,6 +44,7 @@ class MachineError:
         drift: the change of the speed from the first third of the rounds to the last one.
         spread: the standard deviation of single processes of one round.
         between: the share of the variance of processes that lies between them; the blocks of one process show the rest.
+            None if it is unknown.
     """
 
     num_rounds: Count
@@ -53,7 +55,7 @@ class MachineError:
     found: Share
     drift: Number
     spread: NotNegative
-    between: Share
+    between: Share | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,18 +84,18 @@ class SelfCheck:
 
     @property
     def sentence(self) -> str:
-        """From what size on differences can be told, such as `Differences below 6 % can't be told here with ...`."""
+        """How large a slow-down has to be, such as `On this CPU a slow-down of 6 % is found 4 times in 5 with ...`."""
         first, *others = self.detectable().items()
-        more = " and ".join(f"below {percent(slowdown)} with {num}" for num, slowdown in others)
+        more = " and ".join(f"{percent(slowdown)} with {num}" for num, slowdown in others)
         return (
-            f"Differences below {percent(first[1])} can't be told here with {first[0]} processes a side"
+            f"On this CPU a slow-down of {percent(first[1])} is found 4 times in 5 with {first[0]} processes a side"
             + f", {more}" * bool(more)
-            + "."
+            + "; smaller ones less often."
         )
 
 
 def percent(share: float) -> str:
-    """Such as `4.2 %` or `12 %`, rounded up: a promise that holds."""
+    """Such as `4.2 %` or `12 %`, rounded up."""
     digits = 1 if share < 0.1 else 0
     steps = math.ceil(round(share * 100 * 10**digits, 6))  # 4.1 is no 4.1000000001, which it is in binary
     return f"{steps / 10**digits:.{digits}f} %"
@@ -107,26 +109,28 @@ def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None
         machine: of the fingerprint.
     """
     try:
-        found = _read(folder).get(_key(machine))
-        return None if found is None else load(SelfCheck, found, clean=True)
-    except ValueError:  # of another release
+        found = load(SelfCheck, _read(folder)[_key(machine)], clean=True)
+    except (OSError, RefusedError, ValueError, KeyError):  # none of this machine, or of another release
         return None
+    return found if found.cells and all(cell.detectable for cell in found.cells.values()) else None
 
 
 def write_selfcheck(folder: Path, machine: Mapping[str, Any], found: SelfCheck) -> None:
     """Writes what is known of a machine into `folder`/selfcheck.json; what is known of others stays.
 
     Raises:
+        RefusedError: the system does not read the file that is there.
         OSError: the file can't be written.
     """
-    write_json(folder / SELFCHECK, _read(folder) | {_key(machine): asdict(found)})
+    try:
+        known = _read(folder)
+    except (FileNotFoundError, ValueError):  # what is no JSON tells of no machine
+        known = {}
+    write_json(folder / SELFCHECK, known | {_key(machine): asdict(found)})
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    try:
-        return load(dict[str, Any], read_json(folder / SELFCHECK))
-    except (OSError, ValueError):
-        return {}
+    return load(dict[str, Any], read_json(folder / SELFCHECK))
 
 
 def _key(machine: Mapping[str, Any]) -> str:

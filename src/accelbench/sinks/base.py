@@ -23,6 +23,7 @@ class Sink(ABC):
     Attributes:
         name: shown to users.
         undelivered: number of records that did not reach the sink.
+        is_unrelated: whether runs lack how their speeds compare.
         problem: the first failure in one line; None without failures.
     """
 
@@ -30,6 +31,7 @@ class Sink(ABC):
 
     def __init__(self) -> None:
         self.undelivered = 0
+        self.is_unrelated = False
         self.problem: str | None = None
         self._given_up = False
         self._lost_s = 0.0
@@ -50,9 +52,9 @@ class Sink(ABC):
             self.undelivered += 1
 
     def relate(self, found: Sequence[RelativeSpeed]) -> None:
-        """Adds to the runs of delivered records how their speeds compare."""
-        if found and not self._given_up:
-            self._attempt(lambda: self._relate(found))
+        """Adds to the runs of delivered records how their speeds compare, or notes that it could not."""
+        if found and (self._given_up or not self._attempt(lambda: self._relate(found))):
+            self.is_unrelated = True
 
     def link(self, record: Record) -> str | None:
         """Where the user finds a delivered record, and the command that shows it; None if it is not there."""
@@ -80,9 +82,8 @@ class Sink(ABC):
     def _send(self, record: Record) -> None:
         """Delivers one record; may raise any exception."""
 
-    @abstractmethod
-    def _relate(self, found: Sequence[RelativeSpeed]) -> None:
-        """Adds how the speeds of delivered records compare; may raise any exception."""
+    def _relate(self, found: Sequence[RelativeSpeed]) -> None:  # noqa: B027
+        """Adds how the speeds of delivered records compare, if the tracker shows it; may raise any exception."""
 
     @abstractmethod
     def _find(self, record: Record) -> str | None:

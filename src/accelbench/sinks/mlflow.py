@@ -31,7 +31,7 @@ from accelbench.sinks.location import (
 )
 from accelbench.sinks.relative_speed import RelativeSpeed
 from accelbench.sinks.translation import Point, data_name, translate
-from accelbench.sinks.view import SHARE, compare_link, run_url, view_tags
+from accelbench.sinks.view import COMPARE, SHARE, compare_link, run_url, view_tags
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
 for _name, _value in {
@@ -61,6 +61,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's description
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
+MAX_LINK = 400  # characters of a link that a description may get later
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
 
@@ -116,23 +117,29 @@ class Store:
             for run in self._runs(experiment_id, f"tags.record = '{record.name}'"):
                 if not RunStatus.is_terminated(RunStatus.from_string(run.info.status)):
                     self._client.delete_run(run.info.run_id)
-                elif _key(run) == _key_of(record):
+                elif _key(run) == key_of(record):
                     is_there = True
             if not is_there:
                 self._log(experiment_id, record)
         return not is_there
 
     def relate(self, found: Sequence[RelativeSpeed]) -> None:
-        """Adds to each run its share of the fastest one's speed, and a link to the comparison with that one."""
+        """Adds to each run its share of the fastest one's speed, and a link to the comparison with that one.
+
+        The link ends the run's description, unless the user has changed it. The fastest run has none.
+        """
         with locked(self._root):
             for each in found:
                 experiment_id = self._experiment(each.record.cell.suite)
                 run, fastest = (self._run_id(experiment_id, record) for record in (each.record, each.fastest))
-                if run is not None:
-                    self._client.log_metric(run, SHARE, each.share)
-                if run and fastest and run != fastest:
-                    note = f"{translate(each.record).note}\n\n{compare_link(experiment_id, run, fastest)}"
-                    self._client.set_tag(run, NOTE, note[:MAX_TAG])
+                if run is None or fastest is None:
+                    continue
+                self._client.log_metric(run, SHARE, each.share)
+                ours = translate(each.record).note[: MAX_TAG - MAX_LINK]
+                note = ours if run == fastest else f"{ours}\n\n{compare_link(experiment_id, run, fastest)}"
+                written = self._client.get_run(run).data.tags.get(NOTE, "")
+                if written != note and (written == ours or written.startswith(f"{ours}\n\n{COMPARE}")):
+                    self._client.set_tag(run, NOTE, note)
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
@@ -145,10 +152,10 @@ class Store:
             return page if served else f"{page}  (`accelbench ui` serves it)"
         return None
 
-    def delivered(self, suite: str) -> set[Key]:
-        """The records of `suite` that have a finished run."""
+    def delivered(self, suite: str) -> dict[Key, bool]:
+        """The records of `suite` that have a finished run, and whether it says how its speed compares."""
         return {
-            _key(run)
+            _key(run): SHARE in run.data.metrics
             for run in self._runs(self._experiment(suite), "tags.record != ''")
             if RunStatus.is_terminated(RunStatus.from_string(run.info.status))
         }
@@ -182,15 +189,15 @@ class Store:
 
     def _run_id(self, experiment_id: str, record: Record) -> str | None:
         """The id of the run of `record`; None if there is none."""
-        if _key_of(record) not in self._run_ids:
+        if key_of(record) not in self._run_ids:
             for run in self._runs_of(experiment_id, record):
-                self._run_ids[_key_of(record)] = run.info.run_id
-        return self._run_ids.get(_key_of(record))
+                self._run_ids[key_of(record)] = run.info.run_id
+        return self._run_ids.get(key_of(record))
 
     def _runs_of(self, experiment_id: str, record: Record) -> Iterator[MLflowRun]:
         """The runs of `record`: more than one if a delivery was interrupted."""
         runs = self._runs(experiment_id, f"tags.record = '{record.name}'")
-        return (run for run in runs if _key(run) == _key_of(record))
+        return (run for run in runs if _key(run) == key_of(record))
 
     def _runs(self, experiment_id: str, condition: str) -> Iterator[MLflowRun]:
         token = None
@@ -205,11 +212,10 @@ class Store:
 
     def _log(self, experiment_id: str, record: Record) -> None:
         run = translate(record)
-        tags = run.tags | {NOTE: run.note}
-        tags = {key: value[:MAX_TAG] for key, value in tags.items()}
+        tags = {key: value[:MAX_TAG] for key, value in run.tags.items()} | {NOTE: run.note[: MAX_TAG - MAX_LINK]}
         created = self._client.create_run(experiment_id, run.start_ms, tags, run.name)
         run_id = created.info.run_id
-        self._run_ids[_key_of(record)] = run_id
+        self._run_ids[key_of(record)] = run_id
         params = [Param(key, value) for key, value in run.params.items()]
         for start in range(0, len(run.points), MAX_METRICS):
             self._client.log_batch(run_id, _metrics(run.points[start : start + MAX_METRICS]), params)
@@ -262,7 +268,8 @@ class MLflowSink(Sink):
         del self._store
 
 
-def _key_of(record: Record) -> Key:
+def key_of(record: Record) -> Key:
+    """The key of the run of `record`."""
     return Key(record.name, record.started_at)
 
 

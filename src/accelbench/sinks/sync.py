@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from accelbench.project import RECORDS
 from accelbench.schema import record as records
@@ -37,6 +38,13 @@ class SyncResult:
         return "\n".join(lines)
 
 
+class Found(NamedTuple):
+    """A record, and the folder of its sweep."""
+
+    record: Record
+    folder: Path
+
+
 def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
     """Delivers every record below `folders` that has no finished run in the store; safe to repeat.
 
@@ -60,27 +68,33 @@ def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
     )
 
 
-def _read(folders: Iterable[Path]) -> tuple[list[Record], list[str]]:
+def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
     """The records to deliver, and a line for each record that can't be read."""
     readable = records.read_all(sorted(path for folder in folders for path in folder.rglob(RECORDS)))
-    # A record may lie in two folders.
-    found = {(record.name, record.started_at): record for record in readable if record.status != Status.skipped}
+    found: dict[tuple[str, str], Found] = {}
+    for path, record in readable.by_path():
+        if record.status != Status.skipped:
+            found.setdefault((record.name, record.started_at), Found(record, path.parent))  # it may lie in two folders
     return list(found.values()), readable.problems()
 
 
-def _deliver(root: Path, found: list[Record]) -> int:
+def _deliver(root: Path, found: list[Found]) -> int:
     """The number of records that had no run."""
-    from accelbench.sinks.mlflow import Store  # its import takes over a second
+    from accelbench.sinks.mlflow import Store, key_of  # its import takes over a second
 
     store = Store(root)
     by_suite = defaultdict(list)
-    for record in found:
-        by_suite[record.cell.suite].append(record)
+    for each in found:
+        by_suite[each.record.cell.suite].append(each)
     num_delivered = 0
-    for suite, records_of_suite in by_suite.items():
+    for suite, of_suite in by_suite.items():
         delivered = store.delivered(suite)
-        missing = [each for each in records_of_suite if (each.name, each.started_at) not in delivered]
-        num_delivered += sum(store.deliver(record) for record in missing)
-        for sweep_id in {record.sweep_id for record in missing}:
-            store.relate(relative_speeds(each for each in records_of_suite if each.sweep_id == sweep_id))
+        num_delivered += sum(store.deliver(each.record) for each in of_suite if key_of(each.record) not in delivered)
+        sweeps = defaultdict(list)
+        for each in of_suite:
+            sweeps[each.folder].append(each.record)
+        for sweep in sweeps.values():
+            speeds = relative_speeds(sweep)
+            if not all(delivered.get(key_of(each.record)) for each in speeds):
+                store.relate(speeds)
     return num_delivered

@@ -14,6 +14,7 @@ KEY, QUALITY_KEY, SWEEPS_KEY = "accelbench", "accelbench-quality", "accelbench-s
 PREFIX = "mlflow.sharedViewState."
 TAG = PREFIX + KEY
 SPEED, SHARE, ACCURACY = "speed/samples_per_s", "speed/share_of_fastest", "quality/accuracy"
+COMPARE = "[Compare with the fastest]"
 HAS_ACCURACY = f"metrics.`{ACCURACY}` >= 0"
 COLUMNS = """
 tags.`status` params.`model` params.`mode` params.`device` params.`precision` params.`batch_size`
@@ -61,7 +62,7 @@ def run_url(base: str, experiment_id: str, run_id: str) -> str:
 def compare_link(experiment_id: str, run_id: str, fastest_id: str) -> str:
     """A link, in markdown, from a run's page to MLflow's comparison of the run with the fastest one of its sweep."""
     runs, experiments = (quote(json.dumps(ids)) for ids in ([run_id, fastest_id], [experiment_id]))
-    return f"[Compare with the fastest](#/compare-runs?runs={runs}&experiments={experiments})"
+    return f"{COMPARE}(#/compare-runs?runs={runs}&experiments={experiments})"
 
 
 def _views() -> dict[str, tuple[str, dict[str, Any]]]:

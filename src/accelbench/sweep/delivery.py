@@ -70,9 +70,11 @@ class Delivery(AbstractContextManager["Delivery"]):
         return {name: link for name, link in found.items() if link is not None}
 
     def losses(self) -> list[str]:
-        """A line for each tracker that some records did not reach."""
-        return [
-            f"{sink.undelivered} runs did not reach {sink.name} ({sink.problem}): `accelbench sync` delivers them."
-            for sink in self._sinks or ()
-            if sink.undelivered
-        ]
+        """A line for each tracker that some records, or how their speeds compare, did not reach."""
+        lines = []
+        for sink in self._sinks or ():
+            lost = f"{sink.undelivered} runs" if sink.undelivered else "How the runs' speeds compare"
+            if sink.undelivered or sink.is_unrelated:
+                delivers = "delivers them" if sink.undelivered else "adds it"
+                lines.append(f"{lost} did not reach {sink.name} ({sink.problem}): `accelbench sync` {delivers}.")
+        return lines

@@ -1,5 +1,6 @@
 """Brings records together: of several machines, of a cluster's nodes, or from a bucket."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -7,14 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from accelbench.errors import UserError, WriteError
+from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, shown
 from accelbench.schema import plan_file
-from accelbench.schema.plan_file import PlanFile
+from accelbench.schema.plan_file import PlanFile, WantedCell
 from accelbench.schema.serialize import PREFIX, SUFFIX
 from accelbench.schema.text import one_line
-
-OTHERS = (f"*{SAFETENSORS}", RACE, COMPARISON)  # the files beside records
 
 
 @dataclass(kw_only=True)
@@ -35,23 +34,25 @@ class Merged:
 
 
 def merge(sources: Sequence[str], into: Path) -> Merged:
-    """Adds to `into` every record that it lacks, in folders of the same names; safe to repeat. Nothing is overwritten.
+    """Adds to `into` every record that it lacks, in folders of the same names; overwrites no record; safe to repeat.
 
-    A record's name holds its settings and what else its numbers depend on: of two records of one name, each is a
-    measurement of the same cell on the same machine with the same code, and the one that is there stays.
+    A record's name holds its settings and what else its numbers depend on: records of one name measured the same cell
+    with the same code on the same machine, or on one that is equal to it. The one that is there stays.
 
     Args:
         sources: folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`.
         into: the folder; made if it is not there.
 
     Raises:
-        UserError: a source holds no records, or can't be read, or lies in `into`; or `into` can't be written.
+        UserError: a source holds no records, or can't be read, or lies in `into` or around it; or a plan in `into`
+            can't be read, or `into` can't be written.
     """
     done = Merged()
     for source in sources:
         with _at_hand(source) as folder:
-            if folder.resolve() == into.resolve():
-                raise UserError(f"{source}: is the folder that --into names")
+            inner, outer = into.resolve(), folder.resolve()
+            if inner.is_relative_to(outer) or outer.is_relative_to(inner):
+                raise UserError(f"{source}: it and the folder that --into names lie in each other")
             sweeps = plan_file.sweep_folders(folder)
             if not sweeps:
                 raise UserError(f"{source}: holds no records and no {PLAN}")
@@ -60,10 +61,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
                     done.problems.append(one_line(str(refused)))
                     continue
                 name = sweep.relative_to(folder) if sweep != folder else Path(_last_part(source))
-                try:
-                    _merge_sweep(sweep, into / name, source, done)
-                except OSError as error:
-                    raise WriteError(shown(into), error) from error
+                _merge_sweep(sweep, into / name, source, done)
     os.sync()  # once, since once for each of a hundred thousand files takes many minutes
     return done
 
@@ -94,54 +92,84 @@ def _at_hand(source: str) -> Iterator[Path]:
 
 
 def _merge_sweep(source: Path, target: Path, named: str, done: Merged) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    for path in sorted(source.glob(RECORDS)):
-        content = path.read_bytes()
-        if not (content.startswith(b"{") and content.rstrip().endswith(b"}")):
-            done.problems.append(f"{path.name} of {named}: not a whole record")
-            continue
-        is_new = _add(content, target / path.name)
-        done.num_new += is_new
-        if not is_new and (target / path.name).read_bytes() == content:
-            done.num_same += 1
-        elif not is_new:
-            done.conflicts.append(f"{shown(target / path.name)}: was measured again in {named}; the one here stays")
-    for path in (path for pattern in OTHERS for path in sorted(source.glob(pattern))):
-        content = path.read_bytes()
-        if not _add(content, target / path.name) and (target / path.name).read_bytes() != content:
-            done.conflicts.append(f"{shown(target / path.name)}: differs in {named}; the one here stays")
-    plan_file.write_plan(_joined(source, target, done), target)
-
-
-def _joined(source: Path, target: Path, done: Merged) -> PlanFile:
-    """The plan of both folders, with a line for each record: two machines may have measured the same cell."""
-    plans = [_plan(folder, done) for folder in (target, source)]
-    cells = {wanted.record_name: wanted for plan in plans for wanted in plan.cells}
-    head = plans[0] if plans[0].cells else plans[1]
-    return replace(head, cells=list(cells.values()))
-
-
-def _plan(folder: Path, done: Merged) -> PlanFile:
-    """The folder's plan, and the records that it does not name."""
-    if not os.path.lexists(folder / PLAN):
-        return plan_file.plan_of_records(folder)
+    # Both before any record is added: a folder without a plan has one of all its records.
+    plan, theirs = _plan_of_target(target), _plan_of_source(source, named, done)
     try:
-        return plan_file.read_plan(folder)
-    except UserError as error:
-        done.problems.append(f"{one_line(str(error))}; all records beside it are taken")
-        return plan_file.plan_of_records(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        for path in sorted(source.glob(RECORDS)):
+            _merge_record(path, target, named, done)
+        for path in (source / name for name in (RACE, COMPARISON) if (source / name).exists()):
+            if _add(path.read_bytes(), target / path.name) is False:
+                done.conflicts.append(f"{shown(target / path.name)}: differs in {named}; the one here stays")
+        plan_file.write_plan(_joined(plan, theirs), target)
+    except OSError as error:
+        raise WriteError(shown(target), error) from error
 
 
-def _add(content: bytes, path: Path) -> bool:
-    """Writes the file whole, if there is none of its name; returns whether there was none."""
-    if path.exists():
-        return False
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PREFIX, suffix=SUFFIX) as file:
-        file.write(content)
-        file.flush()
-        os.fchmod(file.fileno(), 0o644)
+def _merge_record(path: Path, target: Path, named: str, done: Merged) -> None:
+    """Adds a record, with its weights if it has some."""
+    try:
+        content = path.read_bytes()
+        json.loads(content)
+    except (OSError, ValueError) as error:
+        done.problems.append(f"{path.name} of {named}: not a readable record ({one_line(str(error))})")
+        return
+    added = _add(content, target / path.name)
+    if added is False:
+        done.conflicts.append(
+            f"{shown(target / path.name)}: {named} has another measurement of this cell, on this machine or an equal "
+            "one; the one here stays"
+        )
+        return
+    done.num_new += added is True
+    done.num_same += added is None
+    weights = path.with_suffix(SAFETENSORS)
+    if weights.exists():
+        _add(weights.read_bytes(), target / weights.name)
+
+
+def _plan_of_target(folder: Path) -> PlanFile | None:
+    """The plan that is there; None without one.
+
+    Raises:
+        UserError: it is not readable: writing another one would lose it.
+    """
+    return plan_file.read_plan(folder) if os.path.lexists(folder / PLAN) else None
+
+
+def _plan_of_source(folder: Path, named: str, done: Merged) -> PlanFile:
+    """The source's plan, or one of all its records; without cells whose records an earlier release has named."""
+    plan = None
+    if os.path.lexists(folder / PLAN):
         try:
-            os.link(file.name, path)
-        except FileExistsError:
-            return False
-    return True
+            plan = plan_file.read_plan(folder)
+        except RefusedError:
+            raise
+        except UserError as error:
+            done.problems.append(f"{one_line(str(error))}; all records beside it are taken")
+    plan = plan or plan_file.plan_of_records(folder)
+    cells = [wanted for wanted in plan.cells if wanted.record_name.startswith(f"{wanted.cell.id}-")]
+    if num := len(plan.cells) - len(cells):
+        done.problems.append(f"{named}: {num} cells of an earlier release are not in the plan; their records are added")
+    return replace(plan, cells=cells)
+
+
+def _joined(plan: PlanFile | None, theirs: PlanFile) -> PlanFile:
+    """The plan of both, with a line for each record: two machines may have measured the same cell."""
+    cells: list[WantedCell] = [*(plan.cells if plan else []), *theirs.cells]
+    return replace(plan or theirs, cells=list({wanted.record_name: wanted for wanted in cells}.values()))
+
+
+def _add(content: bytes, path: Path) -> bool | None:
+    """Writes the file whole if there is none of its name: True. None if it is there with this content, else False."""
+    if not path.exists():
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PREFIX, suffix=SUFFIX) as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            try:
+                os.link(file.name, path)  # fails if another merge was faster
+                return True
+            except FileExistsError:
+                pass
+    return None if path.read_bytes() == content else False

@@ -1,17 +1,18 @@
 """Where a machine's noise comes from, and what to do about it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from accelbench.devices.cgroup import cpu_quota
 from accelbench.judging.row import summarise
 from accelbench.schema.record import Record, Row
 from accelbench.stats.robust import median
 
 MAX_OTHERS_PERCENT = 10.0  # of one core
 MAX_STEAL, MAX_SYSTEM = 0.01, 0.05  # shares of processor time
+MANY_FAULTS = 3000  # a second: at some 10 us each, they take 3 % of a core
 GOVERNOR = Path("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 SMT = Path("sys/devices/system/cpu/smt/active")
 
@@ -22,28 +23,61 @@ def steal() -> tuple[float, float]:
     return float(getattr(times, "steal", 0.0)), float(sum(times))
 
 
+@dataclass(frozen=True)
+class Disturbance:
+    """What disturbed a process; None where it is unknown.
+
+    Attributes:
+        others_percent: of one core, that other programs used.
+        system_share: of its processor time, that the kernel took.
+        page_faults_per_s: of the process.
+        throttled_s: that a quota stopped it.
+    """
+
+    others_percent: float | None
+    system_share: float | None
+    page_faults_per_s: float | None
+    throttled_s: float | None
+
+    @classmethod
+    def of(cls, record: Record) -> "Disturbance":
+        """What disturbed the process of `record`."""
+        row = summarise(record)
+        values = record.system.values.get("cpu_quota_throttled_s", []) if record.system else []
+        throttled = [value for value in values if value is not None]
+        return cls(
+            others_percent=_number(row, "other_cpu_utilization_percent"),
+            system_share=_number(row, "system_time_share"),
+            page_faults_per_s=_number(row, "page_faults_per_s"),
+            throttled_s=throttled[-1] - throttled[0] if throttled else None,
+        )
+
+
 def advice(
-    records: Sequence[Record], before: tuple[float, float], after: tuple[float, float], root: Path = Path("/")
+    seen: Sequence[Disturbance], before: tuple[float, float], after: tuple[float, float], root: Path = Path("/")
 ) -> list[str]:
-    """A sentence for each source of noise that was seen.
+    """A sentence for each source of noise that was seen, and for settings of the machine that may be one.
 
     Args:
-        records: of the processes that were measured meanwhile.
+        seen: of the processes that were measured meanwhile.
         before: of `steal`, before the first of them.
         after: the same, after the last one.
-        root: the folder that holds proc/ and sys/.
+        root: the folder that holds sys/.
     """
-    return [*_of_records(records), *_of_machine(before, after, root)]
+    return [*_of_processes(seen), *_of_machine(before, after, root)]
 
 
-def _of_records(records: Sequence[Record]) -> Iterator[str]:
-    rows = [summarise(record) for record in records]
-    others = _middle(rows, "other_cpu_utilization_percent")
+def _of_processes(seen: Sequence[Disturbance]) -> Iterator[str]:
+    others = _middle(each.others_percent for each in seen)
     if others > MAX_OTHERS_PERCENT:
         yield f"Other programs used {others:.0f} % of a core: stop them, or measure when the machine is idle."
-    system = _middle(rows, "system_time_share")
+    system, faults = _middle(each.system_share for each in seen), _middle(each.page_faults_per_s for each in seen)
     if system > MAX_SYSTEM:
-        yield f"The kernel took {100 * system:.0f} % of the processor time, for page faults: try allocator=jemalloc."
+        cure = ", mostly for page faults: try allocator=jemalloc" if faults > MANY_FAULTS else ""
+        yield f"The kernel took {100 * system:.0f} % of the processor time{cure}."
+    num_throttled = sum(bool(each.throttled_s) for each in seen)
+    if num_throttled:
+        yield f"A CPU quota stopped {num_throttled} of {len(seen)} processes meanwhile: raise the container's limit."
 
 
 def _of_machine(before: tuple[float, float], after: tuple[float, float], root: Path) -> Iterator[str]:
@@ -51,18 +85,21 @@ def _of_machine(before: tuple[float, float], after: tuple[float, float], root: P
     share = (after[0] - before[0]) / total_s if total_s > 0 else 0.0
     if share > MAX_STEAL:
         yield f"The hypervisor gave {100 * share:.1f} % of the processor time to other machines."
-    if (quota := cpu_quota(root)) is not None:
-        yield f"A quota of {quota:g} cores stops processes in the middle of a step: give the container whole cores."
     governor = _text(root / GOVERNOR)
     if governor not in ("", "performance"):
-        yield f"The CPU's governor is {governor}: performance keeps the clock steady."
+        yield f"The CPU's governor is {governor}: with performance the clock may be steadier."
     if _text(root / SMT) == "1":
         yield "Two threads share each core (SMT): threads= at half of the logical cores may be steadier."
 
 
-def _middle(rows: Sequence[Row], column: str) -> float:
-    known = [float(value) for row in rows if isinstance(value := row[column], int | float)]
+def _middle(values: Iterable[float | None]) -> float:
+    known = [value for value in values if value is not None]
     return median(known) if known else 0.0
+
+
+def _number(row: Row, column: str) -> float | None:
+    value = row[column]
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _text(path: Path) -> str:

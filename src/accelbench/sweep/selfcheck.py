@@ -26,11 +26,11 @@ from accelbench.presentation import duration
 from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
-from accelbench.schema.record import Record
-from accelbench.schema.selfcheck import SELFCHECK, Estimate, SelfCheck, percent, write_selfcheck
+from accelbench.schema.selfcheck import SELFCHECK, Estimate, MachineError, SelfCheck, percent, write_selfcheck
 from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
 from accelbench.settings.config import SweepOptions
+from accelbench.stats.robust import median
 from accelbench.sweep import noise, run
 from accelbench.sweep.missing_data import prepare_missing
 from accelbench.sweep.progress import BudgetProgress
@@ -76,7 +76,7 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
         before = noise.steal()
         measured = _Measured(ready, folder, options, sides)
         measured.run(budget_s, lambda: budget_s - (now() - began_s), console, hosts)
-    found = _judged(measured, began_at, now() - began_s, noise.advice(measured.records, before, noise.steal()))
+    found = _judged(measured, began_at, now() - began_s, noise.advice(measured.seen, before, noise.steal()))
     try:
         write_selfcheck(place.cache, fingerprint()["machine"], found)
     except OSError as error:
@@ -94,15 +94,21 @@ class _Measured:
     """The processes of a selfcheck.
 
     Attributes:
-        records: of all processes, in their order.
+        wanted: the records of all processes, in their order; whole, a day's would fill the memory.
+        seen: what disturbed each of them.
+        failures: the reasons of those that did not end ok.
         rounds: of each cell, those whose processes all ended ok.
+        rounds_s: how long each round took; the first one includes the start of the framework.
     """
 
     def __init__(
         self, ready: Prepared, folder: Path, options: SweepOptions, sides: dict[str, tuple[Cell, Cell]]
     ) -> None:
         self.ready, self.folder, self.options, self.sides = ready, folder, options, sides
-        self.records: list[Record] = []
+        self.wanted: list[WantedCell] = []
+        self.seen: list[noise.Disturbance] = []
+        self.failures: list[str] = []
+        self.rounds_s: list[float] = []
         self.rounds: dict[str, list[Round]] = {name: [] for name in sides}
 
     def run(self, budget_s: float, left_s: Callable[[], float], console: Console, hosts: Hosts) -> None:
@@ -112,27 +118,34 @@ class _Measured:
             self.ready, self.ready.planned, self.folder, self.options, console, self.folder.name, hosts, progress
         )
         console.print(f"Measuring what verdicts are worth here, for {duration(budget_s)} ...", highlight=False)
-        dice, longest_s = random.Random(0), 0.0
+        dice = random.Random(0)
         try:
             with session:
-                while not self.records or left_s() > longest_s:
+                while not self.rounds_s or left_s() > self.round_s:
                     start_s = left_s()
                     for name, (plain, slowed) in self.sides.items():
                         self._round(session, name, dice.sample([plain, plain, slowed], 3))
-                    longest_s = max(longest_s, start_s - left_s())
+                    self.rounds_s.append(start_s - left_s())
         finally:
-            wanted = [WantedCell(record.cell, record.name, record.label) for record in self.records]
-            run.write_wanted(wanted, self.options, self.folder)
+            run.write_wanted(self.wanted, self.options, self.folder)
+
+    @property
+    def round_s(self) -> float:
+        """How long a round takes; 0 if only the first one was measured."""
+        return median(self.rounds_s[1:]) if len(self.rounds_s) > 1 else 0.0
 
     def _round(self, session: Session, name: str, cells: Sequence[Cell]) -> None:
         """Measures a round's processes in this order; it counts if all of them end ok."""
         rates: dict[bool, list[list[float]]] = {True: [], False: []}
         for cell in cells:
-            numbered = dataclasses.replace(cell, repeat=len(self.records))
+            numbered = dataclasses.replace(cell, repeat=len(self.wanted))
             code = identity(numbered, self.ready.data, self.ready.fingerprints[cell.engine])
             record = session.judge(session.measure(Planned(numbered, code, None)))
             session.show(record)
-            self.records.append(record)
+            self.wanted.append(WantedCell(record.cell, record.name, record.label))
+            self.seen.append(noise.Disturbance.of(record))
+            if record.status != Status.ok:
+                self.failures.append(f"{record.status}: {record.reason}")
             if record.status == Status.ok and record.measurement is not None:
                 rates[cell == self.sides[name][1]].append(steady_rates(record.measurement))
         if len(rates[False]) == 2 and rates[True] and all(rates[False]) and all(rates[True]):
@@ -142,19 +155,17 @@ class _Measured:
 def _judged(measured: _Measured, began_at: datetime, took_s: float, advice: list[str]) -> SelfCheck:
     fewest = min(len(rounds) for rounds in measured.rounds.values())
     if fewest < MIN_ROUNDS:
-        bad = [record for record in measured.records if record.status != Status.ok]
-        if bad:
-            raise UserError(f"selfcheck: {len(bad)} of {len(measured.records)} processes failed: {bad[0].reason}")
-        needed_s = took_s * MIN_ROUNDS / max(1, fewest)
+        bad = f"; {len(measured.failures)} processes failed: {measured.failures[0]}" if measured.failures else ""
+        more_s = (MIN_ROUNDS - fewest) * (measured.round_s or measured.rounds_s[0])
         raise UserError(
             f"--minutes: {fewest} rounds were measured, and {MIN_ROUNDS} are needed: give it at least "
-            f"{math.ceil(needed_s / 60)}"
+            f"{math.ceil((took_s + more_s) / 60)}{bad}"
         )
     cells = {name: machine_error(rounds, SLOWDOWN) for name, rounds in measured.rounds.items()}
-    within = [name for name, cell in cells.items() if cell.between < 0.5]
+    within = [name for name, cell in cells.items() if cell.between is not None and cell.between < 0.5]
     if within:
         advice.append(
-            f"Half of the noise of the {' and the '.join(within)} cell lies within processes: longer windows "
+            f"More than half of the noise of the {' and the '.join(within)} cell lies within processes: longer windows "
             "(window.measure_s) help as much as more processes."
         )
     return SelfCheck(measured_at=began_at.isoformat(), took_s=took_s, cells=cells, advice=advice)
@@ -194,8 +205,12 @@ def _lines(found: SelfCheck) -> Iterator[tuple[str, list[str]]]:
     yield "drift", [f"{100 * cell.drift:+.1f} %" for cell in cells]
     yield (
         "spread of processes",
-        [f"{100 * cell.spread:.1f} %, {100 * cell.between:.0f} % between" for cell in cells],
+        [f"{100 * cell.spread:.1f} %" + _share_between(cell) for cell in cells],
     )
+
+
+def _share_between(cell: MachineError) -> str:
+    return "" if cell.between is None else f", {100 * cell.between:.0f} % between"
 
 
 def _estimate(found: Estimate) -> str:

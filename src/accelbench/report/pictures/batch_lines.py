@@ -22,7 +22,7 @@ def batch_lines(answers: Sequence[Answer]) -> Figure | None:
     known = [(answer, lines) for answer in answers if (lines := _lines(answer))]
     if not known:
         return None
-    title = "Speed against batch size, with the latency beside it"
+    title = f"Speed against batch size, with the latency beside it, of at most {MAX_LINES} settings"
     if len(known) > MAX_PANELS:
         title += f": {MAX_PANELS} of {len(known)} models"
         known = sorted(known, key=lambda pair: -max(len(cells) for cells in pair[1]))[:MAX_PANELS]

@@ -18,14 +18,14 @@ Speeds = dict[str, dict[int, float]]
 
 
 def heat_map(answers: Sequence[Answer]) -> Figure | None:
-    """A panel for each model and mode: a row for each setting, the fastest first, a column for each batch size.
+    """A panel for each model and mode: a row for each of the fastest settings, a column for each batch size.
 
     None if no model has two precisions that were measured at two batch sizes.
     """
     known = [(answer, speeds) for answer in answers if (speeds := _speeds(answer))]
     if not known:
         return None
-    title = "Speed by precision and batch size: the darker, the nearer to the model's fastest"
+    title = f"Speed by precision and batch size, at most {MAX_ROWS} settings: the darker, the nearer to the fastest"
     if len(known) > MAX_PANELS:
         title += f" ({MAX_PANELS} of {len(known)} models)"
         known = sorted(known, key=lambda pair: -len(pair[1]))[:MAX_PANELS]
@@ -46,7 +46,10 @@ def heat_map(answers: Sequence[Answer]) -> Figure | None:
 
 
 def _speeds(answer: Answer) -> Speeds:
-    """The fastest settings at each batch size; empty without two precisions that were measured at two batch sizes."""
+    """The speeds of the fastest settings, and of one of each precision, at each batch size.
+
+    Empty without two precisions that were measured at two batch sizes.
+    """
     cells = answer.found.by_speed
     sizes: dict[str, set[int]] = {}
     for reported in cells:
@@ -57,7 +60,12 @@ def _speeds(answer: Answer) -> Speeds:
     for reported in cells:
         by_batch = speeds.setdefault(answer.found.setting(reported.row), {})
         by_batch.setdefault(reported.cell.batch_size, reported.number("samples_per_s") or 0.0)
-    return dict(list(speeds.items())[:MAX_ROWS])
+    # Of many settings the fastest, and the fastest of each precision.
+    first_of: dict[str, str] = {}
+    for reported in cells:
+        first_of.setdefault(reported.cell.precision, answer.found.setting(reported.row))
+    chosen = {*list(speeds)[:MAX_ROWS], *first_of.values()}
+    return {setting: by_batch for setting, by_batch in speeds.items() if setting in chosen}
 
 
 def _draw(axes: Axes, speeds: Speeds) -> None:

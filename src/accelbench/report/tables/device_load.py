@@ -17,7 +17,7 @@ from accelbench.schema.vocab import Device, Precision
 
 PUBLISHED = ("utilization", "power", "temperature")  # metrics of study 000
 NOTES = [
-    "Ours: means over the steady state, of the GPU that computes, as its driver reports them 4 to 10 times a second. "
+    "Ours: means over the steady state, of the GPU that computes, as its driver reports them 2 to 10 times a second. "
     "Of a CPU: the processor time of the cell's processes, in percent of all cores that it may use.",
     "Published: read once after each run; of a GPU the mean over three, of which one was used.",
 ]
