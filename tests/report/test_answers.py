@@ -178,6 +178,11 @@ def test_a_limit_is_a_part_of_the_answer(answered, maker) -> None:
         "model=torchvision model.name=resnet18 mode=infer engine=openvino precision=int8 batch_size=16",
         "model=timm model.name=mobilenetv2_100 mode=infer compile=true data.pipeline=device",
         "model=pets_cnn data=cats_vs_dogs mode=infer data.pipeline=jpeg",
+        "model=cnn mode=train engine=keras",
+        "model=mlp mode=infer engine=keras engine.jit_compile=true engine.steps_per_execution=8",
+        "model=mlp mode=infer engine=keras engine.backend=jax",
+        "model=mlp mode=infer engine=keras engine.backend=jax engine.jit_compile=false",
+        "model=scaling_cnn_small data=random data.pipeline=device mode=infer protocol=steps steps=20 warmup=5",
         "model=custom model.target=torch.nn.Flatten mode=infer model.input_shape=[3,32,32] model.output=any",
         "model=custom model.target=my.Net model.batch=my.make model.loss=my.loss model.args.width=64 mode=train "
         "model.batch_args.seq_len=32 model.args.deep=true batch_size=4",

@@ -40,8 +40,8 @@ def check():
 
 def test_the_sentence_says_the_larger_of_both_cells_differences(check):
     assert check.sentence == (
-        "On this CPU a slow-down of 6.2 % is found 4 times in 5 with 5 processes a side, "
-        "4.1 % with 10 and 3.0 % with 20; smaller ones less often."
+        "On this CPU two settings have to differ by 6.2 % to be told apart 4 times in 5 with 5 processes of each, "
+        "by 4.1 % with 10, by 3.0 % with 20."
     )
 
 

@@ -51,7 +51,7 @@ def test_a_selfcheck_finds_what_was_built_in_and_compare_and_report_say_so(proje
     with Hosts() as hosts:
         assert selfcheck(240.0, console, hosts) == 0  # beside other tests, a process takes three times as long
     text = console.file.getvalue()
-    assert "is found 4 times in 5 with 5 processes a side" in " ".join(text.split())
+    assert "to be told apart 4 times in 5 with 5 processes of each" in " ".join(text.split())
     found = read_selfcheck(workplace().cache, fingerprint()["machine"])
     for cell in found.cells.values():
         assert cell.measured.low - 0.03 < module.SLOWDOWN < cell.measured.high + 0.03
@@ -59,4 +59,4 @@ def test_a_selfcheck_finds_what_was_built_in_and_compare_and_report_say_so(proje
     assert main(
         ["compare", "--run", "batch_size=8 mode=infer tracking=none", "batch_size=9 mode=infer tracking=none"]
     ) in (0, 1)
-    assert "is found 4 times in 5" in " ".join(capsys.readouterr().out.split())
+    assert "to be told apart 4 times in 5" in " ".join(capsys.readouterr().out.split())

@@ -35,21 +35,21 @@ class _Usage(NamedTuple):
 
     Attributes:
         memory_bytes: resident.
-        cpu_s: processor seconds.
-        system_s: the part of them that the kernel worked for the process.
+        cpu_ticks: processor time, as the kernel counts it.
+        system_ticks: the part of it that the kernel worked for the process.
         page_faults: minor and major ones.
     """
 
     memory_bytes: int
-    cpu_s: float
-    system_s: float
+    cpu_ticks: int
+    system_ticks: int
     page_faults: int
 
     def plus(self, other: "_Usage") -> "_Usage":
         return _Usage(
             self.memory_bytes + other.memory_bytes,
-            self.cpu_s + other.cpu_s,
-            self.system_s + other.system_s,
+            self.cpu_ticks + other.cpu_ticks,
+            self.system_ticks + other.system_ticks,
             self.page_faults + other.page_faults,
         )
 
@@ -153,13 +153,14 @@ class Sampler:
 
     def _rates(self, now: float, usage: _Usage) -> dict[str, float | None]:
         (before, used), self._last = self._last, (now, usage)
-        wall_s, spent_s, system_s = now - before, usage.cpu_s - used.cpu_s, usage.system_s - used.system_s
-        faults = usage.page_faults - used.page_faults
+        wall_s, faults = now - before, usage.page_faults - used.page_faults
+        # Whole ticks: as a part of the whole, the kernel's time is never larger by a rounding error.
+        spent, system = usage.cpu_ticks - used.cpu_ticks, usage.system_ticks - used.system_ticks
         # The sums decrease when a process ends that its parent does not wait for: what it used is then lost.
-        whole = wall_s >= SHORTEST_INTERVAL_S and min(spent_s, system_s, faults) >= 0
+        whole = wall_s >= SHORTEST_INTERVAL_S and min(spent, system, faults) >= 0
         return {
-            "cpu_utilization_percent": 100 * spent_s / wall_s if whole else None,
-            "cpu_system_percent": 100 * system_s / wall_s if whole else None,
+            "cpu_utilization_percent": 100 * spent / TICKS_PER_S / wall_s if whole else None,
+            "cpu_system_percent": 100 * system / TICKS_PER_S / wall_s if whole else None,
             "page_faults_per_s": faults / wall_s if whole else None,
         }
 
@@ -200,11 +201,11 @@ def _of_process(pid: int) -> _Usage:
     on busy cores some 60 microseconds.
     """
     fields = _stat(pid)
-    user_s, system_s, children_user_s, children_system_s = (int(ticks) / TICKS_PER_S for ticks in fields[11:15])
+    user, system, children_user, children_system = map(int, fields[11:15])
     return _Usage(
         memory_bytes=int(fields[21]) * PAGE_BYTES,
-        cpu_s=user_s + system_s + children_user_s + children_system_s,
-        system_s=system_s + children_system_s,
+        cpu_ticks=user + system + children_user + children_system,
+        system_ticks=system + children_system,
         page_faults=sum(map(int, fields[7:11])),
     )
 

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from accelbench.project import workplace
-from accelbench.schema.cell import Cell, Options
-from accelbench.schema.vocab import RANDOM, Augment, Device, Engine, Library, Pipeline, Protocol
+from accelbench.schema.cell import Cell, KerasSettings, Options
+from accelbench.schema.vocab import RANDOM, Augment, Device, Engine, KerasBackend, Library, Pipeline, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 # The libraries whose networks a name tells; for the others the user's own words are needed.
@@ -20,13 +20,14 @@ def command_words(cell: Cell) -> list[str] | None:
     """Such as `model=timm model.name=resnet18 mode=infer precision=bf16 batch_size=16`.
 
     The windows are those of the command line, whatever the cell's were. None for cells that take more than a few words,
-    such as one on several devices, or of a shipped network with arguments that conf/ does not have.
+    such as one of whole epochs or on several devices, or of a shipped network with arguments that conf/ does not have.
     """
     data = DataSpec(name=cell.data.name, pipeline=cell.data.pipeline, augment=cell.data.augment)
-    is_usual = (cell.protocol, cell.devices, cell.seed, cell.data) == (Protocol.window, 1, 0, data)
+    is_usual = cell.protocol != Protocol.fit and (cell.devices, cell.seed, cell.data) == (1, 0, data)
     model = _model_words(cell)
-    if not is_usual or model is None or cell.keras or cell.trainer or cell.xla_processes or cell.save_weights:
+    if not is_usual or model is None or cell.trainer or cell.xla_processes or cell.save_weights:
         return None
+    keras, steps = cell.keras or KerasSettings(), cell.protocol == Protocol.steps
     on_random = cell.model.library in {*NAMED, Library.custom}
     usual_pipeline = Pipeline.host if cell.data.name == RANDOM else Pipeline.array
     settings = {
@@ -34,15 +35,23 @@ def command_words(cell: Cell) -> list[str] | None:
         "data.pipeline": (cell.data.pipeline, usual_pipeline),
         "data.augment": (cell.data.augment, Augment.none),
         "engine": (cell.engine, Engine.lightning),
+        "engine.backend": (keras.backend, KerasBackend.tensorflow),
+        "engine.jit_compile": (keras.jit_compile, keras.backend == KerasBackend.jax),
+        "engine.steps_per_execution": (keras.steps_per_execution, 1),
+        "engine.tpu": (keras.tpu, "local"),
         "device": (cell.device, Device.cpu),
         "mode": (cell.mode, None),
         "precision": (cell.precision, None),
         "batch_size": (cell.batch_size, None),
         "threads": (cell.threads, None),
+        "protocol": (cell.protocol, Protocol.window),
+        "steps": (cell.steps if steps else None, None),
+        "warmup": (cell.warmup if steps else None, None),
         **{field.name: (getattr(cell.options, field.name), field.default) for field in fields(Options)},
     }
     named = {name: value for name, (value, default) in settings.items() if value is not None and value != default}
-    return [*model, *(f"{name}={str(value).lower() if value is True else value}" for name, value in named.items())]
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in named.items()}
+    return [*model, *(f"{name}={text}" for name, text in texts.items())]
 
 
 def _model_words(cell: Cell) -> list[str] | None:

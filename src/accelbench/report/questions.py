@@ -47,7 +47,7 @@ class Question:
 
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Question]:
     """The questions that the measurements answer."""
-    fastest = [answer.fastest for answer in answers]
+    fastest = [reported for answer in answers for reported in _of_each_engine(answer)]
     found = [
         _gained("Which device?", "device", "the CPU", gains.gains(sweeps, gains.DEVICE)),
         _precision(sweeps, answers),
@@ -61,6 +61,14 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
         _sureness(answers),
     ]
     return [question for question in found if question is not None]
+
+
+def _of_each_engine(answer: Answer) -> list[ReportedCell]:
+    """The fastest cell of each engine."""
+    found: dict[str, ReportedCell] = {}
+    for reported in answer.found.by_speed:
+        found.setdefault(reported.cell.engine, reported)
+    return list(found.values())
 
 
 def _gained(title: str, name: str, base: str, found: Sequence[Gain]) -> Question | None:
@@ -90,7 +98,17 @@ def _precision(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question |
     """How much each precision gains over fp32, and every precision at every batch size."""
     question = _gained("Which precision?", "precision", "fp32", gains.gains(sweeps, gains.PRECISION))
     map_of_all = _pictures(("precision_by_batch", "Speed by precision and batch size", heat_map(answers)))
-    return None if question is None else replace(question, pictures=question.pictures + map_of_all)
+    if question is None:
+        return None
+    alone: dict[str, list[str]] = {}
+    for answer in answers:
+        precisions = {reported.cell.precision.value for reported in answer.found.cells}
+        if len(precisions) == 1:
+            alone.setdefault(precisions.pop(), []).append(answer.what)
+    sentence = question.sentence + "".join(
+        f" In {precision} alone: {'; '.join(dict.fromkeys(models))}." for precision, models in alone.items()
+    )
+    return replace(question, sentence=sentence, pictures=question.pictures + map_of_all)
 
 
 def _batch(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question | None:
@@ -147,7 +165,7 @@ def _summaries(found: Sequence[Gain], base: str) -> Iterator[str]:
 
 def _time(fastest: Sequence[ReportedCell]) -> Question | None:
     """Where a step's time goes in the fastest cells."""
-    figure = phases.phases(fastest, "Where a step's time goes, in the fastest cell of each model", "")
+    figure = phases.phases(fastest, "Where a step's time goes, in the fastest cell of each model and engine", "")
     known = [(reported.label, lengths) for reported in fastest if (lengths := phases_ms(reported.row))]
     if figure is None or not known:
         return None
@@ -186,9 +204,9 @@ def _limit(fastest: Sequence[ReportedCell]) -> Question | None:
         "second that their device reached in the probe. What bounds them: "
         + (", ".join(f"{bound} in {num}" for bound, num in bounds.most_common()) or "unknown")
         + "."
-        + f" Faster than the probe, which is no limit there: {', '.join(beyond)}." * bool(beyond)
+        + f" Not drawn, since it ran faster than the probe: {', '.join(beyond)}." * bool(beyond)
     )
-    title = "Share of the device's peak rate, in the fastest cell of each model"
+    title = "Share of the device's peak rate, in the fastest cell of each model and engine"
     figure = dots(drawn, title, "% of the peak rate that was probed")
     return Question(
         title="How near to the limit?",
@@ -231,7 +249,9 @@ def _sureness(answers: Sequence[Answer]) -> Question | None:
     sentence = f"Which setting is fastest: of {total} answer{'s' * (total != 1)}, {', '.join(parts)}."
     commands = [answer.command for answer in answers if answer.command]
     if commands:
-        sentence += " Five fresh processes of each, in turns, may decide. The answers above name the command."
+        sentence += (
+            " To settle one that is not, measure both settings five more times, in turns: its box has the command."
+        )
     return Question(title="How sure is it?", sentence=sentence, pictures=[])
 
 

@@ -84,13 +84,12 @@ class SelfCheck:
 
     @property
     def sentence(self) -> str:
-        """How large a slow-down has to be, such as `On this CPU a slow-down of 6 % is found 4 times in 5 with ...`."""
+        """How far two settings have to be apart, such as `On this CPU two settings have to differ by 6 % to ...`."""
         first, *others = self.detectable().items()
-        more = " and ".join(f"{percent(slowdown)} with {num}" for num, slowdown in others)
+        more = "".join(f", by {percent(slowdown)} with {num}" for num, slowdown in others)
         return (
-            f"On this CPU a slow-down of {percent(first[1])} is found 4 times in 5 with {first[0]} processes a side"
-            + f", {more}" * bool(more)
-            + "; smaller ones less often."
+            f"On this CPU two settings have to differ by {percent(first[1])} to be told apart 4 times in 5 with "
+            f"{first[0]} processes of each{more}."
         )
 
 

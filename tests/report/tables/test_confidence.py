@@ -28,7 +28,7 @@ def sides(tmp_path: Path, maker):
 
 def test_one_process_a_side_is_never_a_proof(sides) -> None:
     assert str(confidence(*sides(1000, 2000))) == str(confidence(*sides(2000, 1000))) == "likely"
-    assert str(confidence(*sides(1000, 1150))) == "can't tell: single processes may differ as much"
+    assert str(confidence(*sides(1000, 1150))) == "can't tell: two processes of one setting may differ as much"
     assert str(confidence(*sides(1000, 1010))) == "can't tell: the intervals overlap"
 
 

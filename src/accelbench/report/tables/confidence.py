@@ -104,7 +104,7 @@ def _by_intervals(first: ReportedCell, second: ReportedCell) -> Confidence:
         return Confidence(Sureness.cant_tell, "the intervals overlap")
     ratio = first.over(second, "samples_per_s")
     if ratio is None or max(ratio, 1 / ratio) <= LIKELY_RATIO:
-        return Confidence(Sureness.cant_tell, "single processes may differ as much")
+        return Confidence(Sureness.cant_tell, "two processes of one setting may differ as much")
     return Confidence(Sureness.likely)
 
 
