@@ -103,3 +103,13 @@ def test_the_longest_beginning_of_a_heading_decides_and_a_reason_is_given_once()
     assert dashes.reason("ours: one evaluation (s)") == dashes.reason("training loss")
     assert dashes.note(["training loss", "test loss"]).startswith("training loss, test loss: ")
     assert dashes.note(["cell"]) == ""
+
+
+def test_the_machines_are_counted(tmp_path, maker):
+    cells = [maker.cell(batch_size=size) for size in (8, 16)]
+    records = [maker.ok(cell, 10.0) for cell in cells]
+    maker.suite(tmp_path / "one", records)
+    assert compose(tmp_path / "one").num_machines == 1
+    other = dataclasses.replace(records[1], environment=records[1].environment | {"machine": {"cpu_name": "another"}})
+    maker.suite(tmp_path / "two", [records[0], other])
+    assert compose(tmp_path / "two").num_machines == 2

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
@@ -73,6 +74,7 @@ class Page:
         stand_ins: name -> a sentence, for each data set of which a stand-in was measured.
         noise: how many processes other programs disturbed; empty if it is few.
         worth: for each machine that checked itself, how large a difference has to be to be told there.
+        num_machines: on which the records were measured.
         answers: the fastest setting for each model and mode.
         questions: what users ask, each with a sentence and a picture.
         notes: sentences about records that are not shown.
@@ -92,6 +94,7 @@ class Page:
     stand_ins: dict[str, str]
     noise: str
     worth: list[str]
+    num_machines: int
     answers: list[Answer]
     questions: list[Question]
     notes: list[str]
@@ -144,6 +147,7 @@ def compose(
         stand_ins=stand_ins(sweeps),
         noise=_noise(sweeps),
         worth=_worth(sweeps, cache) if cache is not None else [],
+        num_machines=len(_machines(sweeps)),
         answers=found,
         questions=questions(sweeps, found),
         notes=[note for sweep in sweeps for note in sweep.notes],
@@ -178,17 +182,25 @@ def _noise(sweeps: Sequence[Sweep]) -> str:
 
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
     """What `accelbench selfcheck` found on the machines of the records; their names too, if there are several."""
-    machines = {
-        canonical_json(machine): machine
-        for sweep in sweeps
-        for record in sweep.records
-        if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
-    }
-    found = {key: check for key, machine in machines.items() if (check := read_selfcheck(cache, machine)) is not None}
+    machines = _machines(sweeps)
+    on_cpu = any(record.cell.device == Device.cpu for sweep in sweeps for record in sweep.records)
+    checks = {key: read_selfcheck(cache, machine) for key, machine in machines.items()} if on_cpu else {}
+    found = {key: check for key, check in checks.items() if check is not None}
     return [
         check.sentence if len(machines) == 1 else f"{machines[key].get('cpu_name')}: {check.sentence}"
         for key, check in found.items()
     ]
+
+
+def _machines(sweeps: Sequence[Sweep]) -> dict[str, dict[str, Any]]:
+    """The distinct machines of the records that ran."""
+    machines = [
+        record.environment.get("machine")
+        for sweep in sweeps
+        for record in sweep.records
+        if record.status != Status.skipped
+    ]
+    return {canonical_json(machine): machine for machine in machines if machine}
 
 
 def stand_ins(sweeps: Sequence[Sweep]) -> dict[str, str]:

@@ -205,8 +205,16 @@ LIES = [
 ]
 
 
+# What each study measured.
+STUDIES = {
+    "000": "ImageNet inference",
+    "001": "MNIST networks",
+    "002": "cats and dogs",
+    "003": "inference scaling",
+    "004": "MLPs in TensorFlow",
+}
 COLUMNS: list[Column[Lie]] = [
-    Column("study", lambda lie: word(lie.study)),
+    Column("study", lambda lie: word(f"{lie.study}, {STUDIES[lie.study]}")),
     Column("what was done", lambda lie: word(lie.claim)),
     Column("here", lambda lie: word(lie.answer)),
     Column("how", lambda lie: word(lie.how)),
