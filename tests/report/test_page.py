@@ -113,3 +113,11 @@ def test_the_machines_are_counted(tmp_path, maker):
     other = dataclasses.replace(records[1], environment=records[1].environment | {"machine": {"cpu_name": "another"}})
     maker.suite(tmp_path / "two", [records[0], other])
     assert compose(tmp_path / "two").num_machines == 2
+
+
+def test_another_release_of_python_is_no_other_machine(tmp_path, maker):
+    records = [maker.ok(maker.cell(batch_size=size), 10.0) for size in (8, 16)]
+    machine = records[1].environment["machine"] | {"platform": "Linux-9.9"}
+    newer = dataclasses.replace(records[1], environment=records[1].environment | {"machine": machine})
+    maker.suite(tmp_path, [records[0], newer])
+    assert compose(tmp_path).num_machines == 1

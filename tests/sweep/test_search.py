@@ -39,14 +39,6 @@ GOAL = Goal(by="throughput", latency_ms=None, margin=0.02, budget_s=60.0, per_ba
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    make_project(tmp_path)
-    give_ceilings(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def searched(shared, project):
     """Searches; returns the exit status, what was printed, and race.json. Each record takes a second."""
 

@@ -14,15 +14,6 @@ from accelbench.project import workplace
 from accelbench.schema.selfcheck import read_selfcheck
 from accelbench.sweep import selfcheck as module
 from accelbench.sweep.selfcheck import selfcheck
-from fakes import give_ceilings, make_project
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    make_project(tmp_path)
-    give_ceilings(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def printed():

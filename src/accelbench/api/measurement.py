@@ -6,7 +6,7 @@ from accelbench.api import html
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import significant
 from accelbench.schema import measurement as schema
-from accelbench.schema.record import Record, Row
+from accelbench.schema.record import Record, Row, number_of
 
 NOT_ISOLATED = "not isolated: measured in a process that does other things"
 PREFIXES = ("", "k", "M", "G", "T", "P")
@@ -67,7 +67,7 @@ class Measurement:
         assert raw is not None, "it was measured"
         shared = ("samples_per_s", "latency_p50_ms")
         columns = [*(f"{name}{end}" for name in shared for end in ("", "_low", "_high")), "latency_p90_ms"]
-        numbers = {name: _number(row, name) for name in [*columns, "latency_p99_ms", "mfu", "output_error"]}
+        numbers = {name: number_of(row, name) for name in [*columns, "latency_p99_ms", "mfu", "output_error"]}
         return cls(
             name=record.cell.model.name,
             device=raw.device,
@@ -109,11 +109,6 @@ class Measurement:
     def _repr_html_(self) -> str:
         """For notebooks: a small table."""
         return html.page([self._what], html.table(["", ""], [list(line) for line in self._lines()]))
-
-
-def _number(row: Row, column: str) -> float | None:
-    value = row[column]
-    return float(value) if isinstance(value, float | int) else None
 
 
 def _flops(num: int) -> str:

@@ -13,8 +13,7 @@ from accelbench.compare.record_sets import RecordSet, Selection
 from accelbench.compare.verdict import MARGIN, MIN_PROCESSES, Comparison, Verdict
 from accelbench.errors import UserError
 from accelbench.schema.conditions import Data
-from accelbench.schema.record import DEVICE_MEASUREMENTS, listed
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.schema.text import clean
 from accelbench.stats.bootstrap import CONFIDENCE
 
@@ -215,10 +214,8 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
 
 
 def machines(records: RecordSet) -> list[str]:
-    """The hardware of the machines: another release of Python or of the kernel does not make another machine."""
-    parts = ("cpu_name", "num_cores", "gpus", "tpus")
-    machines = [environment.get("machine", {}) for environment in records.environments()]
-    return sorted({canonical_json([machine.get(part) for part in parts]) for machine in machines})
+    """The hardware of the records' machines, each once."""
+    return sorted({hardware(environment) for environment in records.environments()})
 
 
 def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 
 from accelbench.compare.verdict import MARGIN, MIN_PROCESSES
 from accelbench.schema.selfcheck import Detectable, Estimate, MachineError
-from accelbench.stats.bootstrap import difference_interval
-
-Floats = NDArray[np.float64]
+from accelbench.stats.bootstrap import Floats, difference_interval
 
 NUM_PROCESSES = (5, 10, 20)  # per side, for which the smallest change is said
 POWER = 0.8

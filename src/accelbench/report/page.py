@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
@@ -39,7 +38,7 @@ from accelbench.report.tables import (
 )
 from accelbench.report.tables.all_cells import Cells
 from accelbench.report.tables.table import Table
-from accelbench.schema.record import DEVICE_MEASUREMENTS
+from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import RANDOM, Device, Mode, Status
@@ -141,13 +140,14 @@ def compose(
     sheets, without = _samples(sweeps, data) if data is not None else ([], [])
     found = answers(sweeps)
     outcomes = Counter(reported.outcome for sweep in sweeps for reported in sweep.cells)
-    starts = [record.started_at for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
+    ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
+    starts = [record.started_at for record in ran]
     return Page(
         notices=list(notices),
         stand_ins=stand_ins(sweeps),
         noise=_noise(sweeps),
         worth=_worth(sweeps, cache) if cache is not None else [],
-        num_machines=len(_machines(sweeps)),
+        num_machines=len({hardware(each.environment) for each in ran if "machine" in each.environment}),
         answers=found,
         questions=questions(sweeps, found),
         notes=[note for sweep in sweeps for note in sweep.notes],
@@ -182,25 +182,17 @@ def _noise(sweeps: Sequence[Sweep]) -> str:
 
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
     """What `accelbench selfcheck` found on the machines of the records; their names too, if there are several."""
-    machines = _machines(sweeps)
-    on_cpu = any(record.cell.device == Device.cpu for sweep in sweeps for record in sweep.records)
-    checks = {key: read_selfcheck(cache, machine) for key, machine in machines.items()} if on_cpu else {}
-    found = {key: check for key, check in checks.items() if check is not None}
+    machines = {
+        canonical_json(machine): machine
+        for sweep in sweeps
+        for record in sweep.records
+        if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
+    }
+    found = {key: check for key, machine in machines.items() if (check := read_selfcheck(cache, machine)) is not None}
     return [
         check.sentence if len(machines) == 1 else f"{machines[key].get('cpu_name')}: {check.sentence}"
         for key, check in found.items()
     ]
-
-
-def _machines(sweeps: Sequence[Sweep]) -> dict[str, dict[str, Any]]:
-    """The distinct machines of the records that ran."""
-    machines = [
-        record.environment.get("machine")
-        for sweep in sweeps
-        for record in sweep.records
-        if record.status != Status.skipped
-    ]
-    return {canonical_json(machine): machine for machine in machines if machine}
 
 
 def stand_ins(sweeps: Sequence[Sweep]) -> dict[str, str]:

@@ -97,9 +97,9 @@ def _gained(title: str, name: str, base: str, found: Sequence[Gain]) -> Question
 def _precision(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question | None:
     """How much each precision gains over fp32, and every precision at every batch size."""
     question = _gained("Which precision?", "precision", "fp32", gains.gains(sweeps, gains.PRECISION))
-    map_of_all = _pictures(("precision_by_batch", "Speed by precision and batch size", heat_map(answers)))
     if question is None:
         return None
+    map_of_all = _pictures(("precision_by_batch", "Speed by precision and batch size", heat_map(answers)))
     alone: dict[str, list[str]] = {}
     for answer in answers:
         precisions = {reported.cell.precision.value for reported in answer.found.cells}

@@ -17,7 +17,7 @@ from accelbench.schema.conditions import Data, Environment, SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
-from accelbench.schema.serialize import load, plain, read_json, write_json
+from accelbench.schema.serialize import canonical_json, load, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
 from accelbench.schema.vocab import Status
@@ -239,6 +239,18 @@ def _read_named(path: Path) -> Record:
 def read_all(paths: Iterable[Path]) -> Readable:
     """Reads what can be read of `paths` and keeps, by file, why the others can't be."""
     return Readable(paths)
+
+
+def hardware(environment: Mapping[str, Any]) -> str:
+    """Equal for one machine: another release of Python or of the kernel does not make another one."""
+    machine = environment.get("machine", {})
+    return canonical_json([machine.get(part) for part in ("cpu_name", "num_cores", "gpus", "tpus")])
+
+
+def number_of(row: Row, column: str) -> float | None:
+    """The number in a column; None if it is unknown or no number."""
+    value = row[column]
+    return float(value) if isinstance(value, int | float) else None
 
 
 def listed(refused: Sequence[str]) -> list[str]:

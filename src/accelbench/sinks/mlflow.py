@@ -188,7 +188,7 @@ class Store:
             self._client.set_experiment_tag(experiment.experiment_id, key, value)
 
     def _run_id(self, experiment_id: str, record: Record) -> str | None:
-        """The id of the run of `record`; None if there is none."""
+        """The id of the run of `record`; None without a run."""
         if key_of(record) not in self._run_ids:
             for run in self._runs_of(experiment_id, record):
                 self._run_ids[key_of(record)] = run.info.run_id

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from accelbench.judging.row import phases_ms, summarise, warnings_of
 from accelbench.presentation import significant
-from accelbench.schema.record import Record, Row
+from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, Mode, Phase, Provenance, Status
 
 BAR_WIDTH = 48
@@ -80,7 +80,7 @@ def show_places(places: Mapping[str, str], console: Console) -> None:
 
 def _outcome(record: Record, row: Row) -> str:
     """The speed of an ok cell, or the status."""
-    speed = _number(row, "samples_per_s")
+    speed = number_of(row, "samples_per_s")
     return record.status.value if record.status != Status.ok or speed is None else f"{significant(speed, 4)} samples/s"
 
 
@@ -99,9 +99,9 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
     cell = record.cell
     if interval := _interval(row, "samples_per_s", 4):
         yield "speed", Text(f"{interval} samples/s with 95 % confidence, in this process")
-    if (tokens := _number(row, "tokens_per_s")) is not None:
+    if (tokens := number_of(row, "tokens_per_s")) is not None:
         yield "tokens", Text(f"{significant(tokens, 4)} tokens/s")
-    tails = [(percent, _number(row, f"latency_p{percent}_ms")) for percent in (50, 90, 99)]
+    tails = [(percent, number_of(row, f"latency_p{percent}_ms")) for percent in (50, 90, 99)]
     if known := [f"p{percent} {significant(value)} ms" for percent, value in tails if value is not None]:
         interval = _interval(row, "latency_p50_ms", 3)
         yield "latency", Text(", ".join(known) + (f"  (p50 {interval} ms)" if interval else ""))
@@ -112,17 +112,17 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
         yield "", Text(f"{significant(total)} ms: {', '.join(words)}")
     if limit := _limit(record, row):
         yield "limit", Text(limit)
-    peaks = {"the processes": _number(row, "peak_host_mb"), "the device": _number(row, "peak_device_mb")}
+    peaks = {"the processes": number_of(row, "peak_host_mb"), "the device": number_of(row, "peak_device_mb")}
     if known := [f"{significant(peak)} MB of {place}" for place, peak in peaks.items() if peak is not None]:
         yield "memory", Text("at most " + ", ".join(known))
-    if (time_s := _number(row, "time_s")) is not None:
+    if (time_s := number_of(row, "time_s")) is not None:
         epochs = f"{cell.epochs} epoch{'s' * (cell.epochs > 1)}"
         whole = f"training for {epochs}" if cell.mode == Mode.train else "inference over the test set"
         estimated = row["time_provenance"] == Provenance.estimated
         yield "time", Text(f"{whole} takes {significant(time_s)} s" + " (estimated from the speed)" * estimated)
     qualities = {
-        "test accuracy": _number(row, "accuracy"),
-        "training accuracy": _number(row, "train_accuracy"),
+        "test accuracy": number_of(row, "accuracy"),
+        "training accuracy": number_of(row, "train_accuracy"),
     }
     if known := [f"{name} {value:.2%}" for name, value in qualities.items() if value is not None]:
         yield "quality", Text(", ".join(known))
@@ -142,7 +142,7 @@ def _bar(phases: Mapping[Phase, float], total: float) -> Text:
 def _limit(record: Record, row: Row) -> str:
     """What bounds the speed, and how near it comes to what the devices can do; empty if neither is known."""
     parts = [] if row["bound"] is None else [f"bound by {row['bound']}"]
-    share, ceiling = _number(row, "mfu"), _number(row, "ceiling_flops_per_s")
+    share, ceiling = number_of(row, "mfu"), number_of(row, "ceiling_flops_per_s")
     if share is not None and ceiling is not None:
         devices = "device's" if record.measurement is None or record.measurement.num_devices == 1 else "devices'"
         unit = "GOP/s" if record.cell.precision in QUANTIZED else "GFLOP/s"
@@ -152,10 +152,5 @@ def _limit(record: Record, row: Row) -> str:
 
 def _interval(row: Row, column: str, digits: int) -> str:
     """The 95 % interval, such as `3 to 5`; empty if it is unknown."""
-    low, high = (_number(row, f"{column}_{end}") for end in ("low", "high"))
+    low, high = (number_of(row, f"{column}_{end}") for end in ("low", "high"))
     return "" if low is None or high is None else f"{significant(low, digits)} to {significant(high, digits)}"
-
-
-def _number(row: Row, column: str) -> float | None:
-    value = row[column]
-    return float(value) if isinstance(value, float | int) else None

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError, WriteError
@@ -99,7 +100,7 @@ def _merge_sweep(source: Path, target: Path, named: str, done: Merged) -> None:
         for path in sorted(source.glob(RECORDS)):
             _merge_record(path, target, named, done)
         for path in (source / name for name in (RACE, COMPARISON) if (source / name).exists()):
-            if _add(path.read_bytes(), target / path.name) is False:
+            if _add(path.read_bytes(), target / path.name) == Added.other:
                 done.conflicts.append(f"{shown(target / path.name)}: differs in {named}; the one here stays")
         plan_file.write_plan(_joined(plan, theirs), target)
     except OSError as error:
@@ -115,14 +116,14 @@ def _merge_record(path: Path, target: Path, named: str, done: Merged) -> None:
         done.problems.append(f"{path.name} of {named}: not a readable record ({one_line(str(error))})")
         return
     added = _add(content, target / path.name)
-    if added is False:
+    if added == Added.other:
         done.conflicts.append(
             f"{shown(target / path.name)}: {named} has another measurement of this cell, on this machine or an equal "
             "one; the one here stays"
         )
         return
-    done.num_new += added is True
-    done.num_same += added is None
+    done.num_new += added == Added.new
+    done.num_same += added == Added.same
     weights = path.with_suffix(SAFETENSORS)
     if weights.exists():
         _add(weights.read_bytes(), target / weights.name)
@@ -160,8 +161,16 @@ def _joined(plan: PlanFile | None, theirs: PlanFile) -> PlanFile:
     return replace(plan or theirs, cells=list({wanted.record_name: wanted for wanted in cells}.values()))
 
 
-def _add(content: bytes, path: Path) -> bool | None:
-    """Writes the file whole if there is none of its name: True. None if it is there with this content, else False."""
+class Added(Enum):
+    """How adding a file ended."""
+
+    new = "it was not there"
+    same = "it was there with this content"
+    other = "it was there with another content, and stays"
+
+
+def _add(content: bytes, path: Path) -> Added:
+    """Writes the file whole, unless a file of its name is there."""
     if not path.exists():
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PREFIX, suffix=SUFFIX) as file:
             file.write(content)
@@ -169,7 +178,7 @@ def _add(content: bytes, path: Path) -> bool | None:
             os.fchmod(file.fileno(), 0o644)
             try:
                 os.link(file.name, path)  # fails if another merge was faster
-                return True
+                return Added.new
             except FileExistsError:
                 pass
-    return None if path.read_bytes() == content else False
+    return Added.same if path.read_bytes() == content else Added.other

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 
 from accelbench.judging.row import summarise
-from accelbench.schema.record import Record, Row
+from accelbench.schema.record import Record, number_of
 from accelbench.stats.robust import median
 
 MAX_OTHERS_PERCENT = 10.0  # of one core
@@ -46,9 +46,9 @@ class Disturbance:
         values = record.system.values.get("cpu_quota_throttled_s", []) if record.system else []
         throttled = [value for value in values if value is not None]
         return cls(
-            others_percent=_number(row, "other_cpu_utilization_percent"),
-            system_share=_number(row, "system_time_share"),
-            page_faults_per_s=_number(row, "page_faults_per_s"),
+            others_percent=number_of(row, "other_cpu_utilization_percent"),
+            system_share=number_of(row, "system_time_share"),
+            page_faults_per_s=number_of(row, "page_faults_per_s"),
             throttled_s=throttled[-1] - throttled[0] if throttled else None,
         )
 
@@ -95,11 +95,6 @@ def _of_machine(before: tuple[float, float], after: tuple[float, float], root: P
 def _middle(values: Iterable[float | None]) -> float:
     known = [value for value in values if value is not None]
     return median(known) if known else 0.0
-
-
-def _number(row: Row, column: str) -> float | None:
-    value = row[column]
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _text(path: Path) -> str:

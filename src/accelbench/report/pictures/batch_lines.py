@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from accelbench.report.answers import Answer
 from accelbench.report.pictures.direct_labels import Named, label_right
-from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_title, tidy, widen
+from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_title, batch_axis, tidy, widen
 from accelbench.report.read import ReportedCell
 
 MAX_PANELS = 8
@@ -80,12 +80,8 @@ def _draw(axes: Axes, lines: Sequence[Sequence[ReportedCell]], column: str) -> N
             if low is not None and high is not None:
                 axes.vlines(each.cell.batch_size, low, high, color=COLOURS[device], linewidth=2.5, alpha=0.35)
     batches = sorted({each.cell.batch_size for cells in lines for each in cells})
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(batches))
-    axes.xaxis.set_major_formatter("{x:.0f}")
-    axes.xaxis.set_minor_locator(NullLocator())
+    batch_axis(axes, batches)
     axes.set_xlabel("batch size", fontsize=8)
-    axes.margins(x=0.12)
     axes.set_yscale("log")
     widen(axes)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator
 
 from accelbench.report.pictures.style import (
     COLOURS,
@@ -17,6 +17,7 @@ from accelbench.report.pictures.style import (
     Setting,
     add_legend,
     add_title,
+    batch_axis,
     distinct_settings,
     line_style,
     setting_label,
@@ -124,12 +125,8 @@ def _style(setting: Setting) -> dict[str, Any]:
 
 def _scale(axes: Axes, panel: pd.DataFrame, batches: Sequence[int]) -> None:
     """Logarithmic axes with a tick per batch."""
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(batches))
-    axes.xaxis.set_major_formatter("{x:.0f}")
-    axes.xaxis.set_minor_locator(NullLocator())
+    batch_axis(axes, batches)
     axes.tick_params(axis="x", labelrotation=90 if len(batches) > 6 else 0)
-    axes.margins(x=0.12)
     if panel.empty:
         axes.text(0.5, 0.5, "no ok cell", transform=axes.transAxes, ha="center", color="grey")
         axes.set_yticks([])

@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from accelbench.report.tables.options import NAMES, options_text
 from accelbench.schema.record import Row
@@ -64,6 +64,15 @@ def add_title(figure: Figure, title: str, warning: str) -> None:
 def add_legend(figure: Figure, handles: Sequence[Any], num_columns: int) -> None:
     """Puts a legend below the panels."""
     figure.legend(handles=handles, loc="outside lower center", ncols=num_columns, fontsize=8, frameon=False)
+
+
+def batch_axis(axes: Axes, batches: Sequence[int]) -> None:
+    """A logarithmic x-axis with a tick for each batch size."""
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(batches))
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.margins(x=0.12)
 
 
 def widen(axes: Axes, ratio: float = 5.0) -> None:

@@ -10,7 +10,7 @@ from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, tabulate_known, word
 from accelbench.schema.cell import CHOSEN_SETTINGS
-from accelbench.schema.record import Row
+from accelbench.schema.record import Row, number_of
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Augment, Library, Pipeline, Protocol
 
@@ -43,7 +43,7 @@ class Choice:
 def best_by(rows: Sequence[Row], criterion: str) -> Row | None:
     """The best of `rows` by one of `CRITERIA`; None if it is unknown for all of them."""
     column, kind = CRITERIA[criterion]
-    known = [(value, row) for row in rows if (value := _number(row, column)) is not None]
+    known = [(value, row) for row in rows if (value := number_of(row, column)) is not None]
     if not known:
         return None
     return (max if kind == "most" else min)(known, key=lambda pair: pair[0])[1]
@@ -54,10 +54,10 @@ def unbeaten(rows: Sequence[Row]) -> list[Row]:
 
     A row is left out if another is at least as good by every criterion that is known of all rows.
     """
-    columns = [(c, kind) for c, kind in CRITERIA.values() if all(_number(row, c) is not None for row in rows)]
+    columns = [(c, kind) for c, kind in CRITERIA.values() if all(number_of(row, c) is not None for row in rows)]
 
     def merits(row: Row) -> list[float]:
-        return [(1 if kind == "most" else -1) * (_number(row, column) or 0.0) for column, kind in columns]
+        return [(1 if kind == "most" else -1) * (number_of(row, column) or 0.0) for column, kind in columns]
 
     scored = sorted(((merits(row), row) for row in rows), key=lambda pair: pair[0], reverse=True)
     front: list[tuple[list[float], Row]] = []
@@ -69,7 +69,7 @@ def unbeaten(rows: Sequence[Row]) -> list[Row]:
 
 def is_within(row: Row, latency_ms: float | None) -> bool:
     """Whether the row's median latency is known and at most `latency_ms`; None: there is no limit."""
-    return latency_ms is None or (_number(row, "latency_p50_ms") or float("inf")) <= latency_ms
+    return latency_ms is None or (number_of(row, "latency_p50_ms") or float("inf")) <= latency_ms
 
 
 def choices(rows: Sequence[Row]) -> list[tuple[str, Row]]:
@@ -193,8 +193,3 @@ def merged(found: Sequence[tuple[str, Row]]) -> list[tuple[Row, str]]:
 
 def _rate(reported: ReportedCell) -> float:
     return reported.number("samples_per_s") or 0.0
-
-
-def _number(row: Row, column: str) -> float | None:
-    value = row[column]
-    return float(value) if isinstance(value, int | float) else None
