@@ -15,7 +15,8 @@ from accelbench.errors import UserError
 from accelbench.project import OUR_LAUNCHER, Workplace
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision
 from accelbench.schema.workload import ModelSpec
-from accelbench.sweep import machine, tensorflow_gpus
+from accelbench.sweep import tensorflow_gpus
+from accelbench.sweep.machine import show, support
 
 
 @pytest.fixture
@@ -29,9 +30,9 @@ def project(tmp_path):
     return tmp_path
 
 
-def shown(root, width=200):
+def shown(root, width=200, *, whole=True):
     out = io.StringIO()
-    machine.show(Workplace.of_project(root), Console(file=out, width=width))
+    show.show(Workplace.of_project(root), Console(file=out, width=width), whole=whole)
     return out.getvalue()
 
 
@@ -39,6 +40,29 @@ def prepare(project, name, stand_in):
     (project / "data" / name).mkdir(parents=True)
     reason = "no network" if stand_in else None
     describe(Obtained(classes=(), source="somewhere", stand_in_reason=reason), name, project / "data" / name)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_summary_begins_with_the_devices_and_fits_a_terminal(project, width):
+    first, *others = shown(project, width, whole=False).splitlines()
+    present = [device for device in Device if look(device).present]
+    assert first.startswith(f"{', '.join(present)} run")
+    assert len(others) < 12
+    assert max(map(len, others)) <= width
+    for words in ("fp16*", "int8*", "2 suites", "doctor --all"):
+        assert any(words in line for line in others)
+
+
+def test_the_summary_counts_the_data_sets_by_state(project):
+    assert re.search(r"^data +1 not prepared yet", shown(project, whole=False), re.MULTILINE)
+    prepare(project, "mnist", stand_in=True)
+    assert re.search(r"^data +1 a stand-in", shown(project, whole=False), re.MULTILINE)
+
+
+def test_the_summary_names_engines_that_are_not_installed(project, monkeypatch):
+    found = packages.folder
+    monkeypatch.setattr(packages, "folder", lambda name: None if name == "openvino" else found(name))
+    assert re.search(r"^engines .*; not installed: openvino *$", shown(project, whole=False), re.MULTILINE)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -102,7 +126,7 @@ def test_outside_of_a_project(project, monkeypatch, tmp_path):
         if prepared:
             (place.data / "mnist").mkdir(parents=True)
             describe(Obtained(classes=(), source="somewhere"), "mnist", place.data / "mnist")
-        machine.show(place, Console(file=out, width=200))
+        show.show(place, Console(file=out, width=200), whole=True)
     text = out.getvalue()
     assert f"none yet in {place.data}" in text
     assert re.search(r"^mnist +yes +somewhere", text, re.MULTILINE)
@@ -130,7 +154,7 @@ def test_a_broken_model_is_named(project, text):
 
 def test_judges_every_kind_of_cell_once():
     gpu = DeviceReport(device=Device.gpu, present=True, name="T4", count=1, details={"compute_capability": "7.5"})
-    verdicts = list(machine.judge([gpu], [ModelSpec(name="mlp")]))
+    verdicts = list(support.judge([gpu], [ModelSpec(name="mlp")]))
     assert len({(v.precision, v.mode) for v in verdicts}) == len(verdicts) == len(NOT_QUANTIZED) * len(Mode)
     refused = {v.precision for v in verdicts if v.reason is not None and v.mode == Mode.infer}
     assert refused == {Precision.tf32, Precision.bf16, Precision.bf16_mixed}
@@ -138,8 +162,8 @@ def test_judges_every_kind_of_cell_once():
 
 def test_it_imports_no_framework(project):
     code = (
-        "import sys; from accelbench.project import workplace; from accelbench.sweep import machine; "
-        "machine.show(workplace()); "
+        "import sys; from accelbench.project import workplace; from accelbench.sweep.machine.show import show; "
+        "show(workplace(), whole=True); "
         "sys.exit(bool({'torch', 'torch_xla', 'tensorflow', 'pytorch_lightning', 'mlflow'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=project)

@@ -9,12 +9,13 @@ from accelbench.settings.parser import Parser
 
 def _add_flags(parser: Parser) -> None:
     parser.add_argument("--probe", action="store_true", help="measure each device's peak rates first")
+    parser.add_argument("--all", action="store_true", help="show versions, data sets and what is skipped too")
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.sweep.machine import show
+    from accelbench.sweep.machine.show import show
 
-    show(project.workplace(), context.console, probe=chosen.probe)
+    show(project.workplace(), context.console, probe=chosen.probe, whole=chosen.all)
     return 0
 
 

@@ -1,0 +1,46 @@
+"""`accelbench doctor`: prints what this machine has and can do, after probing it if asked."""
+
+import functools
+
+from rich.console import Console
+
+from accelbench import lock
+from accelbench.devices.registry import look
+from accelbench.grid import fingerprint
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import Workplace
+from accelbench.schema.ceilings import TRUE_PRECISIONS
+from accelbench.schema.vocab import Device, Mode, Precision
+from accelbench.schema.workload import ModelSpec
+from accelbench.sweep.machine.everything import examine
+from accelbench.sweep.machine.summary import summarise
+from accelbench.sweep.machine.support import cell_of
+from accelbench.sweep.prober import PROBING_ENGINE, Prober
+
+
+def show(place: Workplace, console: Console | None = None, *, probe: bool = False, whole: bool = False) -> None:
+    """Prints what this machine has and can do; as plain text if the output is not a terminal.
+
+    Args:
+        place: whose configuration, data sets and ceilings are shown.
+        console: where to print.
+        probe: whether to measure the ceilings of each device first.
+        whole: whether to print everything that `examine` finds, rather than a summary of at most 12 lines.
+
+    Raises:
+        UserError: another measurement is under way, or a file in conf/model is not readable.
+    """
+    console = console or Console()
+    if probe:
+        measure_ceilings(place, console)
+    console.print(examine(place) if whole else summarise(place))
+
+
+def measure_ceilings(place: Workplace, console: Console) -> None:
+    """Probes every present device, and keeps the results."""
+    say = functools.partial(console.print, markup=False)
+    with lock.hold_measuring(say), Hosts() as hosts:
+        prober = Prober(hosts, place.cache, fingerprint.fingerprint(PROBING_ENGINE), say)
+        for device in Device:
+            if look(device).present:
+                prober.probe(cell_of(device, Precision.fp32, Mode.infer, ModelSpec(name="mlp")), TRUE_PRECISIONS)
