@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from accelbench.compare.confidence import LIKELY_RATIO, Sureness
 from accelbench.compare.verdict import MARGIN, MIN_PROCESSES
 from accelbench.judging.row import summarise
 from accelbench.report import page, read
-from accelbench.report.tables.confidence import LIKELY_RATIO, Sureness
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
 from accelbench.settings import params, suites

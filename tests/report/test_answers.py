@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from accelbench.compare.command_words import command_words
 from accelbench.report.answers import answers
-from accelbench.report.command_words import command_words
 from accelbench.report.read import read as read_sweep
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Block

@@ -1,5 +1,6 @@
 """Records with values such as a sweep on two cores gives."""
 
+import dataclasses
 import random
 from datetime import UTC, datetime, timedelta
 
@@ -7,7 +8,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Block, Epoch, Evaluation, Measurement
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MNIST = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)
@@ -16,7 +17,14 @@ ENVIRONMENT = {
     "machine": {"cpu_name": "AMD EPYC", "num_cores": 2},
     "git": {"revision": "8d93729", "dirty": False, "branch": "main"},
 }
-SAMPLES_PER_S = {"mlp": 21_000.0, "cnn": 1_450.0, "rnn": 3_900.0, "lstm": 610.0, "autoencoder": 2_300.0}
+SAMPLES_PER_S = {
+    "mlp": 21_000.0,
+    "cnn": 1_450.0,
+    "rnn": 3_900.0,
+    "lstm": 610.0,
+    "autoencoder": 2_300.0,
+    "resnet18": 58.0,
+}
 START = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 REASONS = {
     Status.skipped: "no NVIDIA GPU here",
@@ -38,6 +46,7 @@ def cell(
     protocol: Protocol = Protocol.window,
     suite: str = "mnist_networks",
     seed: int = 0,
+    repeat: int = 0,
 ) -> Cell:
     return Cell(
         suite=suite,
@@ -51,7 +60,14 @@ def cell(
         protocol=protocol,
         epochs=5,
         seed=seed,
+        repeat=repeat,
     )
+
+
+def resnet18(precision: Precision) -> Cell:
+    """A cell that a short command line repeats."""
+    model = ModelSpec(name="resnet18", library=Library.timm, optimizer="sgd", learning_rate=1e-2)
+    return dataclasses.replace(cell(precision=precision), model=model)
 
 
 def record(

@@ -31,7 +31,7 @@ from accelbench.sinks.registry import make_sinks
 from accelbench.sinks.relative_speed import relative_speeds
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT, serve
-from tests.sinks.samples import REASONS, STAND_IN, cell, record
+from tests.sinks.samples import REASONS, STAND_IN, cell, record, resnet18
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),  # MLflow's own models
@@ -114,7 +114,7 @@ def test_a_run_holds_all_of_its_record(root):
 
 
 def test_runs_of_one_model_are_compared_with_the_fastest(root):
-    measured = [record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
+    measured = [record(resnet18(Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
     other = record(cell("mlp"), number=2)
     (sink,) = make_sinks("mlflow", root)
     with sink:
@@ -131,6 +131,10 @@ def test_runs_of_one_model_are_compared_with_the_fastest(root):
     assert "/compare-runs?" in slow.data.tags["mlflow.note.content"]
     assert fast.info.run_id in slow.data.tags["mlflow.note.content"]
     assert "/compare-runs?" not in fast.data.tags["mlflow.note.content"]
+    assert slow.data.tags["verdict"].endswith((", likely", ", can't tell"))
+    assert slow.data.tags["verdict"] in slow.data.tags["mlflow.note.content"]
+    assert "`accelbench compare --run " in slow.data.tags["mlflow.note.content"]
+    assert fast.data.tags["verdict"] == "fastest"
 
 
 def test_a_description_that_the_user_wrote_stays_and_a_link_goes_with_the_fastest(root):

@@ -1,23 +1,21 @@
 """The answers: for each model and what is done with it, the fastest setting, and how sure that is."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from accelbench.compare.command_words import settling_command
+from accelbench.compare.confidence import Confidence, Sureness, behind, verdict_text
 from accelbench.compare.verdict import Verdict
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import DISAGREEMENT
 from accelbench.presentation import significant
-from accelbench.report.command_words import command_words
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
-from accelbench.report.tables.confidence import Confidence, Sureness
 from accelbench.report.tables.first_screen import Recommendation, recommendations
 from accelbench.schema.vocab import ARRAYS, MODULE, Library, Mode
 
 MAX_CANDIDATES = 4
-NEAR = 0.5  # a speed above this share of the fastest one is so many per cent slower; others take so many times as long
 MODES = {Mode.train: "training", Mode.infer: "inference"}
 # The samples of these data sets and libraries may be anything; of all others they are images.
 OTHER_DATA, OTHER_LIBRARIES = {ARRAYS, MODULE}, {Library.transformers, Library.lightning}
@@ -104,13 +102,13 @@ class Answer:
             alone = f"Nothing else is{within}." if within else "It is the only setting that was measured in full."
             return f"{first} gives {rate}{self._latency}. {alone}"
         other = self._text(self.others[0])
-        behind = f"{other} {self._behind(self.others[0])}"
+        second = f"{other} {self._behind(self.others[0])}"
         if self.confidence.verdict == Verdict.same:
             return f"{first} and {other} are equally fast{within}, {rate}{self._latency} (sure)."
         if self.confidence.sureness == Sureness.cant_tell:
             why = f": {self.confidence.detail}" if self.confidence.detail else ""
-            return f"{first} measured fastest{within}, {rate}{self._latency}; {behind}, but can't tell{why}."
-        return f"{first} is fastest here{within}, {rate}{self._latency}; {behind} ({self.confidence.sureness})."
+            return f"{first} measured fastest{within}, {rate}{self._latency}; {second}, but can't tell{why}."
+        return f"{first} is fastest here{within}, {rate}{self._latency}; {second} ({self.confidence.sureness})."
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -132,19 +130,13 @@ class Answer:
         """
         if self.confidence is None or self.confidence.ratio is not None:
             return None
-        words = [command_words(reported.cell) for reported in (self.fastest, self.others[0])]
-        if None in words:
-            return None
-        sides = " ".join(shlex.quote(" ".join(side)) for side in words if side)
-        return f"accelbench compare --run {sides}"
+        return settling_command(self.fastest.cell, self.others[0].cell)
 
     def _candidate(self, reported: ReportedCell, largest: float) -> Candidate:
         rate, low, high = (reported.number(f"samples_per_s{end}") for end in ("", "_low", "_high"))
         verdict = "fastest"
         if reported is not self.fastest:
-            confidence = self._confidence(reported)
-            behind = self._behind(reported).removeprefix("is ").removeprefix("takes ")
-            verdict = "as fast, sure" if confidence.verdict == Verdict.same else f"{behind}, {confidence.sureness}"
+            verdict = verdict_text(self._confidence(reported), reported.over(self.fastest, "samples_per_s"))
         return Candidate(
             names=self.found.names_like(reported) if self.found.others else [reported.name],
             text=self._text(reported),
@@ -160,10 +152,7 @@ class Answer:
     def _confidence(self, other: ReportedCell) -> Confidence:
         """How sure it is that the fastest is faster than `other`."""
         if other.name not in self._confidences:
-            found = self.found.confidence(other)
-            if found.verdict == Verdict.slower:  # single processes made it the fastest
-                found = Confidence(Sureness.cant_tell, "processes in turns say the opposite", ratio=found.ratio)
-            self._confidences[other.name] = found
+            self._confidences[other.name] = self.found.confidence(other)
         return self._confidences[other.name]
 
     @cached_property
@@ -193,15 +182,8 @@ class Answer:
 
     def _behind(self, reported: ReportedCell) -> str:
         """How far behind the fastest: `is 21 % slower`, or `takes 4.2 times as long`."""
-        confidence = self._confidence(reported)
-        share = reported.over(self.fastest, "samples_per_s")
-        if confidence.verdict is not None and confidence.ratio:  # else processes in turns may even say the opposite
-            share = 1 / confidence.ratio
-        if not share:
-            return "is slower"
-        if share > NEAR:
-            return f"is {significant(100 * (1 - share), 2)} % slower"
-        return f"takes {significant(1 / share, 2)} times as long"
+        text = behind(self._confidence(reported), reported.over(self.fastest, "samples_per_s"))
+        return f"takes {text}" if text.endswith("long") else f"is {text}"
 
 
 def answers(sweeps: Sequence[Sweep]) -> list[Answer]:

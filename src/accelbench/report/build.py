@@ -12,6 +12,7 @@ from typing import Any
 import matplotlib
 from PIL import Image
 
+from accelbench.compare.confidence import Sureness
 from accelbench.errors import WriteError
 from accelbench.judging.costs import Cost
 from accelbench.project import shown
@@ -22,7 +23,6 @@ from accelbench.report.picture import Picture
 from accelbench.report.pictures import style
 from accelbench.report.read import Sweep, read_all
 from accelbench.report.tables import best, device_scaling
-from accelbench.report.tables.confidence import Sureness
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
 

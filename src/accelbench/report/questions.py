@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
 
+from accelbench.compare.confidence import Sureness
 from accelbench.compare.verdict import Verdict
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import significant
@@ -18,7 +19,6 @@ from accelbench.report.pictures.heat_map import heat_map
 from accelbench.report.pictures.trade_off import trade_off as trade_off_picture
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best, gains
-from accelbench.report.tables.confidence import Sureness
 from accelbench.report.tables.gains import Gain
 from accelbench.report.tables.table import Table
 from accelbench.report.tables.trade_off import table as trade_off_table

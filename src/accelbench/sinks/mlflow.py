@@ -31,7 +31,7 @@ from accelbench.sinks.location import (
 )
 from accelbench.sinks.relative_speed import RelativeSpeed
 from accelbench.sinks.translation import Point, data_name, translate
-from accelbench.sinks.view import COMPARE, SHARE, compare_link, run_url, view_tags
+from accelbench.sinks.view import COMPARE, SHARE, VERDICT, compare_link, run_url, view_tags
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
 for _name, _value in {
@@ -61,7 +61,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's description
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
-MAX_LINK = 400  # characters of a link that a description may get later
+MAX_LINK = 1000  # characters of a link and a command that a description may get later
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
 
@@ -124,7 +124,7 @@ class Store:
         return not is_there
 
     def relate(self, found: Sequence[RelativeSpeed]) -> None:
-        """Adds to each run its share of the fastest one's speed, and a link to the comparison with that one.
+        """Adds to each run how far it is behind the fastest one, how sure that is, and a link that compares the two.
 
         The link ends the run's description, unless the user has changed it. The fastest run has none.
         """
@@ -135,8 +135,11 @@ class Store:
                 if run is None or fastest is None:
                     continue
                 self._client.log_metric(run, SHARE, each.share)
+                self._client.set_tag(run, VERDICT, each.verdict)
                 ours = translate(each.record).note[: MAX_TAG - MAX_LINK]
-                note = ours if run == fastest else f"{ours}\n\n{compare_link(experiment_id, run, fastest)}"
+                link = "" if run == fastest else f"\n\n{compare_link(experiment_id, run, fastest)}: {each.verdict}"
+                may = f"; this may decide: `{each.command}`" if each.command else ""
+                note = f"{ours}{link}{may}"
                 written = self._client.get_run(run).data.tags.get(NOTE, "")
                 if written != note and (written == ours or written.startswith(f"{ours}\n\n{COMPARE}")):
                     self._client.set_tag(run, NOTE, note)
@@ -155,7 +158,7 @@ class Store:
     def delivered(self, suite: str) -> dict[Key, bool]:
         """The records of `suite` that have a finished run, and whether it says how its speed compares."""
         return {
-            _key(run): SHARE in run.data.metrics
+            _key(run): VERDICT in run.data.tags
             for run in self._runs(self._experiment(suite), "tags.record != ''")
             if RunStatus.is_terminated(RunStatus.from_string(run.info.status))
         }

@@ -14,11 +14,12 @@ KEY, QUALITY_KEY, SWEEPS_KEY = "accelbench", "accelbench-quality", "accelbench-s
 PREFIX = "mlflow.sharedViewState."
 TAG = PREFIX + KEY
 SPEED, SHARE, ACCURACY = "speed/samples_per_s", "speed/share_of_fastest", "quality/accuracy"
+VERDICT = "verdict"  # the tag that says how far a run is behind the fastest of its kind, and how sure that is
 COMPARE = "[Compare with the fastest]"
 HAS_ACCURACY = f"metrics.`{ACCURACY}` >= 0"
 COLUMNS = """
 tags.`status` params.`model` params.`mode` params.`device` params.`precision` params.`batch_size`
-metrics.`speed/samples_per_s` metrics.`speed/share_of_fastest` metrics.`latency/p50_ms`
+metrics.`speed/samples_per_s` metrics.`speed/share_of_fastest` tags.`verdict` metrics.`latency/p50_ms`
 metrics.`time/job_s` tags.`time_provenance`
 metrics.`quality/accuracy` metrics.`memory/peak_host_mb` metrics.`memory/peak_device_mb`
 params.`data` tags.`reason`

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from accelbench.compare.confidence import Sureness, confidence
 from accelbench.report import read
-from accelbench.report.tables.confidence import Sureness, confidence
 from accelbench.schema.conditions import SystemSeries
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
+from accelbench.compare import confidence
 from accelbench.presentation import significant
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables import confidence
 from accelbench.report.tables.cell_columns import SETTINGS
 from accelbench.report.tables.table import Column, Table, columns_of, number, tabulate_known, word
 from accelbench.schema.cell import Cell

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from accelbench.compare import confidence
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables import best, confidence
+from accelbench.report.tables import best
 from accelbench.report.tables.gpus import gpu_facts
+from accelbench.report.tables.in_turns import in_turns
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, tabulate_known, word
 from accelbench.schema.record import Row
@@ -93,12 +95,12 @@ class Recommendation:
         return [each.name for each in self.cells if _setting(each) == _setting(reported)]
 
     def repeats(self, reported: ReportedCell) -> list[ReportedCell]:
-        """See `confidence.in_turns`."""
-        return confidence.in_turns(reported, self.cells)
+        """See `in_turns`."""
+        return in_turns(reported, self.cells)
 
     def confidence(self, other: ReportedCell) -> confidence.Confidence:
         """How sure it is that the fastest cell is faster than `other`."""
-        return confidence.confidence(self.repeats(other), self.repeats(self.fastest))
+        return confidence.against_fastest(self.repeats(other), self.repeats(self.fastest))
 
     def is_sure(self, other: ReportedCell) -> bool:
         """Whether enough processes of both, in turns, were measured to decide."""

@@ -4,10 +4,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from accelbench.compare.confidence import Confidence, confidence
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
-from accelbench.report.tables.confidence import Confidence, confidence, in_turns
 from accelbench.report.tables.engine_pairs import is_single_epoch
+from accelbench.report.tables.in_turns import in_turns
 from accelbench.report.tables.options import engine_text, switches_text
 from accelbench.report.tables.table import Column, Table, number, tabulate_known, word
 from accelbench.schema.cell import Cell, Options

@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from accelbench.compare.pairs import Pair
 from accelbench.compare.record_sets import Process
 from accelbench.compare.verdict import MIN_PROCESSES, Comparison, Verdict
 from accelbench.judging.row import is_disturbed
-from accelbench.report.read import ReportedCell
+from accelbench.presentation import significant
+from accelbench.schema.record import Record, Row, number_of
 
 # Single processes have to differ by more than this to make a difference likely: fresh processes of one cell differ by a
 # few percent, and on a busy machine by up to a fifth.
 LIKELY_RATIO = 1.2
+NEAR = 0.5  # a speed above this share of the fastest one is so many per cent slower; others take so many times as long
 NOTE = (
     f'How sure: "sure" if {MIN_PROCESSES} or more fresh processes of each cell were interleaved, and the 95 % interval '
     'of their difference decides. "Likely" if they were not, but their intervals do not overlap, and the speeds are '
@@ -26,6 +29,18 @@ class Sureness(StrEnum):
     sure = "sure"
     likely = "likely"
     cant_tell = "can't tell"
+
+
+class Measured(Protocol):
+    """A measured cell: its record, and its row of `cells.csv`."""
+
+    @property
+    def record(self) -> Record | None:
+        """None if it has not run."""
+
+    @property
+    def row(self) -> Row:
+        """See `judging.row.summarise`."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ class Confidence:
         return f"{self.sureness}: {self.detail}" if self.detail else self.sureness.value
 
 
-def confidence(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> Confidence:
+def confidence(first: Sequence[Measured], second: Sequence[Measured]) -> Confidence:
     """How sure the difference between two cells' speeds is.
 
     Args:
@@ -71,18 +86,38 @@ def confidence(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) ->
     return Confidence(Sureness.sure, f"{verdict}, {low} to {high}", verdict, found.ratio)
 
 
-def in_turns(typical: ReportedCell, cells: Sequence[ReportedCell]) -> list[ReportedCell]:
-    """The processes among `cells` that measured the same as `typical`, this one first.
+def against_fastest(other: Sequence[Measured], fastest: Sequence[Measured]) -> Confidence:
+    """How sure it is that the cell that measured fastest is faster than another one; arguments as of `confidence`."""
+    found = confidence(other, fastest)
+    if found.verdict == Verdict.slower:  # single processes made it the fastest
+        return Confidence(Sureness.cant_tell, "processes in turns say the opposite", ratio=found.ratio)
+    return found
 
-    If there are confirming ones, only these: others did not run in turns with those of the cell that it is compared
-    with.
+
+def behind(found: Confidence, share: float | None) -> str:
+    """How far a cell is behind the fastest: `21 % slower`, or `4.2 times as long`.
+
+    Args:
+        found: as `against_fastest` returns it.
+        share: the cell's speed over the fastest one's, in single processes; None if unknown.
     """
-    key = typical.measured_key
-    found = [typical, *(each for each in cells if each is not typical and each.measured_key == key)]
-    return [each for each in found if each.is_confirming] or found
+    if found.verdict is not None and found.ratio:  # else processes in turns may even say the opposite
+        share = 1 / found.ratio
+    if not share:
+        return "slower"
+    return (
+        f"{significant(100 * (1 - share), 2)} % slower"
+        if share > NEAR
+        else f"{significant(1 / share, 2)} times as long"
+    )
 
 
-def compared(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> Comparison | None:
+def verdict_text(found: Confidence, share: float | None) -> str:
+    """Such as `21 % slower, sure`; arguments as of `behind`."""
+    return "as fast, sure" if found.verdict == Verdict.same else f"{behind(found, share)}, {found.sureness}"
+
+
+def compared(first: Sequence[Measured], second: Sequence[Measured]) -> Comparison | None:
     """The comparison of two cells' processes, with an interval; None if they are too few, or did not run in turns.
 
     Args:
@@ -94,21 +129,21 @@ def compared(first: Sequence[ReportedCell], second: Sequence[ReportedCell]) -> C
     return found if found.low is not None and found.interleaved else None
 
 
-def _by_intervals(first: ReportedCell, second: ReportedCell) -> Confidence:
+def _by_intervals(first: Measured, second: Measured) -> Confidence:
     """What the speeds and the intervals within one process each say."""
-    low, high = first.number("samples_per_s_low"), first.number("samples_per_s_high")
-    second_low, second_high = second.number("samples_per_s_low"), second.number("samples_per_s_high")
+    low, high = (number_of(first.row, f"samples_per_s_{end}") for end in ("low", "high"))
+    second_low, second_high = (number_of(second.row, f"samples_per_s_{end}") for end in ("low", "high"))
     if low is None or high is None or second_low is None or second_high is None:
         return Confidence(Sureness.cant_tell, "too few blocks for an interval")
     if low <= second_high and second_low <= high:
         return Confidence(Sureness.cant_tell, "the intervals overlap")
-    ratio = first.over(second, "samples_per_s")
-    if ratio is None or max(ratio, 1 / ratio) <= LIKELY_RATIO:
+    one, other = (number_of(each.row, "samples_per_s") for each in (first, second))
+    if not one or not other or max(one / other, other / one) <= LIKELY_RATIO:
         return Confidence(Sureness.cant_tell, "two processes of one setting may differ as much")
     return Confidence(Sureness.likely)
 
 
-def _are_disturbed(*sides: Sequence[ReportedCell]) -> bool:
+def _are_disturbed(*sides: Sequence[Measured]) -> bool:
     """Whether other programs used the CPU during at least half of a side's repeats."""
     disturbed = [[is_disturbed(reported.record) for reported in side if reported.record] for side in sides]
     return any(2 * sum(found) >= max(1, len(found)) for found in disturbed)

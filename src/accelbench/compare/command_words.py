@@ -1,6 +1,7 @@
-"""A cell -> the words of the command line that measure it again."""
+"""A cell -> the words of the command line that measure it again; two cells -> the command that compares them."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
@@ -52,6 +53,14 @@ def command_words(cell: Cell) -> list[str] | None:
     named = {name: value for name, (value, default) in settings.items() if value is not None and value != default}
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in named.items()}
     return [*model, *(f"{name}={text}" for name, text in texts.items())]
+
+
+def settling_command(first: Cell, second: Cell) -> str | None:
+    """The command that may say which of two cells is faster; None if no short one repeats both."""
+    sides = [command_words(cell) for cell in (first, second)]
+    if None in sides:
+        return None
+    return f"accelbench compare --run {' '.join(shlex.quote(' '.join(words)) for words in sides if words)}"
 
 
 def _model_words(cell: Cell) -> list[str] | None:
