@@ -29,7 +29,7 @@ function bounds(cell) {
 
 // Names the cells of a panel: device, precision, and every setting in which they differ.
 const SHORT = {batch_size: value => `b${value}`, seed: value => `seed ${value}`, repeat: value => `repeat ${value}`,
-  steps: value => `${value} steps`, threads: value => `${value} threads`,
+  num_workers: value => `${value} workers`, steps: value => `${value} steps`, threads: value => `${value} threads`,
   epochs: (value, cell) => cell.protocol === "fit" ? `${value} epochs` : ""};
 function naming(cells, withBatch) {
   const names = DATA.series.filter(name => !["device", "precision"].includes(name));
@@ -103,7 +103,8 @@ function linePanel(cells) {
   if (high / low < 4) [low, high] = [Math.sqrt(low * high) / 2, Math.sqrt(low * high) * 2];  // at least two labelled ticks
   const [least, most] = [Math.log2(Math.min(...batches)), Math.log2(Math.max(...batches))];
   const series = [...grouped(cells, cell => DATA.series.map(name => cell[name]).join("|")).values()];
-  const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : 0.5);
+  const alone = most === least && series.length > 1;  // points of one batch size, which have their names beside them
+  const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : alone ? 0.2 : 0.5);
   const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.log(value / low) / Math.log(high / low));
   const axes = make("g", {class: "axes", "aria-hidden": "true"});
   for (const tick of ticks(low, high)) {
@@ -131,7 +132,22 @@ function linePanel(cells) {
       marks.append(mark(cell, shapes));
     });
   });
+  if (alone) marks.append(names(series.map(([cell]) => cell).filter(cell => number(cell, state.metric.name) > 0), x(batches[0]) + 24, y));
   return make("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`}, axes, lines, marks);
+}
+
+// The names of cells beside their points, of the words in which they differ; moved apart where they would overlap.
+function names(cells, left, y) {
+  const name = naming(cells, false), words = cells.map(cell => name(cell).split(" "));
+  const differing = own => own.filter(word => !words.every(each => each.includes(word))).join(" ") || own.join(" ");
+  const group = make("g", {class: "axes", "aria-hidden": "true"});
+  let above = -Infinity;
+  for (const [at, text] of cells.map((cell, index) => [y(number(cell, state.metric.name)), differing(words[index])])
+    .sort((a, b) => a[0] - b[0])) {
+    above = Math.max(at, above + 13);
+    group.append(make("text", {x: left, y: above + 4}, text));
+  }
+  return group;
 }
 
 // Best first; cells that differ only in the engine stay together.
