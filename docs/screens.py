@@ -31,14 +31,47 @@ ROOT = DOCS.parent
 IMAGES = DOCS / "images"
 COLUMNS = 112
 SUITE = "mnist_networks"
-TERMINALS = {"one-cell": "accelbench model=cnn precision=bf16 batch_size=256"}
+RESNET18 = "model=torchvision model.name=resnet18 mode=infer"
+TERMINALS = {
+    "one-cell": "accelbench model=cnn precision=bf16 batch_size=256",
+    "doctor": "accelbench doctor",
+    "wrong-word": "accelbench model=cnn device=cdu",
+    "options": f"accelbench -m {RESNET18} batch_size=16 channels_last=false,true tracking=none",
+    "compare": 'accelbench compare --fail-if slower:5% --run "model=mlp mode=infer" "model=mlp mode=infer threads=1"',
+    "search": f"accelbench best --search --budget 1m {RESNET18} precision=fp32,bf16 batch_size=1,8 threads=1,2",
+}
+# Picture -> the file in report/plots that it is a copy of.
+PLOTS = {
+    "times": f"times_{SUITE}",
+    "samples": "samples_mnist",
+    "devices": "question_device",
+    "batches": "question_batch",
+    "latency": "question_latency",
+    "engines": "question_engine",
+    "phases": "question_time",
+    "limits": "question_limit",
+}
+# Picture -> the part of the report's page that it shows, as a CSS selector.
+SECTIONS = {"all-cells": ".scroll:has(> #every)"}
+NOTEBOOK = """
+import accelbench, torch
+network = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+print(accelbench.measure(network, torch.randn(64, 784), mode="infer")._repr_html_())
+"""
 PAGE = """<html><body style="margin:0;background:#fff"><pre id="screen" style="display:inline-block;
 margin:0;padding:14px;font:14px/1.35 'DejaVu Sans Mono',monospace;color:#222">{code}</pre></body></html>"""
 
 
 def main() -> None:
     """Makes the parts named on the command line, or all."""
-    makers = {"report": report, "mlflow": mlflow, "terminal": terminal, "outputs": outputs}
+    makers = {
+        "report": report,
+        "plots": plots,
+        "notebook": notebook,
+        "mlflow": mlflow,
+        "terminal": terminal,
+        "outputs": outputs,
+    }
     parser = argparse.ArgumentParser(prog="docs/screens.py", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(makers)}; all of them by default")
     for part in parser.parse_args().parts or makers:
@@ -48,11 +81,32 @@ def main() -> None:
 
 
 def report() -> None:
-    """Saves the report's first screen, and the picture of the README."""
+    """Saves the report's first screen, parts of its page, and some of its pictures."""
     with browser(1400, 1000) as page:
         page.get((ROOT / "report/index.html").as_uri())
         save(page, "report")
-    keep(ROOT / f"report/plots/times_{SUITE}.png", "times")
+        for name, selector in SECTIONS.items():
+            save_part(page, selector, name)
+    for name, plot in PLOTS.items():
+        keep(ROOT / f"report/plots/{plot}.png", name)
+
+
+def plots() -> None:
+    """Saves the page of DVC's plots."""
+    with tempfile.TemporaryDirectory() as folder, browser(930, 900) as page:
+        subprocess.run(["dvc", "plots", "show", "-o", folder], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        page.get(Path(folder, "index.html").as_uri())
+        time.sleep(3)  # it draws its charts one after another
+        save(page, "dvc-plots")
+
+
+def notebook() -> None:
+    """Saves what a notebook shows of a measurement."""
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], check=True, stdout=subprocess.PIPE, text=True)
+    show(
+        f'<div id="screen" style="display:inline-block;padding:14px;font:14px sans-serif">{done.stdout}</div>',
+        "notebook",
+    )
 
 
 def mlflow() -> None:
@@ -89,13 +143,7 @@ def terminal() -> None:
         console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))  # noqa: SIM115
         console.print(Text.assemble(("$ ", "bold"), (command, "bold"), "\n", text), soft_wrap=True)
         code = console.export_html(inline_styles=True, code_format="{code}")
-        with browser(1200, 900) as page, tempfile.NamedTemporaryFile("w", suffix=".html") as file:
-            file.write(PAGE.format(code=code))
-            file.flush()
-            page.get(f"file://{file.name}")
-            path = IMAGES / f"{name}.png"
-            page.find_element("id", "screen").screenshot(str(path))
-            keep(path, name)
+        show(PAGE.format(code=code), name)
 
 
 def screen_of(command: str) -> str:
@@ -160,6 +208,22 @@ def browser(width: int, height: int) -> Iterator[WebDriver]:
         yield page
     finally:
         page.quit()
+
+
+def show(html: str, name: str) -> None:
+    """Saves the element `screen` of a page."""
+    with browser(1200, 900) as page, tempfile.NamedTemporaryFile("w", suffix=".html") as file:
+        file.write(html)
+        file.flush()
+        page.get(f"file://{file.name}")
+        save_part(page, "#screen", name)
+
+
+def save_part(page: WebDriver, selector: str, name: str) -> None:
+    """Saves one element of the page."""
+    path = IMAGES / f"{name}.png"
+    page.find_element("css selector", selector).screenshot(str(path))
+    keep(path, name)
 
 
 def save(page: WebDriver, name: str) -> None:

@@ -42,6 +42,11 @@ def significant(value: float | None, digits: int = 3) -> str:
     return f"{rounded:,.{max(digits - 1 - magnitude, 0)}f}"
 
 
+def and_more(num: int, thing: str) -> str:
+    """Such as `and 1 more warning`, `and 3 more warnings`."""
+    return f"and {num} more {thing}{'s' * (num != 1)}"
+
+
 def exact(value: float | None) -> str:
     """`value` with all of its digits and thousands separators; a dash if unknown."""
     return UNKNOWN if value is None else f"{value:,}"

@@ -94,7 +94,7 @@ def test_records_that_could_not_be_read_are_named():
 
 def test_what_is_compared_is_named():
     text = answered(records(), records(device=Device.xla_cpu))[1]
-    assert 'Compared: device: "cpu" | "xla_cpu"' in text
+    assert "Compared: device: cpu | xla_cpu" in text
     assert "A: runs/x (5 ok; git unknown)" in text
 
 

@@ -56,7 +56,7 @@ def test_the_summary_begins_with_the_devices_and_fits_a_terminal(project, width)
 def test_the_summary_counts_the_data_sets_by_state(project):
     assert re.search(r"^data +1 not prepared yet", shown(project, whole=False), re.MULTILINE)
     prepare(project, "mnist", stand_in=True)
-    assert re.search(r"^data +1 a stand-in", shown(project, whole=False), re.MULTILINE)
+    assert re.search(r"^data +1 stand-in", shown(project, whole=False), re.MULTILINE)
 
 
 def test_the_summary_names_engines_that_are_not_installed(project, monkeypatch):

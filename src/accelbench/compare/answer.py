@@ -113,7 +113,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     for letter, records in (("A", first), ("B", second)):
         _say(console, f"{letter}: {records.name} ({described(records)})")
     for name, (a, b) in found.pairing.varied.items():
-        _say(console, f"Compared: {name}: {', '.join(a)} | {', '.join(b)}")
+        _say(console, f"Compared: {name}: {' | '.join(', '.join(map(_setting, side)) for side in (a, b))}")
     for warning in found.warnings:
         _say(console, warning, "yellow")
     _say(console, f"\nB's samples/s against A's, with the {CONFIDENCE:.0%} interval of the difference:")
@@ -123,6 +123,11 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     comparisons = [comparison for _, comparison in found.pairs]
     _conclude(found.pairing, comparisons, terms, console)
     return 1 if terms.max_slower is not None and any(c.is_slower_by(terms.max_slower) for c in comparisons) else 0
+
+
+def _setting(value: str) -> str:
+    """A setting's JSON as a user writes it."""
+    return "not set" if value == "null" else value.strip('"')
 
 
 def difference(comparison: Comparison) -> str:

@@ -186,6 +186,8 @@ def markdown() -> str:
         "One row per cell. A name ends with its unit: `_s`, `_ms`, `_mb`, `_per_s`. An unknown value is empty, never",
         "0; so are all measurements of a cell that did not run or whose numbers are not published (see its `status`).",
         "This page is made from `src/accelbench/report/columns.py` by `python docs/pages.py`.",
+        "",
+        "![The report's table of all cells, which has these columns](images/all-cells.png)",
     ]
     for title, group in GROUPS.items():
         lines += ["", f"## {title}", "", "| column | meaning | empty for, or if |", "|---|---|---|"]

@@ -114,6 +114,8 @@ def markdown(choices: dict[str, list[str]], defaults: dict[str, Any]) -> str:
         "`accelbench name=value` sets one, `accelbench -m name=value,value` sweeps it. `accelbench --cfg job` prints",
         "the values that a run would have. This page is made from the code by `python docs/pages.py`.",
         "",
+        "![A word that is not a setting's is refused, with the words that are](images/wrong-word.png)",
+        "",
         "| setting | default | values | meaning |",
         "|---|---|---|---|",
     ]

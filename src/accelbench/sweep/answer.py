@@ -6,6 +6,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from accelbench.judging.row import warnings_of
+from accelbench.presentation import and_more
 from accelbench.report.answers import Answer
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
@@ -81,7 +82,7 @@ def warnings(found: Recommendation) -> Iterator[Text]:
     for text in known[:MAX_WARNINGS]:
         yield Text(f"Warning of the fastest: {text}", "yellow")
     if len(known) > MAX_WARNINGS:
-        yield Text(f"and {len(known) - MAX_WARNINGS} more warnings, in its record", "yellow")
+        yield Text(f"{and_more(len(known) - MAX_WARNINGS, 'warning')}, in its record", "yellow")
 
 
 def sentence(answer: Answer) -> Text:

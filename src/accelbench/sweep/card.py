@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from accelbench.judging.row import phases_ms, summarise, warnings_of
-from accelbench.presentation import significant
+from accelbench.presentation import and_more, significant
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, Mode, Phase, Provenance, Status
 
@@ -58,7 +58,7 @@ def show(record: Record, path: str, console: Console) -> None:
     for warning in warnings[:num_shown]:
         table.add_row("warning", Text(warning, "yellow"))
     if num_shown < len(warnings):
-        table.add_row("", Text(f"and {len(warnings) - num_shown} more warnings, in the record", "yellow"))
+        table.add_row("", Text(f"{and_more(len(warnings) - num_shown, 'warning')}, in the record", "yellow"))
     console.print()
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
     show_places({"record": path}, console)

@@ -138,8 +138,8 @@ def show(found: Found, goal: Goal, folder: Path, console: Console) -> int:
             console.print(rendered(table))
     took_s = sum(process.took_s for process in found.processes)
     console.print(
-        f"Records: {shown(folder)} ({len(found.processes)} processes, {duration(took_s)}). "
-        f"More: accelbench report {shown(folder)}",
+        f"Records: {shown(folder)} ({len(found.processes)} processes, {duration(took_s)})\n"
+        f"A page to share: accelbench report {shown(folder)}",
         markup=False,
         highlight=False,
         soft_wrap=True,
