@@ -259,7 +259,7 @@ def test_cells_that_compile_come_last_where_nothing_was_measured_yet(searched):
     _, _, race = searched(cells, dataclasses.replace(GOAL, budget_s=8.0))
     (compiled,) = [cell for cell in race.cells if "compile" in cell.label]
     assert compiled.outcome == RaceOutcome.untried
-    assert {cell.outcome for cell in race.cells} == {RaceOutcome.best, RaceOutcome.dropped, RaceOutcome.untried}
+    assert not any(cell.outcome == RaceOutcome.untried for cell in race.cells if cell is not compiled)
 
 
 def test_too_few_processes_to_recommend_a_cell_name_the_best_so_far(searched):
