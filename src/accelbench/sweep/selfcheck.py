@@ -54,6 +54,8 @@ CELLS = {
 def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[], float] = time.monotonic) -> int:
     """Measures rounds of each cell until the time is spent, keeps and prints what they say, and returns 0.
 
+    Interrupted, it does so with the rounds that were measured until then, if these are enough.
+
     Args:
         budget_s: seconds; at least `MIN_ROUNDS` rounds are needed.
         console: where progress and the answer are shown.
@@ -75,13 +77,21 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
         folder = place.cache / FOLDER / f"{began_at:%Y-%m-%d_%H-%M-%S}"
         before = noise.steal()
         measured = _Measured(ready, folder, options, sides)
-        measured.run(budget_s, lambda: budget_s - (now() - began_s), console, hosts)
+        interrupted = None
+        try:
+            measured.run(budget_s, lambda: budget_s - (now() - began_s), console, hosts)
+        except KeyboardInterrupt as error:
+            if measured.num_rounds < MIN_ROUNDS:
+                raise
+            interrupted = error  # what was measured until then is an answer too
     found = _judged(measured, began_at, now() - began_s, noise.advice(measured.seen, before, noise.steal()))
     try:
         write_selfcheck(place.cache, fingerprint()["machine"], found)
     except OSError as error:
         raise WriteError(shown(place.cache / SELFCHECK), error) from error
     show(found, place, folder, console)
+    if interrupted is not None:
+        raise interrupted
     return 0
 
 
@@ -130,6 +140,11 @@ class _Measured:
             run.write_wanted(self.wanted, self.options, self.folder)
 
     @property
+    def num_rounds(self) -> int:
+        """The number of rounds of the cell that has the fewest."""
+        return min(len(rounds) for rounds in self.rounds.values())
+
+    @property
     def round_s(self) -> float:
         """How long a round takes; 0 if only the first one was measured."""
         return median(self.rounds_s[1:]) if len(self.rounds_s) > 1 else 0.0
@@ -153,7 +168,7 @@ class _Measured:
 
 
 def _judged(measured: _Measured, began_at: datetime, took_s: float, advice: list[str]) -> SelfCheck:
-    fewest = min(len(rounds) for rounds in measured.rounds.values())
+    fewest = measured.num_rounds
     if fewest < MIN_ROUNDS:
         bad = f"; {len(measured.failures)} processes failed: {measured.failures[0]}" if measured.failures else ""
         more_s = (MIN_ROUNDS - fewest) * (measured.round_s or measured.rounds_s[0])
