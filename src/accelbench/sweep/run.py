@@ -26,6 +26,7 @@ from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import RETRIED, UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
+from accelbench.settings.executors import check_local
 from accelbench.sweep.delivery import Delivery
 from accelbench.sweep.kept import KeptFiles, set_aside
 from accelbench.sweep.missing_data import prepare_missing
@@ -84,6 +85,7 @@ def run(
     Raises:
         UserError: the sweep could not start, or not go on, for a reason that the user can mend.
     """
+    check_local(options.executor)
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     place = workplace().with_data(options.data_root)
     folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
@@ -105,7 +107,7 @@ def run(
                 session = Session(ready, todo, folder, options, console, sweep_id, hosts)
                 result = SweepResult(folder, _measure(session, done, kept, delivery))
         (show or partial(conclude, console=console))(result)
-        _deliver_rest(delivery, result.records, console)
+        deliver_rest(delivery, result.records, console)
         if todo and len(ready.planned) == 1:
             result.links = delivery.links(result.records[0])
     return result
@@ -140,7 +142,8 @@ def wait(console: Console, hosts: Hosts, message: str) -> None:
     console.print(message, markup=False, soft_wrap=True)
 
 
-def _deliver_rest(delivery: Delivery, found: Sequence[Record], console: Console) -> None:
+def deliver_rest(delivery: Delivery, found: Sequence[Record], console: Console) -> None:
+    """Delivers what the trackers have not got yet, and says what did not reach them."""
     with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
         delivery.finish()
         delivery.relate(found)
