@@ -58,6 +58,5 @@ def engine_of(executor: ExecutorConfig) -> ClusterEngine:
         if error.name not in ("submitit", "ray"):
             raise
         how = f"pip install '/path/to/accelbench[{extra}]'"
-        raise UserError(
-            f"executor={extra}: {error.name} is not installed: the extra `{extra}` has it: {how}"
-        ) from error
+        problem = f"executor={extra}: {error.name} is not installed: the extra `{extra}` has it"
+        raise UserError(f"{problem}: {how}") from error

@@ -90,7 +90,7 @@ def _has(node: Mapping[str, Any], need: Need) -> bool:
     return bool(node["Resources"].get(need.device.value.upper(), 0) >= need.num)
 
 
-@ray.remote
+@ray.remote  # type: ignore[untyped-decorator]
 def _run(path: str, job: str, keeps_threads: bool) -> None:
     """Runs a part. No job takes over the cells of another one: Ray does not say which tasks have ended for good."""
     if not keeps_threads:

@@ -62,7 +62,8 @@ class Watch:
         evidence = read_evidence(self._ready.place.root, machine, set())
         if len(wanted) > 1:
             self._delivery.open()
-        with JobsProgress(self._console, todo, evidence) as progress:
+        progress = JobsProgress(self._console, todo, evidence)
+        with progress:
             while True:
                 states = self._engine.states(jobs)  # before the records: a job leaves none after it has ended
                 for record in self._new():
