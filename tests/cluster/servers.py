@@ -29,7 +29,7 @@ SlurmctldHost={host}({loopback})
 SlurmctldPort={slurmctld}
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
+AuthInfo=socket={folder}/munge/socket,cred_expire=5
 CryptoType=crypto/munge
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 ProctrackType=proctrack/linuxproc
