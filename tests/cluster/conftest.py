@@ -1,19 +1,25 @@
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from cluster import servers
 
-WORDS = "-m model=mlp data=random mode=infer breakdown_s=0 window.latency_s=0.05 window.measure_s=0.1".split()
+WORDS = [
+    "-m",
+    "model=mlp",
+    "data=random",
+    "mode=infer",
+    "breakdown_s=0",
+    "window.latency_s=0.05",
+    "window.measure_s=0.1",
+]
 # The nodes are on one machine: with one lock for both, their jobs would take turns.
-OWN_LOCKS = "executor.slurm.setup=[export ACCELBENCH_LOCK=$SLURMD_NODENAME]"
+OWN_LOCKS = 'executor.slurm.setup=["export ACCELBENCH_LOCK=$SLURMD_NODENAME"]'
 PATIENCE_S = 150.0
 
 
@@ -36,9 +42,10 @@ class Commands:
     def start(self, *words):
         """Starts a sweep; returns its process."""
         command = [sys.executable, "-m", "accelbench.cli", *WORDS, *words]
-        log = (self.folder / f"log-{len(self.started)}").open("w+")
-        process = subprocess.Popen(command, cwd=self.folder, env=self.variables, stdout=log, stderr=log)
-        process.log = Path(log.name)
+        path = self.folder / f"log-{len(self.started)}"
+        with path.open("w") as log:
+            process = subprocess.Popen(command, cwd=self.folder, env=self.variables, stdout=log, stderr=log)
+        process.log = path
         self.started.append(process)
         return process
 
@@ -97,6 +104,5 @@ def commands(tmp_path, variables):
             process.kill()
         process.wait()
     with contextlib.suppress(AssertionError):
-        made.run("scancel", "--me", f"--signal={signal.SIGKILL.value}", "--full")
-        made.run("scancel", "--me")
+        made.run("bash", "-c", "scancel --me --signal=KILL --full; scancel --me; true")
         made.until(lambda: not made.jobs())

@@ -1,5 +1,6 @@
 """Sweeps through the Slurm that `make cluster-up` starts: real daemons, real jobs, real cells."""
 
+import contextlib
 import json
 import os
 import signal
@@ -34,10 +35,7 @@ def record_files(commands, name):
 
 def overlapping(found):
     """Pairs of records of one node whose cells ran at the same time."""
-    spans = [
-        (record["environment"]["node"]["name"], *record["measurement"]["steady_boot_s"])
-        for record in found
-    ]
+    spans = [(record["environment"]["node"]["name"], *record["measurement"]["steady_boot_s"]) for record in found]
     return [(a, b) for a in spans for b in spans if a is not b and a[0] == b[0] and a[1] < b[1] < a[2]]
 
 
@@ -50,7 +48,9 @@ def test_a_sweep_over_two_nodes_has_the_records_and_the_plan_of_a_local_one(comm
     assert "6 ok" in text
     assert "[6/6]" in text
     commands.sweep("tracking=none", *words, "out=runs/local")
-    spread, local = (json.loads((commands.folder / f"runs/{name}/plan.json").read_text()) for name in ("spread", "local"))
+    spread, local = (
+        json.loads((commands.folder / f"runs/{name}/plan.json").read_text()) for name in ("spread", "local")
+    )
     assert [(cell["label"], cell["cell_id"]) for cell in spread["cells"]] == [
         (cell["label"], cell["cell_id"]) for cell in local["cells"]
     ]
@@ -118,17 +118,14 @@ def test_a_node_that_dies_in_mid_cell_costs_no_cell(commands):
 
 def _kill_node(node):
     """Ends the node's daemon and all that runs on it, as a power cut does."""
-    processes = json.loads(servers.STATE.read_text())["processes"]
-    os.killpg(processes[node], signal.SIGKILL)
-    stepds = [
-        path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if _read(path).startswith(b"slurmstepd")
-    ]
-    on_node = [path.parent for path in Path("/proc").glob("[0-9]*/environ") if f"NODENAME={node}\0".encode() in _read(path)]
-    of_node = {os.getpid(): None} and {int(path.name) for path in on_node}
-    parents = {int(path.name) for path in stepds if any(_parent(pid) == int(path.name) for pid in of_node)}
-    for pid in (*parents, *of_node):
-        if pid != os.getpid():
-            _kill(pid)
+    os.killpg(json.loads(servers.STATE.read_text())["processes"][node], signal.SIGKILL)
+    mark = f"SLURMD_NODENAME={node}\0".encode()
+    of_job = {int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if mark in _read(path)}
+    parents = {_parent(pid) for pid in of_job}
+    stepds = {pid for pid in parents if _read(Path(f"/proc/{pid}/cmdline")).startswith(b"slurmstepd")}
+    for pid in (*stepds, *of_job):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _read(path):
@@ -143,18 +140,13 @@ def _parent(pid):
     return int(text.rpartition(")")[2].split()[1]) if text else 0
 
 
-def _kill(pid):
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
 def _revive(commands, node):
     state = json.loads(servers.STATE.read_text())
     state["processes"][node] = servers.start_node(node)
     servers.STATE.write_text(json.dumps(state))
-    commands.until(lambda: commands.run("sinfo", "--noheader", "--format=%T", "--node", f"--nodes={node}").strip() == "idle")
+    commands.until(
+        lambda: commands.run("sinfo", "--noheader", "--format=%T", "--node", f"--nodes={node}").strip() == "idle"
+    )
 
 
 def test_a_killed_controller_that_is_started_again_waits_for_the_jobs_that_run(commands):
@@ -195,7 +187,9 @@ def test_two_controllers_of_one_folder_submit_once(commands):
 
 def test_the_cells_of_a_job_that_was_killed_for_good_are_taken_over_by_another(commands):
     process = commands.start(*SLURM, *TWO_NODES, "batch_size=1,2,4,8,16,32", LONG, "out=runs/taken")
-    commands.until(lambda: len(commands.claims("taken")) > len(commands.finished("taken")) and len(commands.jobs()) == 2)
+    commands.until(
+        lambda: len(commands.claims("taken")) > len(commands.finished("taken")) and len(commands.jobs()) == 2
+    )
     claim = commands.until_mid_cell("taken")
     job = claim.read_text()
     commands.run("scancel", "--signal=KILL", "--full", job)

@@ -19,7 +19,7 @@ from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
-from accelbench.settings.config import SweepOptions
+from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep.cluster import collecting
 from accelbench.sweep.cluster.engine import ClusterEngine, engine_of
 from accelbench.sweep.cluster.groups import groups, shares
@@ -106,7 +106,7 @@ class _SpreadSweep:
                 self._watch(started)
             with self._locked(stack):
                 self._collect()
-                done = self._done()
+                done = self._done(Retry.none)  # those that were retried have their new records
                 self._write_plan(done)
         return [done[item.cell.id] for item in self.ready.planned if item.cell.id in done]
 
@@ -138,7 +138,7 @@ class _SpreadSweep:
             if running is not None:
                 return running
             self._collect()
-            done = self._done()
+            done = self._done(self.options.retry)
             for record in collecting.replaced(self.folder, self.ready, self.options.retry):
                 self.state.set_aside(record)
             self._write_plan(done)
@@ -194,9 +194,9 @@ class _SpreadSweep:
             if not conflicts and not self.engine.states(each.jobs()):
                 self.state.remove_round(each)
 
-    def _done(self) -> dict[str, Record]:
+    def _done(self, retry: Retry) -> dict[str, Record]:
         """Cell id -> the record that stands."""
-        return collecting.standing(self.folder, self.ready, self.options.retry)
+        return collecting.standing(self.folder, self.ready, retry)
 
     def _write_plan(self, done: dict[str, Record]) -> None:
         """Writes the plan: earlier cells, and those of this sweep that have a record, in the order of the sweep."""
