@@ -145,7 +145,7 @@ def _revive(commands, node):
     state["processes"][node] = servers.start_node(node)
     servers.STATE.write_text(json.dumps(state))
     commands.until(
-        lambda: commands.run("sinfo", "--noheader", "--format=%T", "--node", f"--nodes={node}").strip() == "idle"
+        lambda: commands.run("sinfo", "--noheader", "--format=%T", "--Node", f"--nodes={node}").strip() == "idle"
     )
 
 

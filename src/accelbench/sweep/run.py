@@ -26,7 +26,6 @@ from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import RETRIED, UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.settings.executors import check_local
 from accelbench.sweep.delivery import Delivery
 from accelbench.sweep.kept import KeptFiles, set_aside
 from accelbench.sweep.missing_data import prepare_missing
@@ -85,7 +84,6 @@ def run(
     Raises:
         UserError: the sweep could not start, or not go on, for a reason that the user can mend.
     """
-    check_local(options.executor)
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     place = workplace().with_data(options.data_root)
     folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
