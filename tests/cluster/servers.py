@@ -22,6 +22,7 @@ NODES = ("node1", "node2")
 PORTS = {"slurmctld": 17817, "node1": 17818, "node2": 17819, "postgres": 15432, "s3": 15900}
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 60.0
+DAEMONS = []  # kept, since Python warns of a process that is forgotten while it runs
 
 SLURM_CONF = """
 ClusterName=accelbench
@@ -151,6 +152,7 @@ def _daemon(name: str, command: list[str]) -> int:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=variables, cwd="/"
         )
+    DAEMONS.append(process)
     return process.pid
 
 

@@ -85,13 +85,15 @@ def test_ctrl_c_cancels_the_jobs_and_keeps_what_was_measured(commands):
     assert [record for record in found if record["cell_id"] in {each["cell_id"] for each in kept}] == kept
 
 
-def test_a_job_that_is_requeued_in_mid_cell_goes_on_with_its_own_claims(commands):
+@pytest.mark.parametrize("command", ["scontrol requeue", "scancel --signal=USR2"], ids=["requeued", "preempted"])
+def test_a_job_that_is_requeued_in_mid_cell_goes_on_with_its_own_claims(commands, command):
+    """By Slurm or, after the signal that comes before the time limit and preemption, by submitit."""
     process = commands.start(*SLURM, "batch_size=1,2,4", LONG, "out=runs/requeued")
     claim = commands.until_mid_cell("requeued")
     (job,) = commands.jobs()
     assert claim.read_text() == job
     before = {path.name: path.read_bytes() for path in commands.finished("requeued")}
-    commands.run("scontrol", "requeue", job)
+    commands.run(*command.split(), job)
     commands.until(lambda: commands.jobs()[job][0] == "PENDING")
     text = commands.end(process)
     found = is_whole(commands, "requeued", 3)

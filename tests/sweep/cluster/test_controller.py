@@ -69,6 +69,16 @@ def rounds(project):
     return list((project / ".accelbench/runs/test").glob("round-*"))
 
 
+def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(project, swept):
+    result, text, _ = swept(cells_of(1, 2))
+    assert [(record.cell.batch_size, record.status) for record in result.records] == [(1, Status.ok), (2, Status.ok)]
+    assert {name.partition(".")[0] for name in files(project)} == {record.name for record in result.records}
+    assert rounds(project) == []
+    assert (project / ".accelbench/runs/test").stat().st_mode & 0o777 == 0o700
+    assert "2 ok" in text
+
+
+@pytest.mark.slow
 def test_the_records_and_the_plan_are_those_of_a_sweep_on_one_machine(project, swept, shared):
     cells = [*cells_of(*SIZES), make_cell(device=Device.gpu)]
     result, text, processes = swept(cells, num_jobs=2)
@@ -86,6 +96,7 @@ def test_the_records_and_the_plan_are_those_of_a_sweep_on_one_machine(project, s
     assert "4 ok, 1 skipped" in text
 
 
+@pytest.mark.slow
 def test_a_second_start_measures_nothing_and_a_new_cell_alone(project, swept):
     swept(cells_of(1, 2))
     before = files(project)
@@ -97,6 +108,7 @@ def test_a_second_start_measures_nothing_and_a_new_cell_alone(project, swept):
     assert {name: files(project)[name] for name in before} == before
 
 
+@pytest.mark.slow
 def test_failed_cells_are_measured_again_if_asked_for_and_their_records_kept(project, swept):
     result, _, _ = swept([*cells_of(1), *cells_of(2, fault="raise")])
     assert [record.status for record in result.records] == [Status.ok, Status.failed]
@@ -108,6 +120,7 @@ def test_failed_cells_are_measured_again_if_asked_for_and_their_records_kept(pro
     assert files(project)[kept.name] != first[kept.name]
 
 
+@pytest.mark.slow
 def test_a_job_that_is_killed_loses_no_record_and_the_next_start_goes_on(project, swept):
     processes = ProcessEngine()
     killer = threading.Thread(target=_kill_after_first, args=(project, processes, signal.SIGKILL))
@@ -122,6 +135,7 @@ def test_a_job_that_is_killed_loses_no_record_and_the_next_start_goes_on(project
     assert {name: files(project)[name] for name in before} == before
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_cut_off_with_its_job_leaves_no_record(project, swept):
     """A scheduler signals all processes of a job: the cell's end too."""
     processes = ProcessEngine()
@@ -141,6 +155,7 @@ def _kill_after_first(project, processes, number):
         os.kill(process.pid, number)
 
 
+@pytest.mark.slow
 def test_jobs_that_still_run_are_waited_for(project, swept):
     processes = ProcessEngine()
     with contextlib.suppress(UserError), pytest.MonkeyPatch.context() as patched:
@@ -153,6 +168,7 @@ def test_jobs_that_still_run_are_waited_for(project, swept):
     assert rounds(project) == []
 
 
+@pytest.mark.slow
 def test_an_interrupt_cancels_the_jobs(project, swept):
     processes = ProcessEngine()
 
@@ -168,6 +184,7 @@ def test_an_interrupt_cancels_the_jobs(project, swept):
     assert files(project)
 
 
+@pytest.mark.slow
 def test_why_a_job_could_not_go_on_is_said(project, swept, monkeypatch):
     monkeypatch.setattr(controller, "prepare_missing", lambda *given: None)
     processes = ProcessEngine()
@@ -194,6 +211,7 @@ def test_without_its_extra_an_executor_is_refused(project, monkeypatch):
         engine.engine_of(ExecutorConfig(name=Executor.ray))
 
 
+@pytest.mark.slow
 def test_a_sweep_is_measured_where_its_settings_say(project, swept, shared, monkeypatch):
     processes = ProcessEngine()
     monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
