@@ -34,7 +34,7 @@ def test_the_tasks_end_with_their_controller_and_the_next_start_goes_on(commands
     finished = {path.name: path.read_bytes() for path in commands.finished("cut")}
     process.send_signal(end)
     assert process.wait(60) in (130, -signal.SIGKILL)
-    commands.until(lambda: "ray::_run" not in commands.run("ps", "-eo", "args"))
+    commands.until(lambda: "ray::accelbench" not in commands.run("ps", "-eo", "args"))
     assert "3 ok" in commands.sweep(*words)
     found = commands.records("cut")
     assert [record["status"] for record in found] == ["ok"] * 3
@@ -46,7 +46,7 @@ def test_a_task_whose_worker_is_killed_is_started_again_by_ray(commands):
     process = commands.start(*RAY, "batch_size=1,2,4", "window.measure_s=2", "out=runs/lost")
     commands.until_mid_cell("lost")
     finished = {path.name: path.read_bytes() for path in commands.finished("lost")}
-    commands.run("pkill", "-KILL", "-f", "^ray::_run")
+    commands.run("pkill", "-KILL", "-f", "^ray::accelbench")
     text = commands.end(process)
     assert "3 ok" in text
     assert len(commands.records("lost")) == 3

@@ -9,6 +9,7 @@ from typing import Any
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before its import: Ray would report its use
 
 import ray
+from ray._private import services
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -22,6 +23,7 @@ from accelbench.sweep.cluster.job import run_part
 
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 THREADS = "OMP_NUM_THREADS"  # Ray sets it to the CPUs of a task, which would be another environment than without Ray
 
 
@@ -38,10 +40,11 @@ class RayEngine(ClusterEngine):
         self._config = config
         self.num_jobs = config.nodes or 1
         self._tasks: dict[str, Any] = {}
-        local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": LOOPBACK}
-        chosen = local if config.address == LOCAL else {"address": config.address}
         try:
-            ray.init(log_to_driver=False, logging_level="ERROR", **chosen)
+            if config.address == LOCAL:
+                _start_on_loopback()
+            else:
+                ray.init(address=config.address, **QUIET)
         except (ConnectionError, ValueError, RuntimeError) as error:
             problem = f"executor.ray.address={config.address}: no Ray there ({one_line(str(error))})"
             raise UserError(f"{problem}; executor.ray.address=local starts one on this machine") from error
@@ -82,6 +85,25 @@ class RayEngine(ClusterEngine):
                 ray.cancel(self._tasks[job], force=True)
                 with contextlib.suppress(RayError, GetTimeoutError):
                     ray.get(self._tasks[job], timeout=10)
+
+
+def _start_on_loopback() -> None:
+    """Starts a Ray that listens on the loopback alone, without the dashboard, which runs anybody's jobs.
+
+    Ray does so if its node's address is that of the loopback, but `ray.init` puts the machine's address in its place.
+
+    Raises:
+        UserError: Ray has another address all the same, as another release may.
+    """
+    resolve = services.resolve_ip_for_localhost
+    services.resolve_ip_for_localhost = lambda host: host
+    try:
+        ray.init(address=LOCAL, include_dashboard=False, _node_ip_address=LOOPBACK, **QUIET)
+    finally:
+        services.resolve_ip_for_localhost = resolve
+    if any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):
+        ray.shutdown()
+        raise UserError(f"executor.ray.address={LOCAL}: Ray {ray.__version__} does not stay on the loopback")
 
 
 def _has(node: Mapping[str, Any], need: Need) -> bool:
