@@ -13,7 +13,7 @@ import pytest
 from cluster.servers import LOOPBACK, PORTS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
-DATABASE = f"postgresql://accelbench@{LOOPBACK}:{PORTS['postgres']}"
+DATABASE = f"postgresql+psycopg2://accelbench@{LOOPBACK}:{PORTS['postgres']}"
 
 
 @pytest.fixture
