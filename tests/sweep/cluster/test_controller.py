@@ -78,6 +78,16 @@ def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(proje
     assert "2 ok" in text
 
 
+def test_a_job_that_ends_before_its_only_cell_is_measured_is_a_message(project, monkeypatch):
+    processes = ProcessEngine()
+    processes.submit = lambda parts, need, job_name: ["0"]  # no such process
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    shown = []
+    with pytest.raises(UserError, match="1 of 1 cells have no record: their jobs were ended from outside"):
+        controller.run(cells_of(1), OPTIONS, Console(file=io.StringIO()), show=shown.append)
+    assert not shown
+
+
 @pytest.mark.slow
 def test_the_records_and_the_plan_are_those_of_a_sweep_on_one_machine(project, swept, shared):
     cells = [*cells_of(*SIZES), make_cell(device=Device.gpu)]

@@ -68,7 +68,8 @@ def run(
             set_aside_plan(folder, console)
             spread = _SpreadSweep(ready, earlier, folder, options, console, sweep_id, engine, delivery)
             result = SweepResult(folder, spread.run())
-        (show or (lambda result: conclude(result, console)))(result)
+        if result.records:
+            (show or (lambda result: conclude(result, console)))(result)
         deliver_rest(delivery, result.records, console)
     spread.check_complete(result.records)
     return result
