@@ -88,6 +88,21 @@ def test_a_job_that_ends_before_its_only_cell_is_measured_is_a_message(project, 
     assert not shown
 
 
+def test_a_refused_job_cancels_those_of_other_groups(project, monkeypatch):
+    processes, cancelled = ProcessEngine(), []
+
+    def refuse(parts, need, job_name):
+        if str(need) == "gpu":
+            raise UserError("executor=slurm: refused")
+        return ["0"]
+
+    processes.submit, processes.cancel = refuse, cancelled.extend
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    with pytest.raises(UserError, match="refused"):
+        controller.run([*cells_of(1), make_cell(device=Device.gpu)], OPTIONS, Console(file=io.StringIO()))
+    assert cancelled == ["0"]
+
+
 @pytest.mark.slow
 def test_the_records_and_the_plan_are_those_of_a_sweep_on_one_machine(project, swept, shared):
     cells = [*cells_of(*SIZES), make_cell(device=Device.gpu)]

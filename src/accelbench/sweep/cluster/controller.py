@@ -165,7 +165,11 @@ class _SpreadSweep:
                 )
                 paths.append(new.write_part(parts, part))
                 parts += 1
-            names = self.engine.submit(paths, need, f"accelbench-{self.folder.name}")
+            try:
+                names = self.engine.submit(paths, need, f"accelbench-{self.folder.name}")
+            except BaseException:
+                self.engine.cancel(jobs)
+                raise
             jobs += names
             new.write_jobs(jobs)
             what = f"{len(group)} cells for {need}: {len(names)} jobs of {self.engine.name} ({', '.join(names)})"

@@ -118,5 +118,6 @@ class _Alive:
 
 
 def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return one_line(next((line for line in lines if "error:" in line), lines[-1] if lines else "no reason was given"))
+    """What a command of Slurm's says at last."""
+    lines = [line.strip() for line in text.splitlines() if "error: " in line or "fatal: " in line]
+    return one_line(lines[-1]) if lines else "no reason was given"
