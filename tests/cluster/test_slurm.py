@@ -216,10 +216,8 @@ def test_cells_whose_jobs_were_cancelled_are_named_and_come_with_the_next_start(
 
 def test_a_request_that_slurm_refuses_is_a_message(commands):
     text = commands.sweep(*SLURM, "batch_size=1", "executor.slurm.partition=none", "out=runs/no", status=2)
-    assert (
-        "executor=slurm: Slurm refuses the job: sbatch: error: Batch job submission failed: Invalid partition name specified"
-        in text
-    )
+    problem = "sbatch: error: Batch job submission failed: Invalid partition name specified"
+    assert f"executor=slurm: Slurm refuses the job: {problem}" in text
     assert "Traceback" not in text
 
 
