@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-all test-faults test-wheel gpu-check gpu-check-pack tpu-check \
+.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-all test-faults test-wheel test-cluster cluster-up cluster-down gpu-check gpu-check-pack tpu-check \
 	lint bench screens docs ui lock clean
 .DEFAULT_GOAL := help
 
@@ -29,8 +29,9 @@ endef
 .venv/.installed: requirements.lock pyproject.toml
 	$(call install,.venv,requirements.lock)
 
-# Separate environments: TensorFlow's CUDA libraries conflict with torch's, and JAX' libtpu with torch_xla's.
-.venv-keras-gpu/.installed .venv-jax-tpu/.installed: .venv-%/.installed: environments/%.lock pyproject.toml
+# Separate environments: TensorFlow's CUDA libraries conflict with torch's, JAX' libtpu with torch_xla's, and S3's clients
+# with the python-dateutil of requirements.lock.
+.venv-keras-gpu/.installed .venv-jax-tpu/.installed .venv-cluster/.installed: .venv-%/.installed: environments/%.lock pyproject.toml
 	$(call install,.venv-$*,environments/$*.lock)
 
 setup: .venv/.installed  ## install everything into .venv
@@ -41,6 +42,17 @@ setup-jax-tpu: .venv-jax-tpu/.installed  ## install Keras on JAX for a TPU, into
 
 setup-browser:  ## install chromium, for the tests that open pages (Debian, as root)
 	apt-get install -y chromium chromium-driver
+
+CLUSTER := .venv-cluster/bin/python tests/cluster/servers.py
+
+cluster-up: .venv-cluster/.installed  ## start Slurm, PostgreSQL and S3 on this machine's loopback (Debian, as root)
+	@$(CLUSTER) up
+
+cluster-down:  ## stop them, and remove their files
+	@test ! -x .venv-cluster/bin/python || $(CLUSTER) down
+
+test-cluster: .venv-cluster/.installed  ## test sweeps over Slurm and Ray, after `make cluster-up` (five minutes)
+	.venv-cluster/bin/python -m pytest -m cluster --durations=10 tests/cluster
 
 repro: setup  ## run the main job: data, sweeps, report
 	@$(BIN)/python pipelines/repro.py
@@ -56,10 +68,10 @@ define run_tests
 endef
 
 test: setup  ## run the tests
-	$(call run_tests,not slow and not faults and not gpu and not tpu)
+	$(call run_tests,not slow and not faults and not cluster and not gpu and not tpu)
 
 test-all: setup  ## run the tests, and those that take long and guard rare cases
-	$(call run_tests,not faults and not gpu and not tpu)
+	$(call run_tests,not faults and not cluster and not gpu and not tpu)
 
 test-faults: setup  ## look for faults by breaking calls, killing processes and mutating files (ten minutes)
 	$(BIN)/python -m pytest -m faults --ignore=tests/engines/keras
@@ -107,6 +119,8 @@ lock:  ## regenerate requirements.lock and the locks of the other environments
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet -o requirements.lock
 	for name in keras-gpu jax-tpu; do $(BIN)/uv pip compile environments/$$name.in --universal --python-version 3.11 \
 		--generate-hashes --quiet -o environments/$$name.lock; done
+	$(BIN)/uv pip compile pyproject.toml environments/cluster.in --extra dvc --extra ray --extra slurm --universal \
+		--python-version 3.11 --generate-hashes --quiet -o environments/cluster.lock
 	$(BIN)/uv pip compile docs/site.in --universal --python-version 3.11 --generate-hashes --quiet -o docs/site.lock
 
 clean:  ## remove the environments; data, results and runs stay

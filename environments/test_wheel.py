@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
 FOR_TESTS = ("pytest", "pytest-timeout")
-FAST = "not slow and not faults and not gpu and not tpu"
+FAST = "not slow and not faults and not cluster and not gpu and not tpu"
 CELL = ("model=torchvision", "model.name=resnet18", "mode=infer", "batch_size=1", "window.measure_s=0.5")
 
 

@@ -10,6 +10,7 @@ from accelbench.engines.lightning.module import OPTIMIZERS
 from accelbench.engines.lightning.networks import NETWORKS
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.settings import config, params, to_cell
+from accelbench.settings.executors import Executor
 from accelbench.sinks.registry import TRACKING
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +47,7 @@ def composed(*overrides):
 def test_every_file_of_every_group_composes_to_what_it_is_called(path):
     group, name = path.parent.name, path.stem
     cell, options = composed(f"{group}={name}", *OTHERS.get((group, name), []))
-    found = options if group in ("suite", "tracking") else cell
+    found = options if group in ("suite", "tracking", "executor") else cell
     chosen = getattr(found, group)
     if group == "model" and name in LIBRARIES:
         assert chosen.library == name
@@ -55,7 +56,7 @@ def test_every_file_of_every_group_composes_to_what_it_is_called(path):
     if group == "data" and name in OWN_DATA:
         assert chosen.name.startswith("conf-" if name == FOLDER else "params-")
         return
-    assert (chosen.name if group in ("model", "data") else chosen) == name
+    assert (chosen.name if group in ("model", "data", "executor") else chosen) == name
 
 
 def test_every_group_is_one_that_the_schema_knows():
@@ -69,6 +70,7 @@ def test_what_can_be_chosen_is_what_there_is():
     assert {composed(f"model={name}")[0].model.definition for name in names("model") - LIBRARIES} == set(NETWORKS)
     assert names("model") >= LIBRARIES
     assert names("tracking") == set(TRACKING)
+    assert names("executor") == set(Executor)
     assert set(config.Optimizer) == set(OPTIMIZERS)
     assert names("data") == {*registry.names(), MODULE, *OWN_DATA}
 

@@ -16,6 +16,7 @@ CEILINGS = "ceilings.json"  # what each device was seen to do at most
 PLAN = "plan.json"  # the cells that a sweep wants
 CONFIRMED = "confirmed"  # the folder beside results/ for the repeats that say which of two cells is faster
 RESULTS, RUNS = "results", "runs"  # the folders of the pipeline's records, and of the command line's
+CLUSTER = ".accelbench"  # the folder of what the jobs of a cluster share while they measure
 RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # where the records of a project are
 SAFETENSORS = ".safetensors"  # the ending of files of weights
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison

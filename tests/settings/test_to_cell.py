@@ -7,6 +7,7 @@ from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.vocab import Device, Engine, KerasBackend, Mode, ModelOutput, Precision, Protocol, Scaling
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import Retry
+from accelbench.settings.executors import ExecutorConfig
 from accelbench.settings.to_cell import cell_and_options, repeated
 from fakes import make_cell
 from settings.composed import merged
@@ -62,6 +63,7 @@ def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
         "data_root": None,
         "repeats": 1,
         "verbose": False,
+        "executor": dataclasses.asdict(ExecutorConfig()),
     }
     with pytest.raises(dataclasses.FrozenInstanceError):
         cell.batch_size = 1

@@ -28,7 +28,15 @@ def test_the_guessed_host_is_the_one_that_the_cell_needs(project, words):
 
 @pytest.mark.parametrize(
     "words",
-    ["device=gpu", "-m device=cpu,gpu", "engine=keras", "suite=mnist_networks", "model=timm", "-m model=cnn,timm"],
+    [
+        "device=gpu",
+        "-m device=cpu,gpu",
+        "engine=keras",
+        "suite=mnist_networks",
+        "model=timm",
+        "-m model=cnn,timm",
+        "executor=slurm device=cpu",
+    ],
 )
 def test_of_words_that_may_need_another_host_none_is_guessed(words):
     assert early.guess(words.split()) is None

@@ -44,10 +44,10 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
 
         with early.hosts(words) as hosts:
             # Imported while the host starts.
-            from accelbench.sweep import run as sweep
+            from accelbench.sweep.cluster import dispatch
 
             cells, options = _composed(words)
-            result = sweep.run(cells, options, console, hosts=hosts)
+            result = dispatch.run(cells, options, console, hosts=hosts)
         result.check_request()
         return Results.of_records(result.records, result.folder)
 

@@ -26,6 +26,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         from accelbench.settings.compose import cells_of, compose
         from accelbench.sweep import answer, card
         from accelbench.sweep import run as sweep
+        from accelbench.sweep.cluster import dispatch
 
         cells, options = cells_of(compose(words))
 
@@ -38,7 +39,7 @@ def _run(chosen: Namespace, context: Context) -> int:
                 sweep.conclude(result, context.console)
                 answer.show(result.records, folder, context.console)
 
-        result = sweep.run(cells, options, context.console, context.out, hosts=hosts, show=show)
+        result = dispatch.run(cells, options, context.console, context.out, hosts=hosts, show=show)
     if len(cells) == 1:
         card.show_places(result.links, context.console)
         context.console.print()

@@ -1,7 +1,7 @@
 """Plans the cells of a sweep on this machine's data and environment."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Prepared:
         fingerprints: those of each engine's cells.
         git: the state of the checkout.
         planned: the cells in the order in which they run.
+        node: the node of a cluster that this is, and its job; empty on a machine alone.
     """
 
     place: Workplace
@@ -41,10 +42,11 @@ class Prepared:
     fingerprints: Mapping[Engine, Mapping[str, Any]]
     git: Mapping[str, Any]
     planned: list[Planned]
+    node: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self, engine: Engine) -> dict[str, Any]:
-        """What the records of the engine's cells keep of machine, versions, code and git."""
-        return {**self.fingerprints[engine], "git": self.git}
+        """What the records of the engine's cells keep of machine, versions, code, git and node."""
+        return {**self.fingerprints[engine], "git": self.git, **({"node": self.node} if self.node else {})}
 
     def changed_file(self, record: Record) -> Path | None:
         """A file of the user that was changed since, so that the record's cell would have another identity now.

@@ -77,6 +77,17 @@ MEANINGS = {
     "suite.study": "the study that it repeats",
     "trainer.accumulate_grad_batches": "a LightningModule's batches for each optimiser step",
     "trainer.gradient_clip_val": "the norm at which its gradients are cut",
+    "executor.slurm.partition": "Slurm's partition; this and the next three as submitit and sbatch name them",
+    "executor.slurm.constraint": "the features of a node, such as h100",
+    "executor.slurm.account": "the account that pays",
+    "executor.slurm.qos": "the quality of service",
+    "executor.slurm.time": "minutes of a job; 240 with executor=slurm",
+    "executor.slurm.nodes": "jobs, each alone on a node, for each group of cells of equal needs; 1 with executor=slurm",
+    "executor.slurm.setup": 'lines of the job\'s script before accelbench starts, such as ["module load cuda"]',
+    "executor.slurm.additional_parameters": "any other option of sbatch, such as {reservation: mine}",
+    "executor.ray.address": "auto, host:port, or local for a new Ray on this machine; auto with executor=ray",
+    "executor.ray.nodes": "tasks, each alone on a node, for each group of cells of equal needs; 1 with executor=ray",
+    "executor.ray.num_retries": "how often a task is started again after its node was lost; 3 with executor=ray",
     "window.warmup_steps": "steps before anything counts, at least",
     "window.warmup_s": "seconds before anything counts, at least",
     "window.measure_s": "seconds of blocks, at most",
@@ -95,6 +106,7 @@ CHOOSES = {
     "data": "the data set",
     "suite": "a suite of params.yaml",
     "tracking": "where records are delivered",
+    "executor": "where cells are measured: on this machine, or in jobs of a cluster",
 }
 
 

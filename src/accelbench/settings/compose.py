@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from accelbench import project, scratch
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
-from accelbench.settings import config, params, sizes, suites, to_cell
+from accelbench.settings import config, executors, params, sizes, suites, to_cell
 from accelbench.settings.parser import Parser
 from accelbench.settings.to_cell import repeated
 
@@ -97,7 +97,8 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     """The one cell that `words`, separated as in a shell, describe, and the options of its run.
 
     Raises:
-        UserError: the words are not readable, describe several cells, or hold a flag or a number of repeats.
+        UserError: the words are not readable, describe several cells, or hold a flag, a number of repeats
+            or an executor of a cluster.
     """
     try:
         given = shlex.split(words)
@@ -107,4 +108,5 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
         if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
             raise UserError(f"{word}: not for one cell; compare takes --repeats N outside of the quotes")
     (composed,) = compose(given)
+    executors.check_local(composed.executor)
     return to_cell.cell_and_options(composed)

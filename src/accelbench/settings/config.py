@@ -27,6 +27,7 @@ from accelbench.schema.vocab import (
     Weights,
 )
 from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.settings.executors import ExecutorConfig
 
 
 class Optimizer(StrEnum):
@@ -167,6 +168,7 @@ class RunConfig:
     data: DataConfig = field(default_factory=DataConfig)
     suite: SuiteConfig = field(default_factory=SuiteConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     mode: Mode = MISSING
     precision: Precision = MISSING
     batch_size: int = MISSING
@@ -198,7 +200,7 @@ class RunConfig:
 
 
 # Settings whose value is the name of a file in conf/<setting>/.
-GROUPS = ("engine", "device", "model", "data", "suite", "tracking")
+GROUPS = ("engine", "device", "model", "data", "suite", "tracking", "executor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +217,7 @@ class SweepOptions:
     data_root: str | None = None
     repeats: int = 1
     verbose: bool = False
+    executor: ExecutorConfig = field(default_factory=ExecutorConfig)
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:

@@ -12,6 +12,7 @@ from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.text import MAX_TEXT, beginning, one_line
 from accelbench.schema.vocab import RANDOM, RANDOM_IMAGE_PIPELINES, Augment, Pipeline
 from accelbench.settings.config import DataConfig, RunConfig
+from accelbench.settings.executors import Executor
 from accelbench.settings.sizes import MAX_BRACKETS
 
 LEAST = {
@@ -35,6 +36,10 @@ LEAST = {
     "window.latency_s": 0,
     "window.latency_steps": 1,
     "breakdown_s": 0,
+    "executor.slurm.time": 1,
+    "executor.slurm.nodes": 1,
+    "executor.ray.nodes": 1,
+    "executor.ray.num_retries": 0,
 }
 ABOVE_ZERO = ("timeout_s", "window.measure_s", "window.block_s", "window.width", "model.learning_rate")
 # Settings with any text, or any arguments.
@@ -66,7 +71,9 @@ def check(run: RunConfig) -> None:
     for flag, least in LEAST.items():
         if (value := settings.get(flag, least)) < least:
             raise UserError(f"{flag}={value}: should be at least {least}")
-    for flag, most in {"seed": MAX_SEED, "threads": usable_cores()}.items():
+    is_here = run.executor.name == Executor.local  # a node may have more cores than this machine
+    cores = usable_cores() if is_here else MAX_COUNT
+    for flag, most in {"seed": MAX_SEED, "threads": cores}.items():
         if (value := settings.get(flag, most)) > most:
             raise UserError(f"{flag}={value}: should be at most {most}")
     for flag in ABOVE_ZERO:

@@ -26,6 +26,7 @@ from accelbench.settings.sizes import check_brackets
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "verbose"}
 NO_SUITE = "adhoc"
 ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # of the user's own code
+OPTIONS = "executor.slurm.additional_parameters."  # with names of sbatch's
 PATHS = ("out", "data.root")  # settings whose values are paths
 AXES_OF_PATHS = ("data.path", "model.weights")  # of these, a comma may also separate several values
 # The key of a suite that lists combinations to leave out; all others are settings.
@@ -165,14 +166,14 @@ def quoted(text: str) -> str:
 
 
 def with_arguments_added(words: list[str]) -> list[str]:
-    """`words` with the plus signs that Hydra needs to add arguments of networks that accelbench does not know.
+    """`words` with the plus signs that Hydra needs to add arguments of unknown networks, and options of sbatch.
 
     Of accelbench's own networks conf/ has all arguments: an unknown name stays an error.
     """
     models = {name.strip() for word in words if word.startswith("model=") for name in word[6:].split(",")}
-    if not models & (set(Library) - {Library.accelbench}):
-        return words
-    return [f"++{word}" if word.startswith(ARGUMENTS) else word for word in words]
+    has_arguments = bool(models & (set(Library) - {Library.accelbench}))
+    added = (*(ARGUMENTS if has_arguments else ()), OPTIONS)
+    return [f"++{word}" if word.startswith(added) else word for word in words]
 
 
 def parse(word: str) -> Override:
@@ -200,7 +201,7 @@ def _name_and_value(word: str) -> tuple[str, str]:
         raise UserError(f"{word}: should be name=value")
     if name.strip("/").startswith("hydra"):
         raise UserError(f"{word}: Hydra's own settings are fixed; out=FOLDER names the folder of the records")
-    if name.startswith(ARGUMENTS) and (override.is_add() or override.is_force_add()):
+    if name.startswith((*ARGUMENTS, OPTIONS)) and (override.is_add() or override.is_force_add()):
         return name, word.partition("=")[2]
     if override.is_add() or override.is_force_add() or override.is_delete():
         raise UserError(f"{word}: settings are neither added nor taken away: write {name}=VALUE")

@@ -19,6 +19,7 @@ from accelbench.schema.vocab import (
     Scaling,
 )
 from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.settings import executors
 from accelbench.settings.config import EngineConfig, ModelConfig, RunConfig, SweepOptions, TrainerConfig
 from accelbench.settings.limits import check
 from accelbench.settings.own_code import check_data, check_model
@@ -36,6 +37,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     check(run)
     check_model(run)
     check_data(run)
+    executors.check(run.executor)
     name_data(run.data)
     _reset_unused_settings(run)
     return _cell(run), _options(run)
@@ -106,6 +108,7 @@ def _options(run: RunConfig) -> SweepOptions:
         data_root=run.data.root,
         repeats=run.repeats,
         verbose=run.verbose,
+        executor=run.executor,
     )
 
 

@@ -13,6 +13,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.settings.executors import Executor
 
 
 @contextmanager
@@ -37,7 +38,8 @@ def guess(words: Sequence[str]) -> Cell | None:
     chosen = dict(word.split("=", 1) for word in words if "=" in word)
     is_default = chosen.get("engine", "lightning") == Engine.lightning and chosen.get("device", "cpu") == Device.cpu
     imports_more = any(library in chosen.get("model", "") for library in (Library.timm, Library.transformers))
-    if not is_default or "suite" in chosen or imports_more:
+    is_elsewhere = chosen.get("executor", Executor.local) != Executor.local
+    if not is_default or "suite" in chosen or imports_more or is_elsewhere:
         return None
     return Cell(
         suite="",

@@ -19,7 +19,7 @@ from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import answer, confirming
-from accelbench.sweep import run as sweep
+from accelbench.sweep.cluster import dispatch
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Suite:
         Raises:
             UserError: the sweep could not start, or not go on, for a reason that the user can mend.
         """
-        result = sweep.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts)
+        result = dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts)
         answer.show(result.records, shown(result.folder), console)
 
 

@@ -105,7 +105,7 @@ def run(
                 session = Session(ready, todo, folder, options, console, sweep_id, hosts)
                 result = SweepResult(folder, _measure(session, done, kept, delivery))
         (show or partial(conclude, console=console))(result)
-        _deliver_rest(delivery, result.records, console)
+        deliver_rest(delivery, result.records, console)
         if todo and len(ready.planned) == 1:
             result.links = delivery.links(result.records[0])
     return result
@@ -140,7 +140,8 @@ def wait(console: Console, hosts: Hosts, message: str) -> None:
     console.print(message, markup=False, soft_wrap=True)
 
 
-def _deliver_rest(delivery: Delivery, found: Sequence[Record], console: Console) -> None:
+def deliver_rest(delivery: Delivery, found: Sequence[Record], console: Console) -> None:
+    """Delivers what the trackers have not got yet, and says what did not reach them."""
     with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
         delivery.finish()
         delivery.relate(found)

@@ -23,6 +23,7 @@ from accelbench.schema.record import Record
 from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, Device, Status
 from accelbench.settings.config import SweepOptions
+from accelbench.settings.executors import check_local
 from accelbench.sweep.preflight import Preflight
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 from accelbench.sweep.progress import SweepProgress
@@ -63,6 +64,7 @@ class Session(AbstractContextManager["Session"]):
         hosts: Hosts,
         progress: Callable[[Console, Sequence[Planned], Evidence], SweepProgress] = SweepProgress,
     ) -> None:
+        check_local(options.executor)
         self.ready, self.todo, self.folder = ready, todo, folder
         self.options, self.console, self.sweep_id = options, console, sweep_id
         self._hosts, self._new_progress = hosts, progress

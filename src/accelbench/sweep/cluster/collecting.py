@@ -1,0 +1,75 @@
+"""What the jobs of a cluster have left: which records stand, and bringing them into the sweep's folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from accelbench.errors import UserError
+from accelbench.grid.identity import identity
+from accelbench.grid.prepare import Prepared
+from accelbench.project import RECORDS
+from accelbench.schema.record import Record, read_all
+from accelbench.schema.vocab import RETRIED
+from accelbench.settings.config import Retry
+from accelbench.sweep.cluster.shared_state import Round
+from accelbench.sweep.merge import merge
+from accelbench.sweep.session import NOT_JUDGED
+
+
+def collect(spread: Round, folder: Path) -> list[str]:
+    """Adds the finished records of a round to the sweep's folder.
+
+    Returns:
+        A line for each record that could not be added.
+
+    Raises:
+        UserError: the folder can't be written.
+    """
+    sources = [str(source) for source in spread.sources()]
+    merged = merge(sources, folder.parent)
+    return [*merged.conflicts, *merged.problems]
+
+
+def standing(folder: Path, ready: Prepared, retry: Retry) -> dict[str, Record]:
+    """Cell id -> its record in the sweep's folder that needs no other one."""
+    return {record.cell.id: record for _, record in _records(folder, ready) if _stands(record, ready, retry)}
+
+
+def replaced(folder: Path, ready: Prepared, retry: Retry) -> list[Path]:
+    """The records of the present code and data that don't stand: the next ones will have their names."""
+    return [
+        path
+        for path, record in _records(folder, ready)
+        if _is_present(record, ready) and not _stands(record, ready, retry)
+    ]
+
+
+def _records(folder: Path, ready: Prepared) -> Iterator[tuple[Path, Record]]:
+    """The readable records of the planned cells, the oldest first."""
+    ids = {item.cell.id for item in ready.planned}
+    paths = [path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in ids]
+    found = sorted(read_all(paths).by_path(), key=lambda pair: pair[1].started_at)
+    return iter(found)
+
+
+def _stands(record: Record, ready: Prepared, retry: Retry) -> bool:
+    is_retried = retry == Retry.failed and record.status in RETRIED
+    return record.reason != NOT_JUDGED and not is_retried and _is_present(record, ready)
+
+
+def _is_present(record: Record, ready: Prepared) -> bool:
+    """Whether the node that measured the record would give it the same identity today.
+
+    The record says what its machine is, this machine what code, data and packages are there now.
+    """
+    here, there = ready.fingerprints[record.cell.engine], record.environment
+    versions = {name: here["versions"].get(name, version) for name, version in there["versions"].items()}
+    fingerprint = {
+        "machine": there["machine"],
+        "versions": versions,
+        "variables": there["variables"],
+        "code": here["code"],
+    }
+    try:
+        return identity(record.cell, ready.data, fingerprint) == record.identity
+    except UserError:
+        return False

@@ -1,0 +1,211 @@
+"""A sweep whose cells are measured by the jobs of a cluster.
+
+The controller plans the sweep, submits jobs, shows their records as they come, and brings them together in the sweep's
+folder. It measures nothing. Which cells can't run is for each node to say: it may have devices that this machine lacks.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from accelbench.errors import UserError
+from accelbench.grid.prepare import Prepared, data_name, prepare
+from accelbench.project import RUNS, shown, workplace
+from accelbench.schema import plan_file
+from accelbench.schema.cell import Cell
+from accelbench.schema.plan_file import WantedCell
+from accelbench.schema.record import Record
+from accelbench.settings.config import Retry, SweepOptions
+from accelbench.sweep.cluster import collecting
+from accelbench.sweep.cluster.engine import ClusterEngine, engine_of
+from accelbench.sweep.cluster.groups import groups, shares
+from accelbench.sweep.cluster.shared_state import Part, Round, SharedState
+from accelbench.sweep.cluster.watching import Watch
+from accelbench.sweep.delivery import Delivery
+from accelbench.sweep.missing_data import prepare_missing
+from accelbench.sweep.run import (
+    SweepResult,
+    announce_stand_in,
+    conclude,
+    deliver_rest,
+    folder_under_runs,
+    set_aside_plan,
+    telling_where_it_stopped,
+    write_wanted,
+)
+
+
+def run(
+    cells: Sequence[Cell],
+    options: SweepOptions,
+    console: Console,
+    out: Path | None = None,
+    *,
+    show: Callable[[SweepResult], None] | None = None,
+) -> SweepResult:
+    """As `sweep.run.run`, by the jobs of a cluster. If interrupted, it cancels them.
+
+    Jobs of an earlier controller of the same folder that still run are not submitted again, but waited for.
+
+    Raises:
+        UserError: the sweep could not start, or its jobs ended before every cell had its record.
+    """
+    sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
+    place = workplace().with_data(options.data_root)
+    folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
+    data_name(cells)
+    engine = engine_of(options.executor)
+    with Delivery(options.tracking, place.store) as delivery:
+        prepare_missing(place, cells[0].data, console)
+        earlier = plan_file.cells_in(folder) if out is None else []
+        ready = prepare(cells, place, earlier)
+        announce_stand_in(ready, console)
+        with telling_where_it_stopped(ready, folder):
+            set_aside_plan(folder, console)
+            spread = _SpreadSweep(ready, earlier, folder, options, console, sweep_id, engine, delivery)
+            result = SweepResult(folder, spread.run())
+        if result.records:
+            (show or (lambda result: conclude(result, console)))(result)
+        deliver_rest(delivery, result.records, console)
+    spread.check_complete(result.records)
+    return result
+
+
+@dataclass
+class _SpreadSweep:
+    """One controller's sweep."""
+
+    ready: Prepared
+    earlier: Sequence[WantedCell]
+    folder: Path
+    options: SweepOptions
+    console: Console
+    sweep_id: str
+    engine: ClusterEngine
+    delivery: Delivery
+    _problems: list[str] = field(default_factory=list)  # of jobs that could not go on
+
+    def __post_init__(self) -> None:
+        self.state = SharedState(self.ready.place, self.folder)
+
+    def run(self) -> list[Record]:
+        """Measures every cell without a record; returns the records of all cells that have one."""
+        with ExitStack() as stack:
+            if not self.engine.jobs_outlive:  # another controller's jobs can't be seen
+                stack.enter_context(self.state.locked(patience_s=0))
+            running = self._running()
+            if running is not None:
+                num = len(self.engine.states(running.jobs()))
+                self.console.print(f"{num} jobs of an earlier start still run: waiting for them.", markup=False)
+                self._watch(running)
+            started = self._start(stack)
+            if started is not None:
+                self._watch(started)
+            with self._locked(stack):
+                self._collect()
+                done = self._done(Retry.none)  # those that were retried have their new records
+                self._write_plan(done)
+        return [done[item.cell.id] for item in self.ready.planned if item.cell.id in done]
+
+    def check_complete(self, found: Sequence[Record]) -> None:
+        """Raises a UserError if cells have no record."""
+        num = len(self.ready.planned) - len(found)
+        if num:
+            why = "; ".join(dict.fromkeys(self._problems)) or "their jobs were ended from outside"
+            raise UserError(
+                f"{num} of {len(self.ready.planned)} cells have no record: {why}. The same command with "
+                f"out={shown(self.folder)} goes on"
+            )
+
+    def _locked(self, stack: ExitStack) -> ExitStack:
+        """Holds the lock of the controllers, unless it is held all the time."""
+        inner = ExitStack()
+        if self.engine.jobs_outlive:
+            inner.enter_context(self.state.locked())
+        return inner
+
+    def _running(self) -> Round | None:
+        """The newest round of which jobs run; None without one."""
+        return next((each for each in reversed(self.state.rounds()) if self.engine.states(each.jobs())), None)
+
+    def _start(self, stack: ExitStack) -> Round | None:
+        """Submits jobs for the cells without a record; returns their round, None if there is nothing to do."""
+        with self._locked(stack):
+            running = self._running()  # of another controller, meanwhile
+            if running is not None:
+                return running
+            self._collect()
+            done = self._done(self.options.retry)
+            for record in collecting.replaced(self.folder, self.ready, self.options.retry):
+                self.state.set_aside(record)
+            self._write_plan(done)
+            todo = [item.cell for item in self.ready.planned if item.cell.id not in done]
+            if done:
+                self.console.print(f"{len(done)} of {len(self.ready.planned)} cells have their record already.")
+            return self._submit(todo) if todo else None
+
+    def _submit(self, todo: list[Cell]) -> Round:
+        new, jobs, parts = self.state.new_round(), list[str](), 0
+        labels = {item.cell.id: item.label for item in self.ready.planned}
+        for need, group in groups(todo).items():
+            paths = []
+            for share in shares(group, self.engine.num_jobs):
+                part = Part(
+                    name=self.folder.name,
+                    sweep_id=self.sweep_id,
+                    project=str(Path.cwd()),
+                    data_root=self.options.data_root,
+                    verbose=self.options.verbose,
+                    cells=share,
+                    labels=[labels[cell.id] for cell in share],
+                )
+                paths.append(new.write_part(parts, part))
+                parts += 1
+            try:
+                names = self.engine.submit(paths, need, f"accelbench-{self.folder.name}")
+            except BaseException:
+                self.engine.cancel(jobs)
+                raise
+            jobs += names
+            new.write_jobs(jobs)
+            what = f"{len(group)} cells for {need}: {len(names)} jobs of {self.engine.name} ({', '.join(names)})"
+            self.console.print(what, markup=False, soft_wrap=True)
+        return new
+
+    def _watch(self, spread: Round) -> None:
+        jobs = spread.jobs()
+        watch = Watch(self.ready, spread, self.folder, self.engine, self.console, self.delivery)
+        try:
+            watch.run()
+        except KeyboardInterrupt:
+            self.console.print(f"Cancelling {len(jobs)} jobs ...", markup=False)
+            self.engine.cancel(jobs)
+            watch.collect()
+            raise
+        for job in jobs:
+            if spread.problem(job).exists():
+                self._problems.append(f"job {job}: {spread.problem(job).read_text().strip()}")
+
+    def _collect(self) -> None:
+        """Brings the finished records of all rounds into the sweep's folder; removes the rounds that have ended."""
+        for each in self.state.rounds():
+            conflicts = collecting.collect(each, self.folder)
+            for line in conflicts:
+                self.console.print(line, style="yellow", markup=False, soft_wrap=True)
+            if not conflicts and not self.engine.states(each.jobs()):
+                self.state.remove_round(each)
+
+    def _done(self, retry: Retry) -> dict[str, Record]:
+        """Cell id -> the record that stands."""
+        return collecting.standing(self.folder, self.ready, retry)
+
+    def _write_plan(self, done: dict[str, Record]) -> None:
+        """Writes the plan: earlier cells, and those of this sweep that have a record, in the order of the sweep."""
+        labels = {item.cell.id: item.label for item in self.ready.planned}
+        ids = [item.cell.id for item in self.ready.planned if item.cell.id in done]
+        new = [WantedCell(done[cell_id].cell, done[cell_id].name, labels[cell_id]) for cell_id in ids]
+        write_wanted(plan_file.joined(self.earlier, new), self.options, self.folder)

@@ -1,0 +1,62 @@
+"""What a controller asks of a cluster's scheduler."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from accelbench.errors import UserError
+from accelbench.settings.executors import Executor, ExecutorConfig
+from accelbench.sweep.cluster.groups import Need
+
+
+class ClusterEngine(ABC):
+    """A scheduler, with the settings that the user gave for it.
+
+    Attributes:
+        name: as messages name it.
+        num_jobs: of each group of cells, at most.
+        jobs_outlive: whether jobs go on after their controller has ended.
+    """
+
+    name: str
+    num_jobs: int
+    jobs_outlive: bool
+
+    @abstractmethod
+    def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> list[str]:
+        """Submits a job for each part, for nodes that have what is needed; returns the jobs' names.
+
+        Raises:
+            UserError: the scheduler refuses it; the message says why.
+        """
+
+    @abstractmethod
+    def states(self, jobs: Sequence[str]) -> Mapping[str, str]:
+        """Job -> its state in the scheduler's word, of those that may still measure or be started again."""
+
+    @abstractmethod
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """Ends the jobs."""
+
+
+def engine_of(executor: ExecutorConfig) -> ClusterEngine:
+    """The engine that the user has chosen.
+
+    Raises:
+        UserError: it is not installed, or its cluster is not there.
+    """
+    extra = executor.name.value
+    try:
+        if executor.name == Executor.slurm:
+            from accelbench.sweep.cluster.on_slurm import SlurmEngine
+
+            return SlurmEngine(executor.slurm)
+        from accelbench.sweep.cluster.on_ray import RayEngine
+
+        return RayEngine(executor.ray)
+    except ModuleNotFoundError as error:
+        if error.name not in ("submitit", "ray"):
+            raise
+        how = f"pip install '/path/to/accelbench[{extra}]'"
+        problem = f"executor={extra}: {error.name} is not installed: the extra `{extra}` has it"
+        raise UserError(f"{problem}: {how}") from error

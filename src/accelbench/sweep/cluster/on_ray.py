@@ -1,0 +1,120 @@
+"""Tasks of Ray."""
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before its import: Ray would report its use
+
+import ray
+from ray._private import services
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from accelbench.errors import UserError
+from accelbench.schema.text import one_line
+from accelbench.schema.vocab import Device
+from accelbench.settings.executors import RayConfig
+from accelbench.sweep.cluster.engine import ClusterEngine
+from accelbench.sweep.cluster.groups import Need
+from accelbench.sweep.cluster.job import run_part
+
+LOCAL = "local"
+LOOPBACK = "127.0.0.1"
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+THREADS = "OMP_NUM_THREADS"  # Ray sets it to the CPUs of a task, which would be another environment than without Ray
+
+
+class RayEngine(ClusterEngine):
+    """Starts tasks that take all processors and GPUs of a node; Ray starts them again when a node is lost.
+
+    Ray ends the tasks of a controller that ends.
+    """
+
+    name = "Ray"
+    jobs_outlive = False
+
+    def __init__(self, config: RayConfig) -> None:
+        self._config = config
+        self.num_jobs = config.nodes or 1
+        self._tasks: dict[str, Any] = {}
+        try:
+            if config.address == LOCAL:
+                _start_on_loopback()
+            else:
+                ray.init(address=config.address, **QUIET)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            problem = f"executor.ray.address={config.address}: no Ray there ({one_line(str(error))})"
+            raise UserError(f"{problem}; executor.ray.address=local starts one on this machine") from error
+
+    def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> list[str]:
+        """See `ClusterEngine.submit`."""
+        nodes = [node for node in ray.nodes() if node["Alive"] and _has(node, need)]
+        if not nodes:
+            raise UserError(f"executor=ray: no node of this cluster has {need}")
+        nodes.sort(key=lambda node: node["Resources"].get("CPU", 0), reverse=True)
+        found = []
+        for number, part in enumerate(parts):
+            node = nodes[number % len(nodes)]
+            task = _run.options(
+                name=job_name,
+                num_cpus=node["Resources"].get("CPU", 0),
+                num_gpus=node["Resources"].get("GPU", 0),
+                max_retries=3 if self._config.num_retries is None else self._config.num_retries,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=True),
+            )
+            job = f"ray-{part.parent.name}-{part.stem}"
+            self._tasks[job] = task.remote(str(part), job, THREADS in os.environ)
+            found.append(job)
+        return found
+
+    def states(self, jobs: Sequence[str]) -> Mapping[str, str]:
+        """See `ClusterEngine.states`. The tasks of another controller have ended with it."""
+        tasks = [self._tasks[job] for job in jobs if job in self._tasks]
+        if not tasks:
+            return {}
+        _, waiting = ray.wait(tasks, num_returns=len(tasks), timeout=0)
+        return {job: "submitted" for job in jobs if self._tasks.get(job) in waiting}
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """See `ClusterEngine.cancel`."""
+        for job in jobs:
+            if job in self._tasks:
+                ray.cancel(self._tasks[job], force=True)
+                with contextlib.suppress(RayError, GetTimeoutError):
+                    ray.get(self._tasks[job], timeout=10)
+
+
+def _start_on_loopback() -> None:
+    """Starts a Ray that listens on the loopback alone, without the dashboard, which runs anybody's jobs.
+
+    Ray does so if its node's address is that of the loopback, but `ray.init` puts the machine's address in its place.
+
+    Raises:
+        UserError: Ray has another address all the same, as another release may.
+    """
+    resolve = services.resolve_ip_for_localhost
+    services.resolve_ip_for_localhost = lambda host: host
+    try:
+        ray.init(address=LOCAL, include_dashboard=False, _node_ip_address=LOOPBACK, **QUIET)
+    finally:
+        services.resolve_ip_for_localhost = resolve
+    if any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):
+        ray.shutdown()
+        raise UserError(f"executor.ray.address={LOCAL}: Ray {ray.__version__} does not stay on the loopback")
+
+
+def _has(node: Mapping[str, Any], need: Need) -> bool:
+    if need.device == Device.cpu:
+        return bool(node["Resources"].get("CPU", 0))
+    return bool(node["Resources"].get(need.device.value.upper(), 0) >= need.num)
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def _run(path: str, job: str, keeps_threads: bool) -> None:
+    """Runs a part. No job takes over the cells of another one: Ray does not say which tasks have ended for good."""
+    if not keeps_threads:
+        os.environ.pop(THREADS, None)
+    run_part(path, job, lambda other: True)

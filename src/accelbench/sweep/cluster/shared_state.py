@@ -1,0 +1,147 @@
+"""The folder that a controller and its jobs share while a sweep is spread over a cluster.
+
+It lies on the shared file system, is its owner's alone, and holds a folder for each round of submissions:
+
+    .accelbench/runs/mine/<round>/part-<n>.json          the cells of a job
+    .accelbench/runs/mine/<round>/jobs.json              the jobs
+    .accelbench/runs/mine/<round>/claims/<cell id>.<n>   see `claims`
+    .accelbench/runs/mine/<round>/jobs/<job>/mine/       the records that the job has finished
+    .accelbench/runs/mine/<round>/jobs/<job>/work/       the record that it works on
+
+The folder of a round is removed once its records were merged into the sweep's folder and its jobs have ended.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from accelbench.lock import hold
+from accelbench.project import CLUSTER, RECORDS, Workplace
+from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import load, read_json, write_json
+
+PATIENCE_S = 600.0  # of a controller while another one plans and submits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What a job is given, as JSON.
+
+    Attributes:
+        name: of the sweep's folder.
+        sweep_id: kept in every record.
+        project: the current folder of the controller, from which it found the project.
+        data_root: the setting data.root.
+        verbose: the setting verbose.
+        cells: in the order in which the job takes them.
+        labels: of the cells.
+    """
+
+    name: str
+    sweep_id: str
+    project: str
+    data_root: str | None
+    verbose: bool
+    cells: list[Cell]
+    labels: list[str]
+
+
+@dataclass(frozen=True)
+class Round:
+    """The folder of one round of submissions, for the sweep in a folder called `name`."""
+
+    folder: Path
+    name: str
+
+    @property
+    def claims(self) -> Path:
+        """The folder of the claims."""
+        return self.folder / "claims"
+
+    def finished(self, job: str) -> Path:
+        """Where a job leaves its finished records."""
+        return self.folder / "jobs" / job / self.name
+
+    def work(self, job: str) -> Path:
+        """Where a job writes the record of the cell that it measures."""
+        return self.folder / "jobs" / job / "work"
+
+    def problem(self, job: str) -> Path:
+        """The file that says why the job could not go on."""
+        return self.folder / "jobs" / job / "problem.txt"
+
+    def is_done(self, job: str, cell_id: str) -> bool:
+        """Whether the job has left the record of the cell."""
+        return any(self.finished(job).glob(f"{cell_id}-*.json"))
+
+    def sources(self) -> list[Path]:
+        """The folders of finished records, of the jobs that have some."""
+        return sorted({path.parent for path in (self.folder / "jobs").glob(f"*/{self.name}/{RECORDS}")})
+
+    def write_part(self, number: int, part: Part) -> Path:
+        """Writes the part of the job with that number."""
+        path = self.folder / f"part-{number}.json"
+        write_json(path, asdict(part))
+        return path
+
+    def jobs(self) -> list[str]:
+        """The jobs of the round that were submitted."""
+        with contextlib.suppress(FileNotFoundError):
+            return list(map(str, read_json(self.folder / "jobs.json")))
+        return []
+
+    def write_jobs(self, jobs: list[str]) -> None:
+        """Writes the jobs, for a controller that is started later."""
+        write_json(self.folder / "jobs.json", jobs)
+
+
+def read_part(path: Path) -> Part:
+    """Reads a part.
+
+    Raises:
+        ValueError: the file is not readable as one.
+    """
+    return load(Part, read_json(path))
+
+
+class SharedState:
+    """The shared folder of the sweep in `folder`."""
+
+    def __init__(self, place: Workplace, folder: Path) -> None:
+        self._name = folder.name
+        self.folder = place.root / CLUSTER / folder.relative_to(place.root)
+
+    @contextlib.contextmanager
+    def locked(self, patience_s: float = PATIENCE_S) -> Iterator[None]:
+        """Holds the lock of the controllers of this sweep.
+
+        Raises:
+            BusyError: another controller held it all the time.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.chmod(0o700)  # submitit's pickles run code when they are read
+        with hold(self.folder / "lock", "a sweep into this folder", patience_s=patience_s, for_all_users=False):
+            yield
+
+    def rounds(self) -> list[Round]:
+        """All rounds that are there, the oldest first."""
+        return [Round(path, self._name) for path in sorted(self.folder.glob("round-*"))]
+
+    def new_round(self) -> Round:
+        """A new round, with an empty folder."""
+        number = max((int(each.folder.name.rpartition("-")[2]) for each in self.rounds()), default=0) + 1
+        new = Round(self.folder / f"round-{number:06}", self._name)
+        new.folder.mkdir(mode=0o700)
+        return new
+
+    def remove_round(self, finished: Round) -> None:
+        """Removes a round whose records are in the sweep's folder."""
+        shutil.rmtree(finished.folder, ignore_errors=True)
+
+    def set_aside(self, record: Path) -> None:
+        """Keeps a record that is measured again, out of the way of the new one."""
+        aside = self.folder / "replaced"
+        aside.mkdir(exist_ok=True)
+        record.replace(aside / record.name)

@@ -1,0 +1,108 @@
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cluster import servers
+
+WORDS = [
+    "-m",
+    "model=mlp",
+    "data=random",
+    "mode=infer",
+    "breakdown_s=0",
+    "window.latency_s=0.05",
+    "window.measure_s=0.1",
+]
+# The nodes are on one machine: with one lock for both, their jobs would take turns.
+OWN_LOCKS = 'executor.slurm.setup=["export ACCELBENCH_LOCK=$SLURMD_NODENAME"]'
+PATIENCE_S = 150.0
+
+
+@pytest.fixture(scope="session")
+def variables(tmp_path_factory):
+    """The environment of the commands, with the servers' addresses and a cache of their own."""
+    if not servers.STATE.exists():
+        pytest.fail("these tests need the servers that `make cluster-up` starts")
+    found = json.loads(servers.STATE.read_text())["environment"]
+    return {**os.environ, **found, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")), "NO_COLOR": "1"}
+
+
+class Commands:
+    """Runs accelbench and Slurm's commands in a folder."""
+
+    def __init__(self, folder, variables):
+        self.folder, self.variables = folder, dict(variables)
+        self.started = []
+
+    def start(self, *words):
+        """Starts a sweep; returns its process."""
+        command = [sys.executable, "-m", "accelbench.cli", *WORDS, *words]
+        path = self.folder / f"log-{len(self.started)}"
+        with path.open("w") as log:
+            process = subprocess.Popen(command, cwd=self.folder, env=self.variables, stdout=log, stderr=log)
+        process.log = path
+        self.started.append(process)
+        return process
+
+    def end(self, process, status=0):
+        """Waits for the end of a sweep; returns what it has printed."""
+        found = process.wait(PATIENCE_S)
+        text = process.log.read_text()
+        assert found == status, text
+        return text
+
+    def sweep(self, *words, status=0):
+        return self.end(self.start(*words), status)
+
+    def run(self, *command):
+        done = subprocess.run(command, cwd=self.folder, env=self.variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def records(self, name):
+        found = [json.loads(path.read_text()) for path in (self.folder / "runs" / name).glob("*-*.json")]
+        return sorted(found, key=lambda record: record["label"])
+
+    def claims(self, name):
+        return sorted((self.folder / ".accelbench/runs" / name).glob("round-*/claims/*"))
+
+    def finished(self, name):
+        return list((self.folder / ".accelbench/runs" / name).glob(f"round-*/jobs/*/{name}/*.json"))
+
+    def jobs(self):
+        """Job -> its state and node, of all that have not ended."""
+        lines = self.run("squeue", "--noheader", "--format=%i %T %N").splitlines()
+        return {line.split()[0]: line.split()[1:] for line in lines}
+
+    def until(self, condition):
+        """Waits for it; returns what it gives."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := condition()):
+            assert time.monotonic() < deadline, "".join(each.log.read_text() for each in self.started)
+            time.sleep(0.1)
+        return found
+
+    def until_mid_cell(self, name):
+        """Waits until a cell has its record and the next one is claimed; returns the newest claim."""
+        self.until(lambda: self.finished(name) and len(self.claims(name)) > len(self.finished(name)))
+        time.sleep(1.0)
+        done = {path.stem.partition("-")[0] for path in self.finished(name)}
+        return next(path for path in self.claims(name) if path.name.partition(".")[0] not in done)
+
+
+@pytest.fixture
+def commands(tmp_path, variables):
+    made = Commands(tmp_path, variables)
+    yield made
+    for process in made.started:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
+    with contextlib.suppress(AssertionError):
+        made.run("bash", "-c", "scancel --me --signal=KILL --full; scancel --me; true")
+        made.until(lambda: not made.jobs())

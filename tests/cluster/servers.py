@@ -1,0 +1,189 @@
+"""Starts and stops a small cluster on this machine: Slurm with two nodes, PostgreSQL, and an S3 server.
+
+    servers.py up | down
+
+All listen on the loopback only, work in `FOLDER`, and run as daemons until `down`.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+FOLDER = Path("/var/tmp/accelbench-cluster")
+STATE = FOLDER / "servers.json"  # the processes, and where clients find the servers
+PACKAGES = ("slurm-wlm", "munge", "postgresql")
+NODES = ("node1", "node2")
+PORTS = {"slurmctld": 17817, "node1": 17818, "node2": 17819, "postgres": 15432, "s3": 15900}
+LOOPBACK = "127.0.0.1"
+PATIENCE_S = 60.0
+DAEMONS = []  # kept, since Python warns of a process that is forgotten while it runs
+
+SLURM_CONF = """
+ClusterName=accelbench
+SlurmctldHost={host}({loopback})
+SlurmctldPort={slurmctld}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket,cred_expire=5
+CryptoType=crypto/munge
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/linear
+MpiDefault=none
+ReturnToService=2
+StateSaveLocation={folder}/slurmctld
+SlurmdSpoolDir={folder}/slurmd-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+SlurmdTimeout=20
+KillWait=5
+MinJobAge=60
+JobRequeue=1
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=2
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+NodeName=node1 NodeHostname={host} NodeAddr={loopback} Port={node1} CPUs={cpus} State=UNKNOWN Feature=small
+NodeName=node2 NodeHostname={host} NodeAddr={loopback} Port={node2} CPUs={cpus} State=UNKNOWN Feature=small
+PartitionName=main Nodes=node1,node2 Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def up() -> None:
+    """Starts what does not run yet, and waits until it answers."""
+    _check_system()
+    if STATE.exists():
+        print("The cluster is up already: `make cluster-down` stops it.")
+        return
+    FOLDER.mkdir(mode=0o755, exist_ok=True)
+    processes = {}
+    try:
+        _start_all(processes)
+    finally:
+        STATE.write_text(json.dumps({"processes": processes, "environment": environment()}, indent=1))
+    print(f"Slurm (sinfo with SLURM_CONF={FOLDER}/slurm.conf), PostgreSQL and S3 run; files: {FOLDER}")
+
+
+def _start_all(processes: dict[str, int]) -> None:
+    _start_munge(processes)
+    _start_slurm(processes)
+    _start_postgres(processes)
+    s3 = [str(Path(sys.executable).parent / "moto_server"), "-H", LOOPBACK, "-p", str(PORTS["s3"])]
+    processes["s3"] = _daemon("s3", s3)
+    _wait("S3", ["curl", "-sf", f"http://{LOOPBACK}:{PORTS['s3']}/moto-api/"])
+
+
+def _start_munge(processes: dict[str, int]) -> None:
+    folder = FOLDER / "munge"
+    folder.mkdir(mode=0o755, exist_ok=True)
+    (folder / "key").write_bytes(secrets.token_bytes(128))
+    (folder / "key").chmod(0o400)
+    flags = [f"--key-file={folder}/key", f"--socket={folder}/socket", f"--pid-file={folder}/pid"]
+    flags += [f"--log-file={folder}/log", f"--seed-file={folder}/seed", "--force", "--foreground"]
+    processes["munged"] = _daemon("munged", ["munged", *flags])
+    _wait("munge", ["munge", "-n", "-S", f"{folder}/socket"])
+
+
+def _start_slurm(processes: dict[str, int]) -> None:
+    conf = FOLDER / "slurm.conf"
+    host = os.uname().nodename.partition(".")[0]
+    conf.write_text(SLURM_CONF.format(host=host, loopback=LOOPBACK, folder=FOLDER, cpus=os.cpu_count(), **PORTS))
+    for name in ("slurmctld", *(f"slurmd-{node}" for node in NODES)):
+        (FOLDER / name).mkdir(mode=0o755, exist_ok=True)
+    processes["slurmctld"] = _daemon("slurmctld", ["slurmctld", "-D", "-f", str(conf)])
+    for node in NODES:
+        processes[node] = start_node(node)
+    idle = f"test $(sinfo --noheader --format=%T --Node | grep -c idle) = {len(NODES)}"
+    _wait("Slurm", ["bash", "-c", idle])
+
+
+def start_node(node: str) -> int:
+    """Starts the daemon of a node; returns its process id."""
+    return _daemon(node, ["slurmd", "-D", "-N", node, "-f", str(FOLDER / "slurm.conf")])
+
+
+def _start_postgres(processes: dict[str, int]) -> None:
+    program = max(Path("/usr/lib/postgresql").glob("*/bin"))
+    data = FOLDER / "postgres"
+    data.mkdir(mode=0o700)
+    shutil.chown(data, "postgres", "postgres")
+    as_postgres = ["runuser", "-u", "postgres", "--"]
+    words = [str(program / "initdb"), "-D", str(data), "--auth=trust", "--username=accelbench"]
+    subprocess.run([*as_postgres, *words], check=True, capture_output=True, cwd="/")
+    flags = ["-D", str(data), "-h", LOOPBACK, "-p", str(PORTS["postgres"]), "-k", ""]
+    processes["postgres"] = _daemon("postgres", [*as_postgres, str(program / "postgres"), *flags])
+    server = ["-h", LOOPBACK, "-p", str(PORTS["postgres"]), "-U", "accelbench"]
+    _wait("PostgreSQL", ["pg_isready", *server])
+    subprocess.run(["createdb", *server, "mlflow"], check=True)
+
+
+def environment() -> dict[str, str]:
+    """The variables with which clients find the servers."""
+    return {
+        "SLURM_CONF": str(FOLDER / "slurm.conf"),
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{LOOPBACK}:{PORTS['s3']}",
+        "MLFLOW_S3_ENDPOINT_URL": f"http://{LOOPBACK}:{PORTS['s3']}",
+    }
+
+
+def _check_system() -> None:
+    """Exits with a message where the cluster can't be started."""
+    if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
+        sys.exit("make cluster-up: installs and starts Slurm, so it needs root on Debian; nothing was changed")
+    programs = ("slurmctld", "slurmd", "munged", "sbatch", "pg_isready", "curl")
+    if any(shutil.which(name) is None for name in programs):
+        sys.exit(f"make cluster-up: apt-get install -y {' '.join(PACKAGES)} curl")
+
+
+def _daemon(name: str, command: list[str]) -> int:
+    with (FOLDER / f"{name}.out").open("ab") as log:
+        variables = {**os.environ, "SLURM_CONF": str(FOLDER / "slurm.conf")}
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=variables, cwd="/"
+        )
+    DAEMONS.append(process)
+    return process.pid
+
+
+def _wait(name: str, command: list[str]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    variables = {**os.environ, **environment()}
+    while subprocess.run(command, capture_output=True, env=variables, check=False).returncode:
+        if time.monotonic() > deadline:
+            sys.exit(f"make cluster-up: {name} does not answer; its logs are in {FOLDER}: then `make cluster-down`")
+        time.sleep(0.2)
+
+
+def down() -> None:
+    """Ends the servers and removes their files."""
+    if STATE.exists():
+        for pid in reversed(json.loads(STATE.read_text())["processes"].values()):
+            end(pid)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+
+
+def end(pid: int, number: int = signal.SIGTERM) -> None:
+    """Ends a daemon, with what it has started, and waits until it is gone."""
+    for each in (number, signal.SIGKILL):
+        try:
+            os.killpg(pid, each)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and Path(f"/proc/{pid}").exists():
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    {"up": up, "down": down}[sys.argv[1]]()

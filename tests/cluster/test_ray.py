@@ -1,0 +1,63 @@
+"""Sweeps through a real Ray on this machine's loopback."""
+
+import signal
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+RAY = ("executor=ray", "executor.ray.address=local", "tracking=none")
+
+
+def test_a_sweep_has_a_record_for_each_cell_and_listens_on_the_loopback_only(commands):
+    process = commands.start(*RAY, "batch_size=1,2", "precision=fp32,bf16", "out=runs/ray")
+    commands.until(lambda: commands.claims("ray"))
+    sockets = [line.split() for line in commands.run("ss", "-Hltnp").splitlines()]
+    of_ray = [words[3] for words in sockets if any(name in words[-1] for name in ("gcs_server", "raylet", "ray::"))]
+    text = commands.end(process)
+    assert of_ray
+    assert {address.rpartition(":")[0] for address in of_ray} <= {"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"}
+    assert "4 ok" in text
+    found = commands.records("ray")
+    assert [record["status"] for record in found] == ["ok"] * 4
+    assert all("OMP_NUM_THREADS" not in record["environment"]["variables"] for record in found)
+    assert "4 of 4 cells have their record already" in commands.sweep(
+        *RAY, "batch_size=1,2", "precision=fp32,bf16", "out=runs/ray"
+    )
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_the_tasks_end_with_their_controller_and_the_next_start_goes_on(commands, end):
+    words = [*RAY, "batch_size=1,2,4", "window.measure_s=2", "out=runs/cut"]
+    process = commands.start(*words)
+    commands.until_mid_cell("cut")
+    finished = {path.name: path.read_bytes() for path in commands.finished("cut")}
+    process.send_signal(end)
+    assert process.wait(60) in (130, -signal.SIGKILL)
+    commands.until(lambda: "ray::accelbench" not in commands.run("ps", "-eo", "args"))
+    assert "3 ok" in commands.sweep(*words)
+    found = commands.records("cut")
+    assert [record["status"] for record in found] == ["ok"] * 3
+    for name, content in finished.items():
+        assert (commands.folder / "runs/cut" / name).read_bytes() == content
+
+
+def test_a_task_whose_worker_is_killed_is_started_again_by_ray(commands):
+    process = commands.start(*RAY, "batch_size=1,2,4", "window.measure_s=2", "out=runs/lost")
+    commands.until_mid_cell("lost")
+    finished = {path.name: path.read_bytes() for path in commands.finished("lost")}
+    commands.run("pkill", "-KILL", "-f", "^ray::accelbench")
+    text = commands.end(process)
+    assert "3 ok" in text
+    assert len(commands.records("lost")) == 3
+    for name, content in finished.items():
+        assert (commands.folder / "runs/lost" / name).read_bytes() == content
+
+
+def test_a_second_controller_of_one_folder_is_refused(commands):
+    words = [*RAY, "batch_size=1,2", "window.measure_s=2", "out=runs/both"]
+    first = commands.start(*words)
+    commands.until(lambda: commands.claims("both"))
+    time.sleep(0.5)
+    assert "a sweep into this folder (process" in commands.sweep(*words, status=2)
+    assert "2 ok" in commands.end(first)

@@ -1,0 +1,244 @@
+"""Sweeps through the Slurm that `make cluster-up` starts: real daemons, real jobs, real cells."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster import servers
+from cluster.conftest import OWN_LOCKS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+SLURM = ("executor=slurm", "tracking=none")
+TWO_NODES = ("executor.slurm.nodes=2", OWN_LOCKS)
+LONG = "window.measure_s=2"  # seconds in which a cell can be killed
+
+
+def is_whole(commands, name, num):
+    """Each cell has one record, which is ok, and one line in the plan; nothing is left of the jobs."""
+    found = commands.records(name)
+    assert [record["status"] for record in found] == ["ok"] * num
+    assert len({record["cell_id"] for record in found}) == num
+    plan = json.loads((commands.folder / "runs" / name / "plan.json").read_text())
+    assert {cell["record"] for cell in plan["cells"]} == {path.stem for path in record_files(commands, name)}
+    assert not list((commands.folder / ".accelbench/runs" / name).glob("round-*"))
+    return found
+
+
+def record_files(commands, name):
+    return (commands.folder / "runs" / name).glob("*-*.json")
+
+
+def overlapping(found):
+    """Pairs of records of one node whose cells ran at the same time."""
+    spans = [(record["environment"]["node"]["name"], *record["measurement"]["steady_boot_s"]) for record in found]
+    return [(a, b) for a in spans for b in spans if a is not b and a[0] == b[0] and a[1] < b[1] < a[2]]
+
+
+def test_a_sweep_over_two_nodes_has_the_records_and_the_plan_of_a_local_one(commands):
+    words = ["batch_size=1,2,4", "precision=fp32,bf16"]
+    text = commands.sweep(*SLURM, *TWO_NODES, *words, "out=runs/spread")
+    found = is_whole(commands, "spread", 6)
+    assert {record["environment"]["node"]["name"] for record in found} == set(servers.NODES)
+    assert overlapping(found) == []
+    assert "6 ok" in text
+    assert "[6/6]" in text
+    commands.sweep("tracking=none", *words, "out=runs/local")
+    spread, local = (
+        json.loads((commands.folder / f"runs/{name}/plan.json").read_text()) for name in ("spread", "local")
+    )
+    assert [(cell["label"], cell["cell_id"]) for cell in spread["cells"]] == [
+        (cell["label"], cell["cell_id"]) for cell in local["cells"]
+    ]
+    assert [record["label"] for record in found] == [record["label"] for record in commands.records("local")]
+    assert all("node" not in record["environment"] for record in commands.records("local"))
+    again = commands.sweep(*SLURM, *TWO_NODES, *words, "out=runs/spread")
+    assert "6 of 6 cells have their record already" in again
+    assert "jobs of Slurm" not in again
+
+
+def test_the_folder_of_the_pickles_is_its_owners_alone(commands):
+    process = commands.start(*SLURM, "batch_size=1", "out=runs/private")
+    pickles = commands.until(lambda: list((commands.folder / ".accelbench").rglob("*.pkl")))
+    assert (commands.folder / ".accelbench/runs/private").stat().st_mode & 0o777 == 0o700
+    assert all((commands.folder / ".accelbench/runs/private") in path.parents for path in pickles)
+    commands.end(process)
+
+
+def test_ctrl_c_cancels_the_jobs_and_keeps_what_was_measured(commands):
+    words = [*SLURM, "batch_size=1,2,4,8", LONG, "out=runs/cut"]
+    process = commands.start(*words)
+    commands.until_mid_cell("cut")
+    process.send_signal(signal.SIGINT)
+    text = commands.end(process, status=130)
+    assert "Cancelling 1 jobs" in text
+    commands.until(lambda: not commands.jobs())
+    kept = commands.records("cut")
+    assert 1 <= len(kept) < 4
+    assert all(record["status"] == "ok" for record in kept)  # what was cut off is no killed cell
+    commands.sweep(*words)
+    found = is_whole(commands, "cut", 4)
+    assert [record for record in found if record["cell_id"] in {each["cell_id"] for each in kept}] == kept
+
+
+@pytest.mark.parametrize("command", ["scontrol requeue", "scancel --signal=USR2"], ids=["requeued", "preempted"])
+def test_a_job_that_is_requeued_in_mid_cell_goes_on_with_its_own_claims(commands, command):
+    """By Slurm or, after the signal that comes before the time limit and preemption, by submitit."""
+    process = commands.start(*SLURM, "batch_size=1,2,4", LONG, "out=runs/requeued")
+    claim = commands.until_mid_cell("requeued")
+    (job,) = commands.jobs()
+    assert claim.read_text() == job
+    before = {path.name: path.read_bytes() for path in commands.finished("requeued")}
+    commands.run(*command.split(), job)
+    commands.until(lambda: commands.jobs()[job][0] == "PENDING")
+    text = commands.end(process)
+    found = is_whole(commands, "requeued", 3)
+    assert {record["environment"]["node"]["job"] for record in found} == {job}
+    for name, content in before.items():
+        assert (commands.folder / "runs/requeued" / name).read_bytes() == content
+    assert "3 ok" in text
+
+
+def test_a_node_that_dies_in_mid_cell_costs_no_cell(commands):
+    process = commands.start(*SLURM, "batch_size=1,2,4", LONG, "out=runs/dead")
+    commands.until_mid_cell("dead")
+    ((job, (_, node)),) = commands.jobs().items()
+    _kill_node(node)
+    try:
+        text = commands.end(process)
+    finally:
+        _revive(commands, node)
+    found = is_whole(commands, "dead", 3)
+    assert {record["environment"]["node"]["job"] for record in found} == {job}
+    assert {record["environment"]["node"]["name"] for record in found} == set(servers.NODES)
+    assert "3 ok" in text
+
+
+def _kill_node(node):
+    """Ends the node's daemon and all that runs on it, as a power cut does."""
+    os.killpg(json.loads(servers.STATE.read_text())["processes"][node], signal.SIGKILL)
+    mark = f"SLURMD_NODENAME={node}\0".encode()
+    of_job = {int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if mark in _read(path)}
+    parents = {_parent(pid) for pid in of_job}
+    stepds = {pid for pid in parents if _read(Path(f"/proc/{pid}/cmdline")).startswith(b"slurmstepd")}
+    for pid in (*stepds, *of_job):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _parent(pid):
+    text = _read(Path(f"/proc/{pid}/stat")).decode(errors="replace")
+    return int(text.rpartition(")")[2].split()[1]) if text else 0
+
+
+def _revive(commands, node):
+    state = json.loads(servers.STATE.read_text())
+    state["processes"][node] = servers.start_node(node)
+    servers.STATE.write_text(json.dumps(state))
+    commands.until(
+        lambda: commands.run("sinfo", "--noheader", "--format=%T", "--Node", f"--nodes={node}").strip() == "idle"
+    )
+
+
+def test_a_killed_controller_that_is_started_again_waits_for_the_jobs_that_run(commands):
+    words = [*SLURM, "batch_size=1,2,4", LONG, "out=runs/orphaned"]
+    first = commands.start(*words)
+    commands.until_mid_cell("orphaned")
+    first.kill()
+    first.wait()
+    jobs = commands.jobs()
+    text = commands.sweep(*words)
+    assert "1 jobs of an earlier start still run" in text
+    assert "jobs of Slurm" not in text
+    found = is_whole(commands, "orphaned", 3)
+    assert {record["environment"]["node"]["job"] for record in found} == set(jobs)
+
+
+def test_records_of_jobs_that_ended_after_their_controller_was_killed_are_found(commands):
+    words = [*SLURM, "batch_size=1,2", "out=runs/late"]
+    first = commands.start(*words)
+    commands.until(lambda: commands.claims("late"))
+    first.kill()
+    first.wait()
+    commands.until(lambda: not commands.jobs())
+    assert not commands.records("late")
+    text = commands.sweep(*words)
+    assert "2 of 2 cells have their record already" in text
+    is_whole(commands, "late", 2)
+
+
+def test_two_controllers_of_one_folder_submit_once(commands):
+    words = [*SLURM, "batch_size=1,2,4", LONG, "out=runs/both"]
+    texts = [commands.end(process) for process in (commands.start(*words), commands.start(*words))]
+    assert sum("jobs of Slurm" in text for text in texts) == 1
+    assert all("3 ok" in text for text in texts)
+    found = is_whole(commands, "both", 3)
+    assert len({record["environment"]["node"]["job"] for record in found}) == 1
+
+
+def test_the_cells_of_a_job_that_was_killed_for_good_are_taken_over_by_another(commands):
+    process = commands.start(*SLURM, *TWO_NODES, "batch_size=1,2,4,8,16,32", LONG, "out=runs/taken")
+    commands.until(
+        lambda: len(commands.claims("taken")) > len(commands.finished("taken")) and len(commands.jobs()) == 2
+    )
+    claim = commands.until_mid_cell("taken")
+    job = claim.read_text()
+    commands.run("scancel", "--signal=KILL", "--full", job)
+    commands.run("scancel", job)
+    commands.end(process)
+    found = is_whole(commands, "taken", 6)
+    (other,) = {record["environment"]["node"]["job"] for record in found} - {job}
+    taken = [record for record in found if record["cell_id"] == claim.name.partition(".")[0]]
+    assert [record["environment"]["node"]["job"] for record in taken] == [other]
+
+
+def test_cells_whose_jobs_were_cancelled_are_named_and_come_with_the_next_start(commands):
+    words = [*SLURM, "batch_size=1,2,4,8", LONG, "out=runs/cancelled"]
+    process = commands.start(*words)
+    commands.until_mid_cell("cancelled")
+    commands.run("scancel", *commands.jobs())
+    text = commands.end(process, status=2)
+    assert "of 4 cells have no record: their jobs were ended from outside" in text
+    commands.sweep(*words)
+    is_whole(commands, "cancelled", 4)
+
+
+def test_a_request_that_slurm_refuses_is_a_message(commands):
+    text = commands.sweep(*SLURM, "batch_size=1", "executor.slurm.partition=none", "out=runs/no", status=2)
+    problem = "sbatch: error: Batch job submission failed: Invalid partition name specified"
+    assert f"executor=slurm: Slurm refuses the job: {problem}" in text
+    assert "Traceback" not in text
+
+
+def test_random_kills_lose_no_cell_and_measure_none_twice(commands):
+    """As often as CLUSTER_KILLS says: requeues a job, or kills the controller, at a random moment."""
+    import random
+
+    words = [*SLURM, *TWO_NODES, "batch_size=1,2,4,8,16,32,64,128", "window.measure_s=0.5", "out=runs/random"]
+    generator = random.Random(seed := int(os.environ.get("CLUSTER_SEED", time.time_ns() % 10**6)))
+    print(f"CLUSTER_SEED={seed}")
+    process = commands.start(*words)
+    commands.until(lambda: commands.claims("random"))
+    for _ in range(int(os.environ.get("CLUSTER_KILLS", 3))):
+        time.sleep(generator.uniform(0, 6))
+        running = [job for job, (state, *_) in commands.jobs().items() if state == "RUNNING"]
+        if running and generator.random() < 0.7:
+            commands.run("bash", "-c", f"scontrol requeue {generator.choice(running)} || true")
+        else:
+            process.kill()
+            process.wait()
+            process = commands.start(*words)
+    process.wait(300)
+    commands.sweep(*words)
+    is_whole(commands, "random", 8)

@@ -1,0 +1,70 @@
+import pytest
+
+from accelbench.errors import UserError
+from accelbench.settings.compose import cells_of, compose
+from accelbench.settings.executors import Executor, ExecutorConfig, check_local
+from fakes import make_project
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+
+def executor_of(*words):
+    return cells_of(compose(["model=mlp", *words]))[1].executor
+
+
+def test_cells_are_measured_here_unless_another_executor_is_chosen():
+    assert executor_of() == ExecutorConfig()
+    assert executor_of().name == Executor.local
+
+
+def test_each_executor_has_its_settings_and_their_defaults():
+    slurm = executor_of("executor=slurm", "executor.slurm.partition=gpu", "executor.slurm.time=30").slurm
+    assert (slurm.partition, slurm.time, slurm.nodes) == ("gpu", 30, 1)
+    more = executor_of("executor=slurm", "executor.slurm.additional_parameters.reservation=mine").slurm
+    assert more.additional_parameters == {"reservation": "mine"}
+    ray = executor_of("executor=ray", "executor.ray.address=local").ray
+    assert (ray.address, ray.nodes, ray.num_retries) == ("local", 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["executor=ray", "executor.slurm.qos=high"], "executor.slurm.qos: goes with executor=slurm, and not with"),
+        (["executor.ray.address=auto"], "executor.ray.address: goes with executor=ray, and not with executor=local"),
+        (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be at least 1"),
+        (["executor=slurm", "executor.slurm.nodes=0"], "executor.slurm.nodes=0: should be at least 1"),
+        (["executor=ray", "executor.ray.num_retries=-1"], "executor.ray.num_retries=-1: should be at least 0"),
+    ],
+)
+def test_a_setting_that_does_not_apply_or_fit_is_named(words, message):
+    with pytest.raises(UserError, match=message):
+        executor_of(*words)
+
+
+def test_an_unknown_executor_is_answered_with_the_choices():
+    from accelbench.settings.hydra_errors import user_error_behind
+
+    with pytest.raises(Exception) as caught:  # noqa: B017, PT011
+        executor_of("executor=lsf")
+    assert "local" in str(user_error_behind(caught.value))
+
+
+def test_a_sweep_has_one_executor():
+    with pytest.raises(UserError, match="executor: holds for a whole sweep"):
+        cells_of(compose(["-m", "model=mlp", "executor=slurm", "executor.slurm.partition=a,b"]))
+
+
+def test_a_node_may_have_more_cores_than_this_machine():
+    with pytest.raises(UserError, match="threads=4096"):
+        executor_of("threads=4096")
+    assert executor_of("threads=4096", "executor=slurm").name == Executor.slurm
+
+
+def test_what_measures_on_one_machine_says_so():
+    check_local(ExecutorConfig())
+    with pytest.raises(UserError, match="executor=slurm: spreads the cells"):
+        check_local(ExecutorConfig(name=Executor.slurm))

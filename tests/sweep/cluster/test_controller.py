@@ -1,0 +1,249 @@
+"""Sweeps by jobs that are real processes, of the engine that fails as told (`fakes`)."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+from rich.console import Console
+
+from accelbench.errors import UserError
+from accelbench.schema.vocab import Device, Status
+from accelbench.settings.config import Retry, SweepOptions
+from accelbench.settings.executors import Executor, ExecutorConfig
+from accelbench.sweep import run as local
+from accelbench.sweep.cluster import controller, dispatch, engine, watching
+from fakes import give_ceilings, make_cell, make_project
+from sweep.cluster.jobs import ProcessEngine
+
+OPTIONS = SweepOptions(
+    suite="test",
+    title="A test",
+    study=None,
+    profile=None,
+    tracking="none",
+    out="runs/test",
+    retry=Retry.none,
+    executor=ExecutorConfig(name=Executor.slurm),
+)
+SIZES = (1, 2, 4, 8)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    make_project(tmp_path)
+    give_ceilings(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(watching, "POLL_S", 0.1)
+    return tmp_path
+
+
+@pytest.fixture
+def swept(project, monkeypatch):
+    """A function that runs a sweep by processes: its result, what it printed and the engine."""
+
+    def swept(cells, num_jobs=1, processes=None, **options):
+        processes = processes or ProcessEngine(num_jobs)
+        monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+        console = Console(file=io.StringIO(), width=200)
+        result = controller.run(cells, dataclasses.replace(OPTIONS, **options), console)
+        return result, console.file.getvalue(), processes
+
+    return swept
+
+
+def cells_of(*sizes, fault="none"):
+    return [make_cell(fault, batch_size=size) for size in sizes]
+
+
+def files(project):
+    return {path.name: path.read_bytes() for path in (project / "runs/test").glob("*-*.json")}
+
+
+def rounds(project):
+    return list((project / ".accelbench/runs/test").glob("round-*"))
+
+
+def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(project, swept):
+    result, text, _ = swept(cells_of(1, 2))
+    assert [(record.cell.batch_size, record.status) for record in result.records] == [(1, Status.ok), (2, Status.ok)]
+    assert {name.partition(".")[0] for name in files(project)} == {record.name for record in result.records}
+    assert rounds(project) == []
+    assert (project / ".accelbench/runs/test").stat().st_mode & 0o777 == 0o700
+    assert "2 ok" in text
+
+
+def test_a_job_that_ends_before_its_only_cell_is_measured_is_a_message(project, monkeypatch):
+    processes = ProcessEngine()
+    processes.submit = lambda parts, need, job_name: ["0"]  # no such process
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    shown = []
+    with pytest.raises(UserError, match="1 of 1 cells have no record: their jobs were ended from outside"):
+        controller.run(cells_of(1), OPTIONS, Console(file=io.StringIO()), show=shown.append)
+    assert not shown
+
+
+def test_a_refused_job_cancels_those_of_other_groups(project, monkeypatch):
+    processes, cancelled = ProcessEngine(), []
+
+    def refuse(parts, need, job_name):
+        if str(need) == "gpu":
+            raise UserError("executor=slurm: refused")
+        return ["0"]
+
+    processes.submit, processes.cancel = refuse, cancelled.extend
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    with pytest.raises(UserError, match="refused"):
+        controller.run([*cells_of(1), make_cell(device=Device.gpu)], OPTIONS, Console(file=io.StringIO()))
+    assert cancelled == ["0"]
+
+
+@pytest.mark.slow
+def test_the_records_and_the_plan_are_those_of_a_sweep_on_one_machine(project, swept, shared):
+    cells = [*cells_of(*SIZES), make_cell(device=Device.gpu)]
+    result, text, processes = swept(cells, num_jobs=2)
+    assert [record.cell.batch_size for record in result.records] == [1, 2, 4, 8, 32]
+    assert [record.status for record in result.records] == [Status.ok] * 4 + [Status.skipped]
+    assert sorted(processes.needs) == ["cpu", "cpu", "gpu"]
+    plan = json.loads((project / "runs/test/plan.json").read_text())
+    assert plan["title"] == "A test"
+    elsewhere = dataclasses.replace(OPTIONS, executor=ExecutorConfig(), out="runs/local")
+    local.run(cells, elsewhere, Console(file=io.StringIO()), hosts=shared)
+    ours = json.loads((project / "runs/local/plan.json").read_text())
+    assert plan["cells"] == ours["cells"]  # identities too, on one machine
+    assert {record.environment["node"]["job"] for record in result.records} <= set(processes.processes)
+    assert rounds(project) == []
+    assert "4 ok, 1 skipped" in text
+
+
+@pytest.mark.slow
+def test_a_second_start_measures_nothing_and_a_new_cell_alone(project, swept):
+    swept(cells_of(1, 2))
+    before = files(project)
+    _, text, processes = swept(cells_of(1, 2))
+    assert not processes.processes
+    assert "2 of 2 cells have their record already" in text
+    result, _, _ = swept(cells_of(1, 2, 4))
+    assert len(result.records) == 3
+    assert {name: files(project)[name] for name in before} == before
+
+
+@pytest.mark.slow
+def test_failed_cells_are_measured_again_if_asked_for_and_their_records_kept(project, swept):
+    result, _, _ = swept([*cells_of(1), *cells_of(2, fault="raise")])
+    assert [record.status for record in result.records] == [Status.ok, Status.failed]
+    first = files(project)
+    _, text, processes = swept([*cells_of(1), *cells_of(2, fault="raise")], retry=Retry.failed)
+    assert len(processes.processes) == 1
+    kept = project / ".accelbench/runs/test/replaced" / f"{result.records[1].name}.json"
+    assert kept.read_bytes() == first[kept.name]
+    assert files(project)[kept.name] != first[kept.name]
+
+
+@pytest.mark.slow
+def test_a_job_that_is_killed_loses_no_record_and_the_next_start_goes_on(project, swept):
+    processes = ProcessEngine()
+    killer = threading.Thread(target=_kill_after_first, args=(project, processes, signal.SIGKILL))
+    killer.start()
+    with pytest.raises(UserError, match="of 4 cells have no record: their jobs were ended from outside"):
+        swept(cells_of(*SIZES), processes=processes)
+    killer.join()
+    before = files(project)
+    assert 1 <= len(before) < 4
+    result, _, _ = swept(cells_of(*SIZES))
+    assert [record.status for record in result.records] == [Status.ok] * 4
+    assert {name: files(project)[name] for name in before} == before
+
+
+@pytest.mark.slow
+def test_a_cell_that_is_cut_off_with_its_job_leaves_no_record(project, swept):
+    """A scheduler signals all processes of a job: the cell's end too."""
+    processes = ProcessEngine()
+    killer = threading.Thread(target=_kill_after_first, args=(project, processes, signal.SIGTERM))
+    killer.start()
+    with pytest.raises(UserError, match="have no record"):
+        swept(cells_of(*SIZES), processes=processes)
+    killer.join()
+    assert all(json.loads(content)["status"] == "ok" for content in files(project).values())
+
+
+def _kill_after_first(project, processes, number):
+    finished = (project / ".accelbench/runs/test").glob
+    while not list(finished("round-*/jobs/*/test/*-*.json")):
+        time.sleep(0.02)
+    for process in processes.processes.values():
+        os.kill(process.pid, number)
+
+
+@pytest.mark.slow
+def test_jobs_that_still_run_are_waited_for(project, swept):
+    processes = ProcessEngine()
+    with contextlib.suppress(UserError), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(watching.Watch, "run", lambda self: None)  # a controller that ends at once
+        swept(cells_of(*SIZES), processes=processes)
+    result, text, _ = swept(cells_of(*SIZES), processes=processes)
+    assert "1 jobs of an earlier start still run" in text
+    assert len(processes.processes) == 1
+    assert len(result.records) == 4
+    assert rounds(project) == []
+
+
+@pytest.mark.slow
+def test_an_interrupt_cancels_the_jobs(project, swept):
+    processes = ProcessEngine()
+
+    def interrupt():
+        _kill_after_first(project, ProcessEngine(), signal.SIGINT)  # waits for the first record
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        swept(cells_of(*SIZES), processes=processes)
+    (process,) = processes.processes.values()
+    assert process.wait(20) != 0
+    assert files(project)
+
+
+@pytest.mark.slow
+def test_why_a_job_could_not_go_on_is_said(project, swept, monkeypatch):
+    monkeypatch.setattr(controller, "prepare_missing", lambda *given: None)
+    processes = ProcessEngine()
+    submit = processes.submit
+
+    def without_data(parts, need, job_name):
+        for manifest in (project / "data").rglob("manifest.json"):
+            manifest.unlink()
+        return submit(parts, need, job_name)
+
+    processes.submit = without_data
+    with pytest.raises(UserError, match=r"2 of 2 cells have no record: job \d+: .*mnist"):
+        swept(cells_of(1, 2), processes=processes)
+
+
+def test_without_its_extra_an_executor_is_refused(project, monkeypatch):
+    for name in ("submitit", "ray"):
+        monkeypatch.setitem(__import__("sys").modules, name, None)
+    for name in ("on_slurm", "on_ray"):
+        monkeypatch.delitem(__import__("sys").modules, f"accelbench.sweep.cluster.{name}", raising=False)
+    with pytest.raises(UserError, match=r"executor=slurm: submitit is not installed: the extra `slurm` has it"):
+        engine.engine_of(ExecutorConfig(name=Executor.slurm))
+    with pytest.raises(UserError, match=r"executor=ray: ray is not installed: the extra `ray` has it"):
+        engine.engine_of(ExecutorConfig(name=Executor.ray))
+
+
+@pytest.mark.slow
+def test_a_sweep_is_measured_where_its_settings_say(project, swept, shared, monkeypatch):
+    processes = ProcessEngine()
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    console = Console(file=io.StringIO())
+    dispatch.run(cells_of(1), OPTIONS, console, hosts=shared)
+    assert len(processes.processes) == 1
+    dispatch.run(cells_of(2), dataclasses.replace(OPTIONS, executor=ExecutorConfig()), console, hosts=shared)
+    assert len(processes.processes) == 1
+    with pytest.raises(UserError, match="executor=slurm: spreads the cells"):
+        local.run(cells_of(4), OPTIONS, console, hosts=shared)
