@@ -193,7 +193,7 @@ def _described_data(data: Data) -> str:
 
 
 def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
-    """A line for each part of the environment that differs, but for git's state.
+    """A line for each part of the environment that differs, but for git's state and a cluster's job.
 
     Raises:
         UserError: A's or B's records come from several machines.
@@ -211,7 +211,7 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
     for name in dict.fromkeys([*found[0], *found[1]]):
         a, b = (values.get(name, {"none"}) for values in found)
         other_engines = name.startswith("code.") and {"none"} in (a, b)
-        if name.startswith("git") or other_engines or (a == b and len(a) == 1):
+        if name.startswith("git") or name == "node.job" or other_engines or (a == b and len(a) == 1):
             continue
         head = "Compared" if name.partition(".")[0] in selected else "The environment differs"
         lines.append(f"{head}: {name}: {_listed(a)} | {_listed(b)}")
