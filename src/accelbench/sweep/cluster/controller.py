@@ -172,7 +172,8 @@ class _SpreadSweep:
                 raise
             jobs += names
             new.write_jobs(jobs)
-            what = f"{len(group)} cells for {need}: {len(names)} jobs of {self.engine.name} ({', '.join(names)})"
+            jobs_text = f"{len(names)} job{'s' * (len(names) != 1)} of {self.engine.name} ({', '.join(names)})"
+            what = f"{len(group)} cells for {need}: {jobs_text}"
             self.console.print(what, markup=False, soft_wrap=True)
         return new
 
