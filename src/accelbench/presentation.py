@@ -42,6 +42,11 @@ def significant(value: float | None, digits: int = 3) -> str:
     return f"{rounded:,.{max(digits - 1 - magnitude, 0)}f}"
 
 
+def counted(num: int, thing: str) -> str:
+    """Such as `1 job`, `3 jobs`."""
+    return f"{num} {thing}{'s' * (num != 1)}"
+
+
 def and_more(num: int, thing: str) -> str:
     """Such as `and 1 more warning`, `and 3 more warnings`."""
     return f"and {num} more {thing}{'s' * (num != 1)}"

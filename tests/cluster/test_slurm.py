@@ -58,7 +58,7 @@ def test_a_sweep_over_two_nodes_has_the_records_and_the_plan_of_a_local_one(comm
     assert all("node" not in record["environment"] for record in commands.records("local"))
     again = commands.sweep(*SLURM, *TWO_NODES, *words, "out=runs/spread")
     assert "6 of 6 cells have their record already" in again
-    assert "jobs of Slurm" not in again
+    assert " of Slurm (" not in again
 
 
 def test_the_folder_of_the_pickles_is_its_owners_alone(commands):
@@ -159,8 +159,8 @@ def test_a_killed_controller_that_is_started_again_waits_for_the_jobs_that_run(c
     first.wait()
     jobs = commands.jobs()
     text = commands.sweep(*words)
-    assert "1 jobs of an earlier start still run" in text
-    assert "jobs of Slurm" not in text
+    assert "Waiting for 1 job of an earlier start" in text
+    assert " of Slurm (" not in text
     found = is_whole(commands, "orphaned", 3)
     assert {record["environment"]["node"]["job"] for record in found} == set(jobs)
 
@@ -181,7 +181,7 @@ def test_records_of_jobs_that_ended_after_their_controller_was_killed_are_found(
 def test_two_controllers_of_one_folder_submit_once(commands):
     words = [*SLURM, "batch_size=1,2,4", LONG, "out=runs/both"]
     texts = [commands.end(process) for process in (commands.start(*words), commands.start(*words))]
-    assert sum("jobs of Slurm" in text for text in texts) == 1
+    assert sum(" of Slurm (" in text for text in texts) == 1
     assert all("3 ok" in text for text in texts)
     found = is_whole(commands, "both", 3)
     assert len({record["environment"]["node"]["job"] for record in found}) == 1

@@ -187,7 +187,7 @@ def test_jobs_that_still_run_are_waited_for(project, swept):
         patched.setattr(watching.Watch, "run", lambda self: None)  # a controller that ends at once
         swept(cells_of(*SIZES), processes=processes)
     result, text, _ = swept(cells_of(*SIZES), processes=processes)
-    assert "1 jobs of an earlier start still run" in text
+    assert "Waiting for 1 job of an earlier start" in text
     assert len(processes.processes) == 1
     assert len(result.records) == 4
     assert rounds(project) == []

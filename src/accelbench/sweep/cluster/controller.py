@@ -14,6 +14,7 @@ from rich.console import Console
 
 from accelbench.errors import UserError
 from accelbench.grid.prepare import Prepared, data_name, prepare
+from accelbench.presentation import counted
 from accelbench.project import RUNS, shown, workplace
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
@@ -100,7 +101,7 @@ class _SpreadSweep:
             running = self._running()
             if running is not None:
                 num = len(self.engine.states(running.jobs()))
-                self.console.print(f"{num} jobs of an earlier start still run: waiting for them.", markup=False)
+                self.console.print(f"Waiting for {counted(num, 'job')} of an earlier start.", markup=False)
                 self._watch(running)
             started = self._start(stack)
             if started is not None:
@@ -172,8 +173,8 @@ class _SpreadSweep:
                 raise
             jobs += names
             new.write_jobs(jobs)
-            jobs_text = f"{len(names)} job{'s' * (len(names) != 1)} of {self.engine.name} ({', '.join(names)})"
-            what = f"{len(group)} cells for {need}: {jobs_text}"
+            by = f"{counted(len(names), 'job')} of {self.engine.name} ({', '.join(names)})"
+            what = f"{counted(len(group), 'cell')} for {need}: {by}"
             self.console.print(what, markup=False, soft_wrap=True)
         return new
 
@@ -183,7 +184,7 @@ class _SpreadSweep:
         try:
             watch.run()
         except KeyboardInterrupt:
-            self.console.print(f"Cancelling {len(jobs)} jobs ...", markup=False)
+            self.console.print(f"Cancelling {counted(len(jobs), 'job')} ...", markup=False)
             self.engine.cancel(jobs)
             watch.collect()
             raise
