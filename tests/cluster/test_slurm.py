@@ -75,7 +75,7 @@ def test_ctrl_c_cancels_the_jobs_and_keeps_what_was_measured(commands):
     commands.until_mid_cell("cut")
     process.send_signal(signal.SIGINT)
     text = commands.end(process, status=130)
-    assert "Cancelling 1 jobs" in text
+    assert "Cancelling 1 job" in text
     commands.until(lambda: not commands.jobs())
     kept = commands.records("cut")
     assert 1 <= len(kept) < 4
