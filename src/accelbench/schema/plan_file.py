@@ -135,14 +135,23 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
     return list({wanted.cell.id: wanted for wanted in [*earlier, *new]}.values())
 
 
-def cells_in(folder: Path) -> list[WantedCell]:
-    """The cells that `folder`/plan.json names; without a readable plan, those of the records there."""
+def plan_in(folder: Path) -> PlanFile:
+    """The plan in `folder`; without a readable one, a plan of the records there.
+
+    Raises:
+        RefusedError: the system does not read the file now.
+    """
     try:
-        return read_plan(folder).cells
+        return read_plan(folder)
     except RefusedError:
         raise
     except UserError:
-        return plan_of_records(folder).cells
+        return plan_of_records(folder)
+
+
+def cells_in(folder: Path) -> list[WantedCell]:
+    """The cells that `folder`/plan.json names; without a readable plan, those of the records there."""
+    return plan_in(folder).cells
 
 
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
