@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from accelbench import scratch
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
-from accelbench.sinks import run_picture
+from accelbench.sinks import mean_runs, run_picture
 from accelbench.sinks.base import Sink
 from accelbench.sinks.location import (
     LOCAL_SERVER,
@@ -29,8 +29,10 @@ from accelbench.sinks.location import (
     server_uri,
     tracking_uri,
 )
+from accelbench.sinks.mean_runs import IS_MEAN
+from accelbench.sinks.means import CellMean
 from accelbench.sinks.relative_speed import RelativeSpeed
-from accelbench.sinks.translation import Point, data_name, translate
+from accelbench.sinks.translation import Point, data_name, start_ms, translate
 from accelbench.sinks.view import COMPARE, SHARE, compare_link, run_url, view_tags
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
@@ -53,6 +55,7 @@ from mlflow.entities import (  # noqa: E402
     Metric,
     Param,
     RunStatus,
+    RunTag,
     ViewType,
 )
 from mlflow.entities import Run as MLflowRun  # noqa: E402
@@ -62,6 +65,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's description
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
 MAX_LINK = 400  # characters of a link that a description may get later
+BATCH = 50  # records that are delivered while the lock is held: some three seconds
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
 
@@ -111,17 +115,40 @@ class Store:
         Returns:
             Whether the run was missing.
         """
+        return self.deliver_all([record]) == 1
+
+    def deliver_all(self, records: Sequence[Record]) -> int:
+        """As `deliver`, of records of one suite, with one look at the store for all of them.
+
+        Another writer waits meanwhile, so that they should be few: `BATCH`, say.
+
+        Returns:
+            How many runs were missing.
+        """
+        wanted = {key_of(record): record for record in records}
+        names = {record.name for record in records}
         with locked(self._root), scratch.temporary_files():
-            experiment_id = self._experiment(record.cell.suite)
-            is_there = False
-            for run in self._runs(experiment_id, f"tags.record = '{record.name}'"):
+            experiment_id = self._experiment(records[0].cell.suite)
+            for run in list(self._known_runs(experiment_id, records)):
+                if run.data.tags.get("record") not in names:
+                    continue
                 if not RunStatus.is_terminated(RunStatus.from_string(run.info.status)):
                     self._client.delete_run(run.info.run_id)
-                elif _key(run) == key_of(record):
-                    is_there = True
-            if not is_there:
+                else:
+                    wanted.pop(_key(run), None)
+            for record in wanted.values():
                 self._log(experiment_id, record)
-        return not is_there
+        return len(wanted)
+
+    def _known_runs(self, experiment_id: str, records: Sequence[Record]) -> Iterator[MLflowRun]:
+        """The runs among which those of `records` are, and the unfinished ones of earlier measurements of them."""
+        if len(records) == 1:
+            return self._runs(experiment_id, f"tags.record = '{records[0].name}'")
+        starts = [start_ms(record) for record in records]
+        between = f"attributes.start_time >= {min(starts)} AND attributes.start_time <= {max(starts)}"
+        unfinished = self._runs(experiment_id, "attributes.status = 'RUNNING'")
+        known = {run.info.run_id: run for run in [*self._runs(experiment_id, between), *unfinished]}
+        return iter(known.values())
 
     def relate(self, found: Sequence[RelativeSpeed]) -> None:
         """Adds to each run its share of the fastest one's speed, and a link to the comparison with that one.
@@ -134,12 +161,28 @@ class Store:
                 run, fastest = (self._run_id(experiment_id, record) for record in (each.record, each.fastest))
                 if run is None or fastest is None:
                     continue
-                self._client.log_metric(run, SHARE, each.share)
                 ours = translate(each.record).note[: MAX_TAG - MAX_LINK]
                 note = ours if run == fastest else f"{ours}\n\n{compare_link(experiment_id, run, fastest)}"
                 written = self._client.get_run(run).data.tags.get(NOTE, "")
-                if written != note and (written == ours or written.startswith(f"{ours}\n\n{COMPARE}")):
-                    self._client.set_tag(run, NOTE, note)
+                is_ours = written == ours or written.startswith(f"{ours}\n\n{COMPARE}")
+                tags = [RunTag(NOTE, note)] if written != note and is_ours else []
+                self._client.log_batch(run, [Metric(SHARE, each.share, _now_ms(), 0)], tags=tags)
+
+    def show_means(self, found: Sequence[CellMean]) -> None:
+        """Makes or updates the run of each mean; one that counts as many processes or more stays as it is.
+
+        Such a run has no tag `record`: nothing here takes it for a measurement. See `mean_runs`.
+        """
+        with locked(self._root):
+            for suite in dict.fromkeys(each.suite for each in found):
+                experiment_id = self._experiment(suite)
+                known = list(self._runs(experiment_id, IS_MEAN))
+                of_suite = [each for each in found if each.suite == suite]
+                mean_runs.write(self._client, experiment_id, known, of_suite, self._log_values)
+
+    def _log_values(self, run_id: str, metrics: Mapping[str, float], params: Mapping[str, str], step: int) -> None:
+        values = [Metric(name, value, _now_ms(), step) for name, value in metrics.items()]
+        self._client.log_batch(run_id, values, [Param(name, value) for name, value in params.items()])
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
@@ -184,7 +227,7 @@ class Store:
         return self._experiments[suite]
 
     def _save_view(self, experiment: Experiment) -> None:
-        for key, value in view_tags(round(time.time() * 1000), experiment.tags).items():
+        for key, value in view_tags(_now_ms(), experiment.tags).items():
             self._client.set_experiment_tag(experiment.experiment_id, key, value)
 
     def _run_id(self, experiment_id: str, record: Record) -> str | None:
@@ -258,8 +301,11 @@ class MLflowSink(Sink):
     def _send(self, record: Record) -> None:
         self._store.deliver(record)
 
-    def _relate(self, found: Sequence[RelativeSpeed]) -> None:
-        self._store.relate(found)
+    def _relate(self, found: Sequence[RelativeSpeed], means: Sequence[CellMean]) -> None:
+        if found:
+            self._store.relate(found)
+        if means:
+            self._store.show_means(means)
 
     def _find(self, record: Record) -> str | None:
         return self._store.link(record)
@@ -275,6 +321,10 @@ def key_of(record: Record) -> Key:
 
 def _key(run: MLflowRun) -> Key:
     return Key(run.data.tags["record"], run.data.tags["started_at"])
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
 
 
 def _metrics(points: list[Point]) -> list[Metric]:
