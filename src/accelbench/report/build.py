@@ -19,8 +19,8 @@ from accelbench.judging.costs import Cost
 from accelbench.project import shown
 from accelbench.report import csv_file, render
 from accelbench.report.answers import Answer
-from accelbench.report.many import aggregates, newest
-from accelbench.report.many.summaries import Summaries, summarise_all
+from accelbench.report.large import aggregates, newest
+from accelbench.report.large.summaries import Summaries, summarise_all
 from accelbench.report.page import Page, compose
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import style
@@ -79,8 +79,7 @@ def build(
             _replace(Path(made), out)
     except OSError as error:
         raise WriteError(shown(out), error) from error
-    notes = [note for sweep in sweeps for note in sweep.notes] if summaries is None else listed(summaries.notes)
-    for note in notes:
+    for note in [note for sweep in sweeps for note in sweep.notes] if summaries is None else listed(summaries.notes):
         say(note)
     return out / "index.html"
 

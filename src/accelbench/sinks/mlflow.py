@@ -32,7 +32,7 @@ from accelbench.sinks.location import (
 from accelbench.sinks.mean_runs import IS_MEAN
 from accelbench.sinks.means import CellMean
 from accelbench.sinks.relative_speed import RelativeSpeed
-from accelbench.sinks.translation import Point, data_name, start_ms, translate
+from accelbench.sinks.translation import data_name, start_ms, translate
 from accelbench.sinks.view import COMPARE, SHARE, compare_link, run_url, view_tags
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
@@ -106,21 +106,11 @@ class Store:
                     # Allows readers while one process writes; the database keeps the setting.
                     connection.execute("PRAGMA journal_mode=WAL")
 
-    def deliver(self, record: Record) -> bool:
-        """Makes the run of `record` unless it is there; removes unfinished ones, also of an earlier measurement.
+    def deliver(self, records: Sequence[Record]) -> int:
+        """Makes the runs of records unless they are there; removes unfinished ones, also of earlier measurements.
 
         Args:
-            record: of a cell that was not skipped.
-
-        Returns:
-            Whether the run was missing.
-        """
-        return self.deliver_all([record]) == 1
-
-    def deliver_all(self, records: Sequence[Record]) -> int:
-        """As `deliver`, of records of one suite, with one look at the store for all of them.
-
-        Another writer waits meanwhile, so that they should be few: `BATCH`, say.
+            records: at least one, all of one suite, none skipped. Another writer waits meanwhile: at most `BATCH`.
 
         Returns:
             How many runs were missing.
@@ -145,7 +135,7 @@ class Store:
         if len(records) == 1:
             return self._runs(experiment_id, f"tags.record = '{records[0].name}'")
         starts = [start_ms(record) for record in records]
-        between = f"attributes.start_time >= {min(starts)} AND attributes.start_time <= {max(starts)}"
+        between = f"attributes.start_time >= {min(starts)} and attributes.start_time <= {max(starts)}"
         unfinished = self._runs(experiment_id, "attributes.status = 'RUNNING'")
         known = {run.info.run_id: run for run in [*self._runs(experiment_id, between), *unfinished]}
         return iter(known.values())
@@ -169,16 +159,11 @@ class Store:
                 self._client.log_batch(run, [Metric(SHARE, each.share, _now_ms(), 0)], tags=tags)
 
     def show_means(self, found: Sequence[CellMean]) -> None:
-        """Makes or updates the run of each mean; one that counts as many processes or more stays as it is.
-
-        Such a run has no tag `record`: nothing here takes it for a measurement. See `mean_runs`.
-        """
+        """Makes or updates the runs of the means, which nothing here takes for measurements: see `mean_runs.write`."""
         with locked(self._root):
             for suite in dict.fromkeys(each.suite for each in found):
-                experiment_id = self._experiment(suite)
-                known = list(self._runs(experiment_id, IS_MEAN))
-                of_suite = [each for each in found if each.suite == suite]
-                mean_runs.write(self._client, experiment_id, known, of_suite, self._log_values)
+                known, of_suite = self._runs(self._experiment(suite), IS_MEAN), [e for e in found if e.suite == suite]
+                mean_runs.write(self._client, self._experiment(suite), list(known), of_suite, self._log_values)
 
     def _log_values(self, run_id: str, metrics: Mapping[str, float], params: Mapping[str, str], step: int) -> None:
         values = [Metric(name, value, _now_ms(), step) for name, value in metrics.items()]
@@ -261,7 +246,9 @@ class Store:
         self._run_ids[key_of(record)] = run_id
         params = [Param(key, value) for key, value in run.params.items()]
         for start in range(0, len(run.points), MAX_METRICS):
-            self._client.log_batch(run_id, _metrics(run.points[start : start + MAX_METRICS]), params)
+            self._client.log_batch(
+                run_id, [Metric(*point) for point in run.points[start : start + MAX_METRICS]], params
+            )
             params = []
         if record.data is not None:
             self._client.log_inputs(run_id, [_dataset(record.data, record.cell.mode)])
@@ -299,7 +286,7 @@ class MLflowSink(Sink):
             super().deliver(record)
 
     def _send(self, record: Record) -> None:
-        self._store.deliver(record)
+        self._store.deliver([record])
 
     def _relate(self, found: Sequence[RelativeSpeed], means: Sequence[CellMean]) -> None:
         if found:
@@ -325,10 +312,6 @@ def _key(run: MLflowRun) -> Key:
 
 def _now_ms() -> int:
     return round(time.time() * 1000)
-
-
-def _metrics(points: list[Point]) -> list[Metric]:
-    return [Metric(point.key, point.value, point.timestamp_ms, point.step) for point in points]
 
 
 def _dataset(data: Data, mode: str) -> DatasetInput:

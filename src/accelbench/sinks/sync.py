@@ -107,7 +107,7 @@ def _deliver(root: Path, found: list[Found]) -> int:
         missing = sorted((each for each in of_suite if each.key not in delivered), key=lambda each: each.key[1])
         for start in range(0, len(missing), BATCH):
             batch = list(records.read_all([each.path for each in missing[start : start + BATCH]]))
-            num_delivered += store.deliver_all(batch) if batch else 0
+            num_delivered += store.deliver(batch) if batch else 0
         sweeps = defaultdict(list)
         for each in of_suite:
             sweeps[each.path.parent].append(each)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from accelbench.project import CONFIRMED, RACE, RECORDS
-from accelbench.report.many.summaries import Summaries, Summary
+from accelbench.report.large.summaries import Summaries, Summary
 from accelbench.schema import plan_file
 
 # Records in a folder that the page shows whole: reading 5,000 takes half a gigabyte of memory.

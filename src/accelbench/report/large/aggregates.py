@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelbench.report import csv_file
-from accelbench.report.many.summaries import ABOUT, FIGURES, Summary
+from accelbench.report.large.summaries import ABOUT, FIGURES, Summary
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
 from accelbench.schema.record import Row
 from accelbench.stats.mean import Mean, mean_of
