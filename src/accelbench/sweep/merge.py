@@ -158,8 +158,9 @@ def _merge_record(wanted: _Wanted) -> tuple[_Wanted, "Added | None", str]:
 
     path, target, _ = wanted
     try:
-        content = path.read_bytes()
-        orjson.loads(content)
+        content, there = path.read_bytes(), target / path.name
+        if not (there.exists() and there.read_bytes() == content):  # what is there was read before
+            orjson.loads(content)
     except (OSError, ValueError) as error:
         return wanted, None, one_line(str(error))
     added = _add(content, target / path.name)
