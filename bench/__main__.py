@@ -9,8 +9,8 @@ import subprocess
 import sys
 
 DEFAULT = ["waiting", "overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
-# Not run by default: custom and engines take half an hour each, searching ten minutes and accuracy an hour, peer
-# installs another tool, and keras can't share a process with torch.
+# Not run by default: scale takes ten minutes and ten gigabytes of disk, custom and engines half an hour each, searching
+# ten minutes and accuracy an hour; peer installs another tool, and keras can't share a process with torch.
 LOCKING = (
     "waiting",
     "overhead",
@@ -20,7 +20,7 @@ LOCKING = (
     "keras",
     "accuracy",
 )  # they run sweeps, which take the lock themselves
-PARTS = [*DEFAULT, "custom", "engines", "searching", "keras", "accuracy", "peer"]
+PARTS = [*DEFAULT, "scale", "custom", "engines", "searching", "keras", "accuracy", "peer"]
 
 
 def main() -> None:

@@ -76,7 +76,8 @@ def client_of(root):
 def runs_of(root, suite="mnist_networks"):
     client = client_of(root)
     experiment = client.get_experiment_by_name(f"accelbench/{suite}")
-    return client.search_runs([experiment.experiment_id]) if experiment else []
+    found = client.search_runs([experiment.experiment_id]) if experiment else []
+    return [run for run in found if run.data.tags.get("accelbench.kind") != "aggregate"]
 
 
 def deliver(root, *to_deliver):

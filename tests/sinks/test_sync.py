@@ -21,7 +21,7 @@ def test_unreadable_records_are_counted_and_named_with_their_reasons(tmp_path, d
     gone = good.with_name(f"{9:012x}-01d01d01.json")
     gone.symlink_to(tmp_path / "nowhere")
     result = sync(tmp_path, [tmp_path / "runs"])
-    assert [found.record.name for found in delivered] == [record().name]
+    assert [found.path.stem for found in delivered] == [record().name]
     counts, unreadable, *named, rest = str(result).splitlines()
     assert counts == "MLflow: 1 runs delivered, 0 already there."
     assert unreadable == "9 records can't be read and were not delivered:"

@@ -1,6 +1,9 @@
 """Records of several folders in one, as `accelbench merge` brings them together."""
 
 import dataclasses
+import subprocess
+import sys
+from datetime import datetime, timedelta
 
 import fsspec
 import pytest
@@ -128,3 +131,62 @@ def test_what_holds_no_records_is_refused(source, message, here):
 def test_without_into_the_flag_is_named(here, capsys):
     assert main(["merge", "a"]) == 2
     assert "--into" in capsys.readouterr().err
+
+
+def many(folder, num=1300):
+    """A sweep of more records than one process adds."""
+    return sweep(folder, *(make(dataclasses.replace(cell("mlp"), repeat=i), number=i) for i in range(num)))
+
+
+def test_records_that_several_processes_add_are_all_there(here):
+    many(here / "a/nets")
+    done = merge(["a"], here / "all")
+    assert (done.num_new, done.conflicts, done.problems) == (1300, [], [])
+    assert contents(here / "all").keys() == contents(here / "a").keys()
+    assert merge(["a"], here / "all").num_same == 1300
+
+
+@pytest.mark.faults
+def test_a_full_disk_ends_a_merge_which_goes_on_once_there_is_room(here, capsys):
+    many(here / "a/nets")
+    (here / "small").mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", here / "small"], check=False).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        assert main(["merge", "a", "--into", "small/all"]) == 2
+        assert "small/all/nets: disk full" in capsys.readouterr().err
+        for path in (here / "small").rglob("*-*.json"):
+            assert path.read_bytes() == (here / "a/nets" / path.name).read_bytes()
+        subprocess.run(["mount", "-o", "remount,size=100m", here / "small"], check=True)
+        assert main(["merge", "a", "--into", "small/all"]) == 0
+        assert contents(here / "small/all").keys() == contents(here / "a").keys()
+    finally:
+        subprocess.run(["umount", "--lazy", here / "small"], check=True)
+
+
+@pytest.mark.faults
+def test_a_merge_that_is_killed_goes_on_and_ends_as_if_it_was_not(here):
+    many(here / "a/nets", 1300)
+    merge(["a"], here / "whole")
+    for seconds in (0.8, 1.0, 1.2, 1.5, 2.0):
+        command = [sys.executable, "-m", "accelbench.cli", "merge", "a", "--into", "all"]
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            running.wait(seconds)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+    assert main(["merge", "a", "--into", "all"]) == 0
+    here_now = {name: content for name, content in contents(here / "all").items() if ".tmp" not in name}
+    assert here_now == contents(here / "whole")
+
+
+@pytest.mark.parametrize("shift_s", [3600, -3600])
+def test_what_a_clock_says_decides_nothing(shift_s, here):
+    """The order is the plans', and which record stays is which was there: no time is looked at."""
+    one, other = make(cell("cnn"), number=1), make(cell("cnn"), number=2)
+    at = (datetime.fromisoformat(other.started_at) + timedelta(seconds=shift_s)).isoformat()
+    sweep(here / "a/nets", one)
+    sweep(here / "b/nets", dataclasses.replace(other, started_at=at))
+    merge(["a", "b"], here / "all")
+    assert [each.name for each in read(here / "all/nets").cells] == [one.name, other.name]

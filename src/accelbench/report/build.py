@@ -5,6 +5,8 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,11 +20,14 @@ from accelbench.judging.costs import Cost
 from accelbench.project import shown
 from accelbench.report import csv_file, render
 from accelbench.report.answers import Answer
+from accelbench.report.large import aggregates, newest
+from accelbench.report.large.summaries import Summaries, summarise_all
 from accelbench.report.page import Page, compose
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import style
 from accelbench.report.read import Sweep, read_all
 from accelbench.report.tables import best, device_scaling
+from accelbench.schema.record import listed
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
 
@@ -53,18 +58,38 @@ def build(
     Raises:
         UserError: there are no results, or none is readable, or the report can't be written.
     """
-    sweeps = read_all(results, costs)
+    with ExitStack() as stack:
+        summaries = None
+        if newest.is_many(results):
+            summaries = summarise_all(results, costs)
+            results, sentence = stack.enter_context(newest.newest(results, summaries))
+            notices = [*notices, sentence]
+        sweeps = read_all(results, costs)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-                _write(compose(sweeps, notices, data, cache), sweeps, Path(made))
+                page = compose(sweeps, notices, data, cache)
+                if summaries is not None:
+                    page = _with_aggregates(page, summaries, Path(made))
+                _write(page, sweeps, Path(made))
+            if summaries is not None:
+                with (Path(made) / "cells.csv").open("w", encoding="utf-8") as file:
+                    file.writelines(summaries.lines())
             _replace(Path(made), out)
     except OSError as error:
         raise WriteError(shown(out), error) from error
-    for note in (note for sweep in sweeps for note in sweep.notes):
+    for note in [note for sweep in sweeps for note in sweep.notes] if summaries is None else listed(summaries.notes):
         say(note)
     return out / "index.html"
+
+
+def _with_aggregates(page: Page, summaries: Summaries, folder: Path) -> Page:
+    """The page with the means of all sweeps, which are also written into `folder`."""
+    found = aggregates.aggregates(summaries.found)
+    aggregates.write(found, folder)
+    table = aggregates.table(found)
+    return replace(page, first=[*([table] if table else []), *page.first], notes=listed(summaries.notes))
 
 
 def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:

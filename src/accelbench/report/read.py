@@ -229,13 +229,13 @@ def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
     best: dict[str, Ceilings] = {}
     for record in (record for sweep in sweeps for record in sweep.records):
         if ceilings := ceilings_in(record.environment):
-            known = best.get(_device(record))
-            best[_device(record)] = known.joined(ceilings) if known else ceilings
+            known = best.get(device_key(record))
+            best[device_key(record)] = known.joined(ceilings) if known else ceilings
 
     def with_best(reported: ReportedCell) -> ReportedCell:
-        if reported.record is None or _device(reported.record) not in best:
+        if reported.record is None or device_key(reported.record) not in best:
             return reported
-        environment = {**reported.record.environment, "ceilings": best[_device(reported.record)].to_json()}
+        environment = {**reported.record.environment, "ceilings": best[device_key(reported.record)].to_json()}
         return replace(reported, record=replace(reported.record, environment=environment))
 
     return [
@@ -248,7 +248,7 @@ def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
     ]
 
 
-def _device(record: Record) -> str:
+def device_key(record: Record) -> str:
     """A key that is equal for records of the same device, machine and software, probed by the same code."""
     probe_code = record.environment.get("probe_code", record.environment.get("code"))
     return canonical_json([record.cell.device, _environment(record) | {"code": probe_code}])

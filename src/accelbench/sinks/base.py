@@ -9,6 +9,7 @@ from typing import Self
 
 from accelbench.schema.record import Record
 from accelbench.schema.text import clean
+from accelbench.sinks.means import CellMean
 from accelbench.sinks.relative_speed import RelativeSpeed
 
 PATIENCE_S = 3.0  # failed attempts may take this long in total
@@ -51,9 +52,9 @@ class Sink(ABC):
         if self._given_up or not self._attempt(lambda: self._send(record)):
             self.undelivered += 1
 
-    def relate(self, found: Sequence[RelativeSpeed]) -> None:
-        """Adds to the runs of delivered records how their speeds compare, or notes that it could not."""
-        if found and (self._given_up or not self._attempt(lambda: self._relate(found))):
+    def relate(self, found: Sequence[RelativeSpeed], means: Sequence[CellMean] = ()) -> None:
+        """Adds how the speeds of delivered records compare, and the means of cells, or notes that it could not."""
+        if (found or means) and (self._given_up or not self._attempt(lambda: self._relate(found, means))):
             self.is_unrelated = True
 
     def link(self, record: Record) -> str | None:
@@ -82,8 +83,8 @@ class Sink(ABC):
     def _send(self, record: Record) -> None:
         """Delivers one record; may raise any exception."""
 
-    def _relate(self, found: Sequence[RelativeSpeed]) -> None:  # noqa: B027
-        """Adds how the speeds of delivered records compare, if the tracker shows it; may raise any exception."""
+    def _relate(self, found: Sequence[RelativeSpeed], means: Sequence[CellMean]) -> None:  # noqa: B027
+        """Adds how speeds compare, and means, if the tracker shows them; may raise any exception."""
 
     @abstractmethod
     def _find(self, record: Record) -> str | None:

@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from accelbench import scratch
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
-from accelbench.sinks import run_picture
+from accelbench.sinks import mean_runs, run_picture
 from accelbench.sinks.base import Sink
 from accelbench.sinks.location import (
     LOCAL_SERVER,
@@ -29,8 +29,10 @@ from accelbench.sinks.location import (
     server_uri,
     tracking_uri,
 )
+from accelbench.sinks.mean_runs import IS_MEAN
+from accelbench.sinks.means import CellMean
 from accelbench.sinks.relative_speed import RelativeSpeed
-from accelbench.sinks.translation import Point, data_name, translate
+from accelbench.sinks.translation import data_name, start_ms, translate
 from accelbench.sinks.view import COMPARE, SHARE, VERDICT, compare_link, run_url, view_tags
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
@@ -53,6 +55,7 @@ from mlflow.entities import (  # noqa: E402
     Metric,
     Param,
     RunStatus,
+    RunTag,
     ViewType,
 )
 from mlflow.entities import Run as MLflowRun  # noqa: E402
@@ -62,6 +65,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's description
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
 MAX_LINK = 1000  # characters of a link and a command that a description may get later
+BATCH = 50  # records that are delivered while the lock is held: some three seconds
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
 
@@ -102,26 +106,38 @@ class Store:
                     # Allows readers while one process writes; the database keeps the setting.
                     connection.execute("PRAGMA journal_mode=WAL")
 
-    def deliver(self, record: Record) -> bool:
-        """Makes the run of `record` unless it is there; removes unfinished ones, also of an earlier measurement.
+    def deliver(self, records: Sequence[Record]) -> int:
+        """Makes the runs of records unless they are there; removes unfinished ones, also of earlier measurements.
 
         Args:
-            record: of a cell that was not skipped.
+            records: at least one, all of one suite, none skipped. Another writer waits meanwhile: at most `BATCH`.
 
         Returns:
-            Whether the run was missing.
+            How many runs were missing.
         """
+        wanted = {key_of(record): record for record in records}
+        names = {record.name for record in records}
         with locked(self._root), scratch.temporary_files():
-            experiment_id = self._experiment(record.cell.suite)
-            is_there = False
-            for run in self._runs(experiment_id, f"tags.record = '{record.name}'"):
+            experiment_id = self._experiment(records[0].cell.suite)
+            for run in list(self._known_runs(experiment_id, records)):
+                if run.data.tags.get("record") not in names:
+                    continue
                 if not RunStatus.is_terminated(RunStatus.from_string(run.info.status)):
                     self._client.delete_run(run.info.run_id)
-                elif _key(run) == key_of(record):
-                    is_there = True
-            if not is_there:
+                else:
+                    wanted.pop(_key(run), None)
+            for record in wanted.values():
                 self._log(experiment_id, record)
-        return not is_there
+        return len(wanted)
+
+    def _known_runs(self, experiment_id: str, records: Sequence[Record]) -> Iterator[MLflowRun]:
+        """The runs among which those of `records` are, and the unfinished ones of earlier measurements of them."""
+        if len(records) == 1:
+            return self._runs(experiment_id, f"tags.record = '{records[0].name}'")
+        starts = [start_ms(record) for record in records]
+        between = f"attributes.start_time >= {min(starts)} and attributes.start_time <= {max(starts)}"
+        found = [*self._runs(experiment_id, between), *self._runs(experiment_id, "attributes.status = 'RUNNING'")]
+        return iter({run.info.run_id: run for run in found}.values())
 
     def relate(self, found: Sequence[RelativeSpeed]) -> None:
         """Adds to each run how far it is behind the fastest one, how sure that is, and a link that compares the two.
@@ -134,15 +150,26 @@ class Store:
                 run, fastest = (self._run_id(experiment_id, record) for record in (each.record, each.fastest))
                 if run is None or fastest is None:
                     continue
-                self._client.log_metric(run, SHARE, each.share)
-                self._client.set_tag(run, VERDICT, each.verdict)
                 ours = translate(each.record).note[: MAX_TAG - MAX_LINK]
-                link = "" if run == fastest else f"\n\n{compare_link(experiment_id, run, fastest)}: {each.verdict}"
-                may = f"; this may decide: `{each.command}`" if each.command else ""
-                note = f"{ours}{link}{may}"
+                note = (
+                    ours if run == fastest else f"{ours}\n\n{compare_link(experiment_id, run, fastest)}: {each.words}"
+                )
                 written = self._client.get_run(run).data.tags.get(NOTE, "")
-                if written != note and (written == ours or written.startswith(f"{ours}\n\n{COMPARE}")):
-                    self._client.set_tag(run, NOTE, note)
+                is_ours = written == ours or written.startswith(f"{ours}\n\n{COMPARE}")
+                tags = {VERDICT: each.verdict} | ({NOTE: note} if is_ours else {})
+                share = Metric(SHARE, each.share, _now_ms(), 0)
+                self._client.log_batch(run, [share], tags=[RunTag(*tag) for tag in tags.items()])
+
+    def show_means(self, found: Sequence[CellMean]) -> None:
+        """Makes or updates the runs of the means, which nothing here takes for measurements: see `mean_runs.write`."""
+        with locked(self._root):
+            for suite in dict.fromkeys(each.suite for each in found):
+                known, of_suite = self._runs(self._experiment(suite), IS_MEAN), [e for e in found if e.suite == suite]
+                mean_runs.write(self._client, self._experiment(suite), list(known), of_suite, self._log_values)
+
+    def _log_values(self, run_id: str, metrics: Mapping[str, float], params: Mapping[str, str], step: int) -> None:
+        values = [Metric(name, value, _now_ms(), step) for name, value in metrics.items()]
+        self._client.log_batch(run_id, values, [Param(name, value) for name, value in params.items()])
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
@@ -187,7 +214,7 @@ class Store:
         return self._experiments[suite]
 
     def _save_view(self, experiment: Experiment) -> None:
-        for key, value in view_tags(round(time.time() * 1000), experiment.tags).items():
+        for key, value in view_tags(_now_ms(), experiment.tags).items():
             self._client.set_experiment_tag(experiment.experiment_id, key, value)
 
     def _run_id(self, experiment_id: str, record: Record) -> str | None:
@@ -221,7 +248,9 @@ class Store:
         self._run_ids[key_of(record)] = run_id
         params = [Param(key, value) for key, value in run.params.items()]
         for start in range(0, len(run.points), MAX_METRICS):
-            self._client.log_batch(run_id, _metrics(run.points[start : start + MAX_METRICS]), params)
+            self._client.log_batch(
+                run_id, [Metric(*point) for point in run.points[start : start + MAX_METRICS]], params
+            )
             params = []
         if record.data is not None:
             self._client.log_inputs(run_id, [_dataset(record.data, record.cell.mode)])
@@ -259,10 +288,13 @@ class MLflowSink(Sink):
             super().deliver(record)
 
     def _send(self, record: Record) -> None:
-        self._store.deliver(record)
+        self._store.deliver([record])
 
-    def _relate(self, found: Sequence[RelativeSpeed]) -> None:
-        self._store.relate(found)
+    def _relate(self, found: Sequence[RelativeSpeed], means: Sequence[CellMean]) -> None:
+        if found:
+            self._store.relate(found)
+        if means:
+            self._store.show_means(means)
 
     def _find(self, record: Record) -> str | None:
         return self._store.link(record)
@@ -280,8 +312,8 @@ def _key(run: MLflowRun) -> Key:
     return Key(run.data.tags["record"], run.data.tags["started_at"])
 
 
-def _metrics(points: list[Point]) -> list[Metric]:
-    return [Metric(point.key, point.value, point.timestamp_ms, point.step) for point in points]
+def _now_ms() -> int:
+    return round(time.time() * 1000)
 
 
 def _dataset(data: Data, mode: str) -> DatasetInput:

@@ -34,6 +34,11 @@ class RelativeSpeed:
     verdict: str
     command: str | None = None
 
+    @property
+    def words(self) -> str:
+        """The verdict, with the command that may decide."""
+        return f"{self.verdict}; this may decide: `{self.command}`" if self.command else self.verdict
+
 
 @dataclass(frozen=True)
 class _Measured:

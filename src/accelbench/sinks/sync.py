@@ -11,6 +11,7 @@ from accelbench.schema import record as records
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import unreachable
+from accelbench.sinks.means import Process, cell_means
 from accelbench.sinks.relative_speed import relative_speeds
 
 
@@ -39,10 +40,17 @@ class SyncResult:
 
 
 class Found(NamedTuple):
-    """A record, and the folder of its sweep."""
+    """What is held of a record: whole ones of a hundred thousand would fill the memory.
 
-    record: Record
-    folder: Path
+    Attributes:
+        key: as `mlflow.Key`, the name and the start of the record.
+        process: see `means.Process.of`.
+    """
+
+    path: Path
+    suite: str
+    key: tuple[str, str]
+    process: Process | None
 
 
 def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
@@ -72,29 +80,43 @@ def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
     """The records to deliver, and a line for each record that can't be read."""
     readable = records.read_all(sorted(path for folder in folders for path in folder.rglob(RECORDS)))
     found: dict[tuple[str, str], Found] = {}
-    for path, record in readable.by_path():
-        if record.status != Status.skipped:
-            found.setdefault((record.name, record.started_at), Found(record, path.parent))  # it may lie in two folders
+    for path, each in readable.each(_found):
+        if each is not None:
+            suite, key, process = each
+            found.setdefault(key, Found(path, suite, key, process))  # it may lie in two folders
     return list(found.values()), readable.problems()
+
+
+def _found(record: Record) -> tuple[str, tuple[str, str], Process | None] | None:
+    if record.status == Status.skipped:
+        return None
+    return record.cell.suite, (record.name, record.started_at), Process.of(record)
 
 
 def _deliver(root: Path, found: list[Found]) -> int:
     """The number of records that had no run."""
-    from accelbench.sinks.mlflow import Store, key_of  # its import takes over a second
+    from accelbench.sinks.mlflow import BATCH, Store, key_of  # its import takes over a second
 
     store = Store(root)
     by_suite = defaultdict(list)
     for each in found:
-        by_suite[each.record.cell.suite].append(each)
+        by_suite[each.suite].append(each)
     num_delivered = 0
     for suite, of_suite in by_suite.items():
-        delivered = store.delivered(suite)
-        num_delivered += sum(store.deliver(each.record) for each in of_suite if key_of(each.record) not in delivered)
+        delivered = {tuple(key): is_related for key, is_related in store.delivered(suite).items()}
+        missing = sorted((each for each in of_suite if each.key not in delivered), key=lambda each: each.key[1])
+        for start in range(0, len(missing), BATCH):
+            batch = list(records.read_all([each.path for each in missing[start : start + BATCH]]))
+            num_delivered += store.deliver(batch) if batch else 0
         sweeps = defaultdict(list)
         for each in of_suite:
-            sweeps[each.folder].append(each.record)
+            sweeps[each.path.parent].append(each)
         for sweep in sweeps.values():
-            speeds = relative_speeds(sweep)
+            if all(delivered.get(each.key) for each in sweep):
+                continue
+            speeds = relative_speeds(records.read_all([each.path for each in sweep]))
             if not all(delivered.get(key_of(each.record)) for each in speeds):
                 store.relate(speeds)
+        if means := cell_means(each.process for each in of_suite):
+            store.show_means(means)
     return num_delivered

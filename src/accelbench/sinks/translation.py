@@ -113,6 +113,11 @@ class Run:
     note: str
 
 
+def start_ms(record: Record) -> int:
+    """When the record's process began, in milliseconds since 1970, UTC."""
+    return round(datetime.fromisoformat(record.started_at).timestamp() * 1000)
+
+
 def translate(record: Record) -> Run:
     """The run of `record`.
 
@@ -121,17 +126,17 @@ def translate(record: Record) -> Run:
     cell: they help to explain failures.
     """
     row = summarise(record)
-    start_ms = round(datetime.fromisoformat(record.started_at).timestamp() * 1000)
-    end_ms = start_ms + round(record.wall_s * 1000)
+    started_ms = start_ms(record)
+    end_ms = started_ms + round(record.wall_s * 1000)
     is_ok = record.status == Status.ok
     points = _values(row, SETTINGS | OUTCOME | (MEASURED if is_ok else {}), end_ms)
     if record.measurement is not None and is_ok:
         points += _steps(record.measurement, end_ms)
     if record.system is not None:
-        points += _system(record.system, start_ms)
+        points += _system(record.system, started_ms)
     return Run(
         name=record.label,
-        start_ms=start_ms,
+        start_ms=started_ms,
         end_ms=end_ms,
         status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),
         params=_params(record, row),

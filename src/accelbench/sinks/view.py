@@ -16,6 +16,7 @@ TAG = PREFIX + KEY
 SPEED, SHARE, ACCURACY = "speed/samples_per_s", "speed/share_of_fastest", "quality/accuracy"
 VERDICT = "verdict"  # the tag that says how far a run is behind the fastest of its kind, and how sure that is
 COMPARE = "[Compare with the fastest]"
+MEASUREMENTS = "tags.record != ''"  # without the means of cells, which are runs too
 HAS_ACCURACY = f"metrics.`{ACCURACY}` >= 0"
 COLUMNS = """
 tags.`status` params.`model` params.`mode` params.`device` params.`precision` params.`batch_size`
@@ -80,7 +81,7 @@ def _views() -> dict[str, tuple[str, dict[str, Any]]]:
 def _state(charts: list[dict[str, Any]], order_by: str) -> dict[str, Any]:
     overview = "accelbench-overview"
     return {
-        "searchFilter": "",
+        "searchFilter": MEASUREMENTS,
         "orderByKey": f"metrics.`{order_by}`",
         "orderByAsc": False,
         "startTime": "ALL",

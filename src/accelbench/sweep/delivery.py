@@ -7,6 +7,7 @@ from types import TracebackType
 
 from accelbench.schema.record import Record
 from accelbench.sinks.base import Sink
+from accelbench.sinks.means import Process, cell_means
 from accelbench.sinks.registry import make_sinks
 from accelbench.sinks.relative_speed import relative_speeds
 
@@ -55,14 +56,15 @@ class Delivery(AbstractContextManager["Delivery"]):
         self.deliver()
 
     def relate(self, records: Sequence[Record]) -> None:
-        """Adds to the runs of the sweep how their speeds compare.
+        """Adds to the runs of the sweep how their speeds compare, and the means of its cells.
 
         Args:
             records: of the whole sweep, also those of earlier sessions.
         """
         found = relative_speeds(records) if self._sinks else []
+        means = cell_means(map(Process.of, records)) if self._sinks else []
         for sink in self._sinks or ():
-            sink.relate(found)
+            sink.relate(found, means)
 
     def links(self, record: Record) -> dict[str, str]:
         """Tracker -> where it shows the run of a delivered record. Each link is a query."""

@@ -1,18 +1,19 @@
 """Brings records together: of several machines, of a cluster's nodes, or from a bucket."""
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, shown
 from accelbench.schema import plan_file
-from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.schema.parallel import mapped
+from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.serialize import PREFIX, SUFFIX
 from accelbench.schema.text import one_line
 
@@ -49,8 +50,10 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
             can't be read, or `into` can't be written.
     """
     done = Merged()
-    for source in sources:
-        with _at_hand(source) as folder:
+    with ExitStack() as stack:
+        parts: dict[Path, list[_Part]] = {}
+        for source in sources:
+            folder = stack.enter_context(_at_hand(source))
             inner, outer = into.resolve(), folder.resolve()
             if inner.is_relative_to(outer) or outer.is_relative_to(inner):
                 raise UserError(f"{source}: it and the folder that --into names lie in each other")
@@ -62,9 +65,21 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
                     done.problems.append(one_line(str(refused)))
                     continue
                 name = sweep.relative_to(folder) if sweep != folder else Path(_last_part(source))
-                _merge_sweep(sweep, into / name, source, done)
+                parts.setdefault(into / name, []).append(_Part(sweep, source))
+        for target, of_target in parts.items():  # so that the plan of only one folder is held at a time
+            try:
+                _merge_into(target, of_target, done)
+            except OSError as error:
+                raise WriteError(shown(target), error) from error
     os.sync()  # once, since once for each of a hundred thousand files takes many minutes
     return done
+
+
+class _Part(NamedTuple):
+    """A folder of a sweep, and the name of the source that it belongs to."""
+
+    folder: Path
+    source: str
 
 
 def _last_part(source: str) -> str:
@@ -92,50 +107,67 @@ def _at_hand(source: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _merge_sweep(source: Path, target: Path, named: str, done: Merged) -> None:
-    # Both before any record is added: a folder without a plan has one of all its records.
-    plan, theirs = _plan_of_target(target), _plan_of_source(source, named, done)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        for path in sorted(source.glob(RECORDS)):
-            _merge_record(path, target, named, done)
-        for path in (source / name for name in (RACE, COMPARISON) if (source / name).exists()):
+def _merge_into(target: Path, parts: Sequence[_Part], done: Merged) -> None:
+    # Before any record is added: a plan that can't be read is not written over, and a folder without a plan has one of
+    # all its records.
+    plan = plan_file.read_plan(target) if os.path.lexists(target / PLAN) else None
+    cells = {wanted.record_name: wanted for wanted in plan.cells} if plan else {}
+    for part in parts:
+        theirs = _plan_of_source(part.folder, part.source, done)
+        plan = plan or theirs
+        cells |= {wanted.record_name: wanted for wanted in theirs.cells}  # two machines may share a cell
+    target.mkdir(parents=True, exist_ok=True)
+    found = (_Wanted(path, target, part.source) for part in parts for path in sorted(part.folder.glob(RECORDS)))
+    for wanted, added, problem in mapped(_merge_record, found):
+        _count(wanted, added, problem, done)
+    for part in parts:
+        for path in (part.folder / name for name in (RACE, COMPARISON) if (part.folder / name).exists()):
             if _add(path.read_bytes(), target / path.name) == Added.other:
-                done.conflicts.append(f"{shown(target / path.name)}: differs in {named}; the one here stays")
-        plan_file.write_plan(_joined(plan, theirs), target)
-    except OSError as error:
-        raise WriteError(shown(target), error) from error
+                done.conflicts.append(f"{shown(target / path.name)}: differs in {part.source}; the one here stays")
+    if plan is not None:
+        plan_file.write_plan(replace(plan, cells=list(cells.values())), target)
 
 
-def _merge_record(path: Path, target: Path, named: str, done: Merged) -> None:
-    """Adds a record, with its weights if it has some."""
-    try:
-        content = path.read_bytes()
-        json.loads(content)
-    except (OSError, ValueError) as error:
-        done.problems.append(f"{path.name} of {named}: not a readable record ({one_line(str(error))})")
-        return
-    added = _add(content, target / path.name)
-    if added == Added.other:
+class _Wanted(NamedTuple):
+    """The file of a record to add to the folder `target`."""
+
+    path: Path
+    target: Path
+    source: str
+
+
+def _count(wanted: _Wanted, added: "Added | None", problem: str, done: Merged) -> None:
+    if added is None:
+        done.problems.append(f"{wanted.path.name} of {wanted.source}: not a readable record ({problem})")
+    elif added == Added.other:
         done.conflicts.append(
-            f"{shown(target / path.name)}: {named} has another measurement of this cell, on this machine or an equal "
-            "one; the one here stays"
+            f"{shown(wanted.target / wanted.path.name)}: {wanted.source} has another measurement of this cell, on this "
+            "machine or an equal one; the one here stays"
         )
-        return
     done.num_new += added == Added.new
     done.num_same += added == Added.same
-    weights = path.with_suffix(SAFETENSORS)
-    if weights.exists():
-        _add(weights.read_bytes(), target / weights.name)
 
 
-def _plan_of_target(folder: Path) -> PlanFile | None:
-    """The plan that is there; None without one.
+def _merge_record(wanted: _Wanted) -> tuple[_Wanted, "Added | None", str]:
+    """Adds a record, with its weights if it has some; safe to repeat.
 
-    Raises:
-        UserError: it is not readable: writing another one would lose it.
+    Returns:
+        How it ended; None, and why, if the file is no readable record.
     """
-    return plan_file.read_plan(folder) if os.path.lexists(folder / PLAN) else None
+    import orjson  # here, as in schema/serialize.py
+
+    path, target, _ = wanted
+    try:
+        content, there = path.read_bytes(), target / path.name
+        if not (there.exists() and there.read_bytes() == content):  # what is there was read before
+            orjson.loads(content)
+    except (OSError, ValueError) as error:
+        return wanted, None, one_line(str(error))
+    added = _add(content, target / path.name)
+    weights = path.with_suffix(SAFETENSORS)
+    if added != Added.other and weights.exists():
+        _add(weights.read_bytes(), target / weights.name)
+    return wanted, added, ""
 
 
 def _plan_of_source(folder: Path, named: str, done: Merged) -> PlanFile:
@@ -149,16 +181,10 @@ def _plan_of_source(folder: Path, named: str, done: Merged) -> PlanFile:
         except UserError as error:
             done.problems.append(f"{one_line(str(error))}; all records beside it are taken")
     plan = plan or plan_file.plan_of_records(folder)
-    cells = [wanted for wanted in plan.cells if wanted.record_name.startswith(f"{wanted.cell.id}-")]
+    cells = [wanted for wanted in plan.cells if wanted.record_name.startswith(f"{wanted.cell_id}-")]
     if num := len(plan.cells) - len(cells):
         done.problems.append(f"{named}: {num} cells of an earlier release are not in the plan; their records are added")
     return replace(plan, cells=cells)
-
-
-def _joined(plan: PlanFile | None, theirs: PlanFile) -> PlanFile:
-    """The plan of both, with a line for each record: two machines may have measured the same cell."""
-    cells: list[WantedCell] = [*(plan.cells if plan else []), *theirs.cells]
-    return replace(plan or theirs, cells=list({wanted.record_name: wanted for wanted in cells}.values()))
 
 
 class Added(Enum):

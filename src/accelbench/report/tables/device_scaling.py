@@ -6,7 +6,7 @@ from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.table import Column, Table, count, number, percent, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Row
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Scaling
 
 COLUMN = "scaling_efficiency"
@@ -67,17 +67,34 @@ COLUMNS: list[Column[ScaledCell]] = [
 def scaled_cells(sweep: Sweep) -> list[ScaledCell]:
     """The cells on several devices whose counterpart on one was measured too."""
     ok = [reported for reported in sweep.cells if reported.is_ok and reported.number("samples_per_s")]
-    singles = {_key(reported, reported.cell.batch_size): reported for reported in ok if reported.cell.devices == 1}
-    found = []
-    for reported in ok:
-        cell = reported.cell
-        if cell.devices == 1 or _shares_threads(cell):
-            continue
-        batch_size = cell.batch_size if cell.scaling == Scaling.strong else cell.batch_size_per_device
-        single = singles.get(_key(reported, batch_size))
-        if single is not None:
-            found.append(ScaledCell(reported, single))
-    return found
+    keys = [(reported, each) for reported in ok if (each := scaling_keys(reported)) is not None]
+    singles = {each.own: reported for reported, each in keys if each.own}
+    return [ScaledCell(reported, singles[each.on_one]) for reported, each in keys if each.on_one in singles]
+
+
+@dataclass(frozen=True)
+class ScalingKeys:
+    """How a cell finds its counterpart on one device.
+
+    Attributes:
+        own: the key of a cell on one device; None on several.
+        on_one: the key of its counterpart; None if there can be none.
+    """
+
+    own: str | None
+    on_one: str | None
+    devices: int
+
+
+def scaling_keys(reported: ReportedCell) -> ScalingKeys | None:
+    """The keys of an ok cell; None if its devices share threads."""
+    cell = reported.cell
+    if cell.devices == 1:
+        return ScalingKeys(digest(_key(reported, cell.batch_size))[:16], None, 1)
+    if _shares_threads(cell):
+        return None
+    batch_size = cell.batch_size if cell.scaling == Scaling.strong else cell.batch_size_per_device
+    return ScalingKeys(None, digest(_key(reported, batch_size))[:16], cell.devices)
 
 
 def rows(sweep: Sweep) -> list[Row]:

@@ -1,0 +1,210 @@
+"""Deliveries that are interrupted: each record gets one run, whatever was killed, and whoever made the store."""
+
+import dataclasses
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, nullcontext
+
+import pytest
+
+from accelbench.schema import record as records
+from accelbench.schema.vocab import Precision
+from accelbench.sinks import view
+from accelbench.sinks.mean_runs import AGGREGATE, KEY, KIND
+from accelbench.sinks.sync import sync
+from accelbench.sinks.ui import DIRECT
+from accelbench.sweep.delivery import Delivery
+from tests.sinks.samples import cell, record
+from tests.sinks.test_mlflow import SCRIPT, client_of, closed_port
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),  # MLflow's own models
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
+]
+SYNC = SCRIPT.format(module="sync", what="sync", call="sync(Path(sys.argv[1]), [Path(sys.argv[1]) / 'runs'])")
+SUITE = "mnist_networks"
+
+
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+
+
+def processes(num, first=0):
+    """Processes of one cell in fp32."""
+    return [record(dataclasses.replace(cell(), repeat=first + i), number=first + i) for i in range(num)]
+
+
+def write(root, made):
+    for one in made:
+        records.write(one, root / "runs" / "mine")
+
+
+def all_runs(root):
+    client = client_of(root)
+    experiment = client.get_experiment_by_name(f"accelbench/{SUITE}")
+    found, token = [], None
+    while True:
+        page = client.search_runs([experiment.experiment_id], max_results=1000, page_token=token)
+        found, token = [*found, *page], page.token
+        if not token:
+            return found
+
+
+def split(root):
+    """The runs of records, and those of means."""
+    runs = all_runs(root)
+    means = [run for run in runs if run.data.tags.get(KIND) == AGGREGATE]
+    return [run for run in runs if run not in means], means
+
+
+def keys(runs):
+    return sorted((run.data.tags["record"], run.data.tags["started_at"]) for run in runs)
+
+
+def test_the_mean_of_a_cells_processes_is_a_run_that_is_updated_and_no_measurement(tmp_path):
+    write(tmp_path, [*processes(3), record(cell(precision=Precision.bf16), number=50)])
+    assert sync(tmp_path, [tmp_path / "runs"]).num_delivered == 4
+    measured, (mean,) = split(tmp_path)
+    assert len(measured) == 4
+    rates = [run.data.metrics[view.SPEED] for run in measured if run.data.params["precision"] == "fp32"]
+    metrics = mean.data.metrics
+    assert metrics["mean/num_processes"] == 3
+    assert metrics["mean/samples_per_s"] == pytest.approx(sum(rates) / 3)
+    assert metrics["mean/samples_per_s_low"] < metrics["mean/samples_per_s"] < metrics["mean/samples_per_s_high"]
+    assert view.SPEED not in metrics
+    assert view.SHARE not in metrics
+    assert mean.data.params["model"] == "cnn"
+
+    write(tmp_path, processes(2, first=3))
+    again = sync(tmp_path, [tmp_path / "runs"])
+    assert (again.num_delivered, again.num_already_there) == (2, 4)
+    measured, (updated,) = split(tmp_path)
+    assert (len(measured), updated.info.run_id) == (6, mean.info.run_id)
+    assert updated.data.metrics["mean/num_processes"] == 5
+    assert sync(tmp_path, [tmp_path / "runs"]).num_delivered == 0
+    assert len(all_runs(tmp_path)) == 7
+
+
+def test_a_sweep_shows_means_and_does_not_take_back_those_of_more_processes(tmp_path):
+    write(tmp_path, processes(4))
+    sync(tmp_path, [tmp_path / "runs"])
+    with Delivery("mlflow", tmp_path) as delivery:
+        for one in processes(2):
+            delivery.add(one)
+        delivery.finish()
+        delivery.relate(processes(2))
+    _, (mean,) = split(tmp_path)
+    assert mean.data.metrics["mean/num_processes"] == 4
+
+
+def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(tmp_path):
+    write(tmp_path, processes(3))
+    sync(tmp_path, [tmp_path / "runs"])
+    _, (mean,) = split(tmp_path)
+    client = client_of(tmp_path)
+    client.set_terminated(mean.info.run_id, "RUNNING")
+    client.create_run(mean.info.experiment_id, tags={KIND: AGGREGATE, KEY: mean.data.tags[KEY]})
+    sync(tmp_path, [tmp_path / "runs"])
+    _, (mean,) = split(tmp_path)
+    assert (mean.info.status, mean.data.metrics["mean/num_processes"]) == ("FINISHED", 3)
+
+
+@pytest.mark.slow
+def test_four_processes_that_start_at_once_on_an_empty_folder_make_one_store(tmp_path):
+    write(tmp_path, processes(20))
+    started = [
+        subprocess.Popen([sys.executable, "-c", SYNC, tmp_path], stderr=subprocess.PIPE, cwd=tmp_path) for _ in "abcd"
+    ]
+    assert [each.communicate(timeout=300)[1] for each in started] == [b""] * 4
+    measured, means = split(tmp_path)
+    assert keys(measured) == sorted((one.name, one.started_at) for one in processes(20))
+    assert len(means) == 1
+
+
+@contextmanager
+def server(root, port):
+    """A real server on a sqlite store in `root`."""
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{root}/mlflow.db", "--artifacts-destination", str(root / "files")]
+    quiet = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    quiet.pop("MLFLOW_TRACKING_URI", None)
+    log = (root / "server.log").open("ab")
+    running = subprocess.Popen(command, env=quiet, cwd=root, stdout=log, stderr=log, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                with DIRECT.open(f"http://127.0.0.1:{port}/health", timeout=5):
+                    break
+            except OSError:
+                assert time.monotonic() < deadline, (root / "server.log").read_text()
+                assert running.poll() is None
+                time.sleep(0.2)
+        yield running
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+        log.close()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("is_served", [False, True], ids=["sqlite", "server"])
+def test_each_record_gets_one_run_however_often_a_sync_is_killed(is_served, tmp_path, monkeypatch):
+    seed = int(os.environ.get("FAULTS_SEED", random.randrange(10**6)))
+    print(f"FAULTS_SEED={seed}")
+    dice = random.Random(seed)
+    made = processes(100)
+    write(tmp_path, made)
+    port = closed_port()
+    with server(tmp_path, port) if is_served else nullcontext():
+        if is_served:
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+        num_kills = 0
+        for _ in range(8):
+            running = subprocess.Popen([sys.executable, "-c", SYNC, tmp_path], stderr=subprocess.PIPE)
+            try:
+                running.wait(timeout=dice.uniform(2, 6))
+                break
+            except subprocess.TimeoutExpired:
+                running.kill()
+                num_kills += 1
+            running.communicate()
+        assert num_kills >= 2
+        done = sync(tmp_path, [tmp_path / "runs"])
+        assert done.num_delivered + done.num_already_there == len(made)
+        measured, (mean,) = split(tmp_path)
+    assert keys(measured) == sorted((one.name, one.started_at) for one in made)
+    assert {run.info.status for run in measured} == {"FINISHED"}
+    assert mean.data.metrics["mean/num_processes"] == len(made)
+
+
+@pytest.mark.faults
+def test_a_server_that_is_restarted_in_the_middle_of_a_delivery_loses_and_doubles_nothing(tmp_path, monkeypatch):
+    made = processes(120)
+    write(tmp_path, made)
+    port = closed_port()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+    with server(tmp_path, port):
+        running = subprocess.Popen([sys.executable, "-c", SYNC, tmp_path], stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while not num_served(tmp_path) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1)
+    # The server is gone, in the middle of it.
+    _, error = running.communicate(timeout=120)
+    assert running.returncode != 0
+    assert "does not answer" in error
+    with server(tmp_path, port):
+        done = sync(tmp_path, [tmp_path / "runs"])
+        assert 0 < done.num_delivered < len(made)
+        assert keys(split(tmp_path)[0]) == sorted((one.name, one.started_at) for one in made)
+
+
+def num_served(root):
+    return len(list((root / "files").rglob("record.json"))) if (root / "files").exists() else 0
