@@ -244,13 +244,11 @@ class Store:
         run = translate(record)
         tags = {key: value[:MAX_TAG] for key, value in run.tags.items()} | {NOTE: run.note[: MAX_TAG - MAX_LINK]}
         created = self._client.create_run(experiment_id, run.start_ms, tags, run.name)
-        run_id = created.info.run_id
-        self._run_ids[key_of(record)] = run_id
+        run_id = self._run_ids[key_of(record)] = created.info.run_id
+        metrics = [Metric(*point) for point in run.points]
         params = [Param(key, value) for key, value in run.params.items()]
-        for start in range(0, len(run.points), MAX_METRICS):
-            self._client.log_batch(
-                run_id, [Metric(*point) for point in run.points[start : start + MAX_METRICS]], params
-            )
+        for start in range(0, len(metrics), MAX_METRICS):
+            self._client.log_batch(run_id, metrics[start : start + MAX_METRICS], params)
             params = []
         if record.data is not None:
             self._client.log_inputs(run_id, [_dataset(record.data, record.cell.mode)])
