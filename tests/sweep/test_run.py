@@ -31,6 +31,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
 from accelbench.sweep import delivery, run, session
+from accelbench.sweep.session import Session
 from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_project
 
 OPTIONS = SweepOptions(
@@ -394,6 +395,28 @@ def fill_disk(monkeypatch):
         monkeypatch.setattr(os, "fsync", fsync)
 
     return fill
+
+
+def test_a_folder_that_was_gone_for_a_while_has_every_record_in_the_end(swept, project, monkeypatch):
+    store, folder, shown = project / "store", project / "runs/test", Session.show
+    store.mkdir()
+    folder.mkdir(parents=True)
+    mount, umount = ["mount", "--bind", store, folder], ["umount", "--lazy", folder]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        steps = iter((umount, mount, ["true"]))  # the second record is written where the folder was mounted
+
+        def show(session, record):
+            subprocess.run(next(steps), check=True)
+            shown(session, record)
+
+        monkeypatch.setattr(Session, "show", show)
+        result, _ = swept([make_cell(batch_size=size) for size in (8, 16, 32)])
+        assert [found.status for found in result.records] == [Status.ok] * 3
+        assert sorted(written(store)) == sorted(f"{found.name}.json" for found in result.records)
+    finally:
+        subprocess.run(umount, check=True)
 
 
 def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, project, fill_disk):
