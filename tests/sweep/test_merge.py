@@ -64,6 +64,15 @@ def test_a_cell_that_was_measured_twice_stays_as_it_was_and_is_named(here):
     assert main(["merge", "b", "--into", "all"]) == 1
 
 
+def test_a_cell_that_is_measured_again_in_a_source_stays_as_it_was_where_it_was_merged(here):
+    first = make(cell("cnn"))
+    sweep(here / "a/nets", first)
+    merge(["a"], here / "all")
+    before = contents(here / "all")
+    record.write(dataclasses.replace(first, wall_s=9.0), here / "a/nets")
+    assert contents(here / "all") == before != contents(here / "a")
+
+
 def test_a_plan_that_cant_be_read_is_not_written_over(here):
     sweep(here / "a/nets", make(cell("cnn")))
     merge(["a"], here / "all")

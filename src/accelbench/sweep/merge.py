@@ -136,7 +136,15 @@ class _Wanted(NamedTuple):
     source: str
 
 
-def _count(wanted: _Wanted, added: "Added | None", problem: str, done: Merged) -> None:
+class Added(Enum):
+    """How adding a file ended."""
+
+    new = "it was not there"
+    same = "it was there with this content"
+    other = "it was there with another content, and stays"
+
+
+def _count(wanted: _Wanted, added: Added | None, problem: str, done: Merged) -> None:
     if added is None:
         done.problems.append(f"{wanted.path.name} of {wanted.source}: not a readable record ({problem})")
     elif added == Added.other:
@@ -148,7 +156,7 @@ def _count(wanted: _Wanted, added: "Added | None", problem: str, done: Merged) -
     done.num_same += added == Added.same
 
 
-def _merge_record(wanted: _Wanted) -> tuple[_Wanted, "Added | None", str]:
+def _merge_record(wanted: _Wanted) -> tuple[_Wanted, Added | None, str]:
     """Adds a record, with its weights if it has some; safe to repeat.
 
     Returns:
@@ -163,11 +171,25 @@ def _merge_record(wanted: _Wanted) -> tuple[_Wanted, "Added | None", str]:
             orjson.loads(content)
     except (OSError, ValueError) as error:
         return wanted, None, one_line(str(error))
-    added = _add(content, target / path.name)
+    added = _add_record(path, content, there)
     weights = path.with_suffix(SAFETENSORS)
     if added != Added.other and weights.exists():
         _add(weights.read_bytes(), target / weights.name)
     return wanted, added, ""
+
+
+def _add_record(path: Path, content: bytes, there: Path) -> Added:
+    """As `_add`; on one file system as a second name of the file, without copying it.
+
+    Nothing changes a record's file: whoever writes a record again replaces the file.
+    """
+    if not path.is_symlink():
+        try:
+            os.link(path, there)
+            return Added.new
+        except OSError:  # it is there, or on another file system, or the file system has no links
+            pass
+    return _add(content, there)
 
 
 def _plan_of_source(folder: Path, named: str, done: Merged) -> PlanFile:
@@ -185,14 +207,6 @@ def _plan_of_source(folder: Path, named: str, done: Merged) -> PlanFile:
     if num := len(plan.cells) - len(cells):
         done.problems.append(f"{named}: {num} cells of an earlier release are not in the plan; their records are added")
     return replace(plan, cells=cells)
-
-
-class Added(Enum):
-    """How adding a file ended."""
-
-    new = "it was not there"
-    same = "it was there with this content"
-    other = "it was there with another content, and stays"
 
 
 def _add(content: bytes, path: Path) -> Added:
