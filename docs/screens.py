@@ -221,8 +221,10 @@ def show(html: str, name: str) -> None:
 
 def save_part(page: WebDriver, selector: str, name: str) -> None:
     """Saves one element of the page."""
-    path = IMAGES / f"{name}.png"
-    page.find_element("css selector", selector).screenshot(str(path))
+    path, element = IMAGES / f"{name}.png", page.find_element("css selector", selector)
+    page.execute_script("arguments[0].scrollIntoView()", element)
+    time.sleep(1)  # parts far below are laid out when they come near
+    element.screenshot(str(path))
     keep(path, name)
 
 

@@ -19,7 +19,7 @@ from accelbench.sweep.machine.support import Support, judge, own_models, plain, 
 from accelbench.sweep.prober import PROBING_ENGINE
 
 LEFT_OUT = ("physical_cores", "logical_cores", "instruction_sets")  # details of a device that the summary leaves out
-FOOT = "* not with every network or engine; more of all this: accelbench doctor --all"
+FOOT = "* not with every network or engine; for details: accelbench doctor --all"
 
 
 def summarise(place: Workplace) -> RenderableType:
