@@ -43,8 +43,8 @@ def significant(value: float | None, digits: int = 3) -> str:
 
 
 def counted(num: int, thing: str) -> str:
-    """Such as `1 job`, `3 jobs`."""
-    return f"{num} {thing}{'s' * (num != 1)}"
+    """Such as `1 job`, `3,000 jobs`."""
+    return f"{num:,} {thing}{'s' * (num != 1)}"
 
 
 def and_more(num: int, thing: str) -> str:

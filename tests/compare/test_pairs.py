@@ -110,3 +110,28 @@ def test_rounds_drawn_at_random_are_turns():
         sides = [[one for one, which in zip(made, drawn.is_second, strict=True) if which is w] for w in (False, True)]
         (one,) = pair(*sides).pairs
         assert one.is_interleaved
+
+
+def test_on_several_nodes_both_sides_have_to_run_in_turns_on_each():
+    def sides(node_of):
+        starts = iter(f"2026-11-20T09:{minute:02}:00" for minute in range(20))
+        both = [
+            [process(repeat=repeat, batch_size=size, started_at=next(starts)) for size in (8, 16)]
+            for repeat in range(6)
+        ]
+        on_nodes = [
+            [
+                dataclasses.replace(each, environment={"node": {"name": node_of(repeat, side)}})
+                for side, each in enumerate(pair)
+            ]
+            for repeat, pair in enumerate(both)
+        ]
+        return [list(side) for side in zip(*on_nodes, strict=True)]
+
+    for node_of, is_interleaved in (
+        (lambda repeat, side: "one", True),
+        (lambda repeat, side: f"node{repeat % 2}", True),
+        (lambda repeat, side: f"node{side}", False),
+    ):
+        (found,) = pair(*sides(node_of)).pairs
+        assert found.is_interleaved == is_interleaved

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from accelbench.schema.vocab import Precision, Status
@@ -36,3 +38,21 @@ def test_one_process_of_each_is_never_sure_and_names_the_command_that_may_decide
     assert slower.command is not None
     assert slower.command.startswith("accelbench compare --run ")
     assert "precision=bf16" in slower.command
+
+
+def test_machines_are_not_compared():
+    here, there = record(resnet18(Precision.fp32)), record(resnet18(Precision.bf16), number=1)
+    there = dataclasses.replace(there, environment={"machine": {"cpu_name": "another one"}})
+    assert relative_speeds([here, there]) == []
+
+
+def test_the_median_process_stands_for_a_cell():
+    cells = [cell(repeat=repeat) for repeat in range(3)]
+    processes = [record(each, number=number) for number, each in enumerate(cells)]
+    other = record(cell(precision=Precision.bf16_mixed), number=9)
+    found = relative_speeds([*processes, other])
+    assert {each.fastest.name for each in found} == {other.name}
+    own = relative_speeds(processes)
+    shares = sorted(each.share for each in own)
+    assert shares[0] < shares[1] == 1 < shares[2]
+    assert {each.verdict for each in own} == {"fastest"}

@@ -73,6 +73,19 @@ def test_a_cell_that_is_measured_again_in_a_source_stays_as_it_was_where_it_was_
     assert contents(here / "all") == before != contents(here / "a")
 
 
+def test_a_record_that_was_cut_off_where_it_was_merged_is_set_aside_for_the_whole_one(here):
+    whole = make(cell("cnn"))
+    sweep(here / "a/nets", whole)
+    merge(["a"], here / "all")
+    path = here / "all/nets" / f"{whole.name}.json"
+    path.unlink()
+    path.write_text('{"cell": {')
+    done = merge(["a"], here / "all")
+    assert (done.num_new, done.conflicts) == (1, [])
+    assert record.read(path) == whole
+    assert path.with_name(f"{path.name}.unreadable").read_text() == '{"cell": {'
+
+
 def test_a_plan_that_cant_be_read_is_not_written_over(here):
     sweep(here / "a/nets", make(cell("cnn")))
     merge(["a"], here / "all")

@@ -1,5 +1,6 @@
 """`accelbench merge`: brings the records of several folders together."""
 
+import os
 from argparse import Namespace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.sweep.merge import merge
 
     done = merge(chosen.sources, Path(chosen.into))
+    os.sync()  # once, since once for each of a hundred thousand files takes many minutes
     lines = [f"{done.num_new} records added to {chosen.into}, {done.num_same} were there already."]
     for what, found in (("Not added", done.conflicts), ("Not readable", done.problems)):
         if found:

@@ -91,6 +91,9 @@ def against_fastest(other: Sequence[Measured], fastest: Sequence[Measured]) -> C
     found = confidence(other, fastest)
     if found.verdict == Verdict.slower:  # single processes made it the fastest
         return Confidence(Sureness.cant_tell, "processes in turns say the opposite", ratio=found.ratio)
+    slower, faster = (number_of(side[0].row, "samples_per_s") or 0.0 for side in (other, fastest))
+    if found.sureness == Sureness.likely and slower > faster:
+        return Confidence(Sureness.cant_tell, "other processes of the two say the opposite")
     return found
 
 

@@ -37,12 +37,18 @@ class Pair:
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether A and B were interleaved: they alternate at least as often as if each ran once per round."""
-        starts = [(process.started_at, False) for process in self.first]
-        starts += [(process.started_at, True) for process in self.second]
-        order = [is_second for _, is_second in sorted(starts)]
-        num_changes = sum(before != after for before, after in pairwise(order))
-        return num_changes >= min(len(self.first), len(self.second))
+        """Whether A and B were interleaved: they alternate at least as often as if each ran once per round.
+
+        On several nodes of a cluster, they have to alternate on each: else a difference of nodes would be taken for one
+        of A and B.
+        """
+        by_node: dict[str | None, list[tuple[str, bool]]] = {}
+        for is_second, processes in enumerate((self.first, self.second)):
+            for process in processes:
+                by_node.setdefault(process.node, []).append((process.started_at, bool(is_second)))
+        orders = [[is_second for _, is_second in sorted(starts)] for starts in by_node.values()]
+        num_changes = sum(before != after for order in orders for before, after in pairwise(order))
+        return all(len(set(order)) == 2 for order in orders) and num_changes >= min(len(self.first), len(self.second))
 
     def compare(self, *, anyway: bool) -> Comparison:
         """B's speed over A's, from the processes that ended ok.

@@ -45,6 +45,12 @@ class Process:
     rates: list[float]
     is_disturbed: bool
 
+    @property
+    def node(self) -> str | None:
+        """The node of a cluster that it ran on; None on a machine alone."""
+        name = self.environment.get("node", {}).get("name")
+        return None if name is None else str(name)
+
     @classmethod
     def of(cls, record: Record) -> "Process":
         """The process that wrote `record`."""

@@ -27,7 +27,8 @@ def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
     They are copies of this process, on Linux only. Should one of them fail, this process calls the function itself.
 
     Args:
-        function: of no side effects, since it may be called twice for an item. Its results are pickled.
+        function: without side effects, or safe to repeat, since it may be called twice for an item. Its results are
+            pickled.
         items: the first of them are taken one at a time, as `map` does.
     """
     rest = iter(items)

@@ -17,7 +17,7 @@ LogValues = Callable[[str, Mapping[str, float], Mapping[str, str], int], None]
 
 
 def write(client: Any, experiment_id: str, known: Iterable[Any], found: Sequence[CellMean], log: LogValues) -> None:
-    """Makes or updates a run for each mean; one that counts as many processes or more stays as it is.
+    """Makes or updates a run for each mean; one that counts more processes stays as it is.
 
     Args:
         client: of MLflow, which only `sinks/mlflow.py` imports.
@@ -32,8 +32,13 @@ def write(client: Any, experiment_id: str, known: Iterable[Any], found: Sequence
             client.delete_run(run.info.run_id)
     for mean in found:
         run = runs.get(mean.key)
-        if run is not None and run.info.status == "FINISHED" and run.data.metrics.get(NUM, 0) >= mean.num:
+        if run is not None and run.info.status == "FINISHED" and run.data.metrics.get(NUM, 0) > mean.num:
             continue
+        if run is not None and run.data.metrics == mean.metrics:
+            continue
+        if run is not None and run.data.metrics.keys() - mean.metrics.keys():  # a metric can't be taken away
+            client.delete_run(run.info.run_id)
+            run = None
         if run is None:
             tags = {KIND: AGGREGATE, KEY: mean.key, "mlflow.source.name": "accelbench", "mlflow.note.content": NOTE}
             run = client.create_run(experiment_id, round(1000 * mean.start_s), tags, mean.name)

@@ -63,7 +63,7 @@ class CellMean:
     """The mean of at least two processes of a cell.
 
     Attributes:
-        metrics: means with the bounds of their 95 % intervals (`..._low`, `..._high`), and `NUM`.
+        metrics: means, and `NUM`; with the bounds of their 95 % intervals (`..._low`, `..._high`) unless these reach 0.
         others: see `Process`.
     """
 
@@ -99,9 +99,9 @@ def _mean(group: list[Process]) -> CellMean:
         values = [each.figures[metric] for each in group if metric in each.figures]
         if len(values) == len(group):
             mean = mean_of(values)
-            assert mean.low is not None
-            assert mean.high is not None
-            metrics |= {metric: mean.mean, f"{metric}_low": mean.low, f"{metric}_high": mean.high}
+            metrics[metric] = mean.mean
+            if mean.low is not None and mean.high is not None and mean.low > 0:  # of few processes it may reach below
+                metrics |= {f"{metric}_low": mean.low, f"{metric}_high": mean.high}
     return CellMean(
         suite=group[0].suite,
         key=group[0].key,

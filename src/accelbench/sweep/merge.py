@@ -16,6 +16,7 @@ from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.serialize import PREFIX, SUFFIX
 from accelbench.schema.text import one_line
+from accelbench.sweep.kept import set_aside
 
 
 @dataclass(kw_only=True)
@@ -71,7 +72,6 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
                 _merge_into(target, of_target, done)
             except OSError as error:
                 raise WriteError(shown(target), error) from error
-    os.sync()  # once, since once for each of a hundred thousand files takes many minutes
     return done
 
 
@@ -189,7 +189,21 @@ def _add_record(path: Path, content: bytes, there: Path) -> Added:
             return Added.new
         except OSError:  # it is there, or on another file system, or the file system has no links
             pass
-    return _add(content, there)
+    added = _add(content, there)
+    if added == Added.other and not _is_json(there):  # the machine stopped while it was written
+        set_aside(there)
+        added = _add(content, there)
+    return added
+
+
+def _is_json(path: Path) -> bool:
+    import orjson
+
+    try:
+        orjson.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return True
 
 
 def _plan_of_source(folder: Path, named: str, done: Merged) -> PlanFile:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.compare.confidence import Sureness, confidence
+from accelbench.compare.confidence import Sureness, against_fastest, confidence
 from accelbench.report import read
 from accelbench.schema.conditions import SystemSeries
 
@@ -69,3 +69,9 @@ def test_without_intervals_nothing_can_be_told(tmp_path: Path, maker) -> None:
     records = [maker.ok(maker.cell(precision=precision), 1, blocks=blocks) for precision in ("fp32", "bf16")]
     one, other = read.read(maker.suite(tmp_path, records)).cells
     assert str(confidence([one], [other])) == "can't tell: too few blocks for an interval"
+
+
+def test_nothing_is_likely_that_the_processes_which_are_compared_contradict(sides) -> None:
+    one, other = sides(1000, 2000)
+    assert against_fastest(one, other).sureness == Sureness.likely
+    assert str(against_fastest(other, one)) == "can't tell: other processes of the two say the opposite"

@@ -39,7 +39,8 @@ class Aggregate:
 def aggregates(summaries: Sequence[Summary]) -> list[Aggregate]:
     """The means of the ok cells."""
     groups: dict[str, list[Summary]] = {}
-    for each in summaries:
+    # A record may lie in two folders: where it was measured, and where it was merged.
+    for each in {(each.name, each.started_at): each for each in summaries}.values():
         if each.cell_key is not None:
             groups.setdefault(each.cell_key, []).append(each)
     found = []
@@ -60,10 +61,10 @@ def write(found: Sequence[Aggregate], folder: Path) -> None:
         row: Row = {**dict(zip(ABOUT, each.about, strict=True)), "num_processes": each.num}
         for name in FIGURES:
             mean = each.means.get(name)
-            for end, value in zip(
-                ("", "_low", "_high"), (mean.mean, mean.low, mean.high) if mean else (None,) * 3, strict=True
-            ):
-                row[name + end] = value
+            is_bounded = mean is not None and mean.low is not None and mean.low > 0  # a speed is never below 0
+            row[name] = mean.mean if mean else None
+            row[f"{name}_low"] = mean.low if mean and is_bounded else None
+            row[f"{name}_high"] = mean.high if mean and is_bounded else None
         rows.append(row)
     csv_file.write(rows, folder / FILE)
 

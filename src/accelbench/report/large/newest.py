@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, RACE, RECORDS
 from accelbench.report.large.summaries import Summaries, Summary
 from accelbench.schema import plan_file
@@ -40,7 +41,8 @@ def newest(results: Path, summaries: Summaries) -> Iterator[tuple[Path, str]]:
     num_folders = len({each.folder for each in summaries.found})
     part = "" if len(shown) == len(of_sweep) else f"the newest {len(shown):,} of the {len(of_sweep):,} cells of "
     sentence = (
-        f"{len(started):,} records of {num_folders:,} sweeps are too many for one page: it shows the means of all, and "
+        f"{counted(len(started), 'record')} of {counted(num_folders, 'sweep')} are too many for one page: it shows the "
+        f"means of all, and "
         f"{part}the newest sweep, {last.folder.name}. cells.csv has every record."
     )
     with TemporaryDirectory(prefix="accelbench-") as made:

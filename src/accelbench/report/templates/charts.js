@@ -1,6 +1,6 @@
 "use strict";
 // Charts of the shown cells: for each suite, a panel per model and mode; lines over batch sizes, or bars.
-const WIDTH = 400, HEIGHT = 240, LEFT = 56, RIGHT = 12, TOP = 10, BOTTOM = 36, BAR = 17, MAX_BARS = 30;
+const WIDTH = 400, HEIGHT = 240, LEFT = 56, RIGHT = 12, TOP = 10, BOTTOM = 36, BAR = 17, MAX_BARS = 30, MAX_NAMES = 8;
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
 const SHAPES = {  // as in the pictures
   fp16: "M0-5L5 0 0 5-5 0Z", bf16: "M-3.6-3.6H3.6V3.6H-3.6Z", fp32: "M0-4A4 4 0 1 0 0 4A4 4 0 1 0 0-4Z",
@@ -103,7 +103,7 @@ function linePanel(cells) {
   if (high / low < 4) [low, high] = [Math.sqrt(low * high) / 2, Math.sqrt(low * high) * 2];  // at least two labelled ticks
   const [least, most] = [Math.log2(Math.min(...batches)), Math.log2(Math.max(...batches))];
   const series = [...grouped(cells, cell => DATA.series.map(name => cell[name]).join("|")).values()];
-  const alone = most === least && series.length > 1;  // points of one batch size, which have their names beside them
+  const alone = most === least && series.length > 1 && series.length <= MAX_NAMES;  // the names stand beside the points
   const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : alone ? 0.2 : 0.5);
   const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.log(value / low) / Math.log(high / low));
   const axes = make("g", {class: "axes", "aria-hidden": "true"});
@@ -142,9 +142,10 @@ function names(cells, left, y) {
   const differing = own => own.filter(word => !words.every(each => each.includes(word))).join(" ") || own.join(" ");
   const group = make("g", {class: "axes", "aria-hidden": "true"});
   let above = -Infinity;
+  const bottom = HEIGHT - BOTTOM - 13 * cells.length;
   for (const [at, text] of cells.map((cell, index) => [y(number(cell, state.metric.name)), differing(words[index])])
     .sort((a, b) => a[0] - b[0])) {
-    above = Math.max(at, above + 13);
+    above = Math.max(Math.min(at, bottom + 13 * group.childElementCount), above + 13);
     group.append(make("text", {x: left, y: above + 4}, text));
   }
   return group;
