@@ -25,7 +25,7 @@ from accelbench.report.large.summaries import Summaries, summarise_all
 from accelbench.report.page import Page, compose
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import style
-from accelbench.report.read import Sweep, read_all
+from accelbench.report.read import Sweep, read_all, with_best_ceilings
 from accelbench.report.tables import best, device_scaling
 from accelbench.schema.record import listed
 from accelbench.schema.serialize import write_json
@@ -65,6 +65,8 @@ def build(
             results, sentence = stack.enter_context(newest.newest(results, summaries))
             notices = [*notices, sentence]
         sweeps = read_all(results, costs)
+    if summaries is not None:
+        sweeps = with_best_ceilings(sweeps, summaries.ceilings)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:

@@ -190,7 +190,7 @@ def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({}))
     if len(errors) == len(folders):
         raise errors[0]
     sweeps = _with_confirming(sweeps, results.parent / CONFIRMED, costs)
-    return sorted(_with_best_ceilings(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
+    return sorted(with_best_ceilings(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
 
 def _unlisted(folder: Path, refused: RefusedError) -> str:
@@ -224,13 +224,13 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Mapping[Device, C
     ]
 
 
-def _with_best_ceilings(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """The same sweeps; each record has the highest ceilings that any record has of its device."""
-    best: dict[str, Ceilings] = {}
+def with_best_ceilings(sweeps: Sequence[Sweep], known: Mapping[str, Ceilings] = MappingProxyType({})) -> list[Sweep]:
+    """The same sweeps; each record has the highest ceilings of its device that any record has, or `known`."""
+    best = dict(known)
     for record in (record for sweep in sweeps for record in sweep.records):
         if ceilings := ceilings_in(record.environment):
-            known = best.get(device_key(record))
-            best[device_key(record)] = known.joined(ceilings) if known else ceilings
+            higher = best.get(device_key(record))
+            best[device_key(record)] = higher.joined(ceilings) if higher else ceilings
 
     def with_best(reported: ReportedCell) -> ReportedCell:
         if reported.record is None or device_key(reported.record) not in best:

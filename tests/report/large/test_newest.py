@@ -8,7 +8,8 @@ import pytest
 
 from accelbench.report import build
 from accelbench.report.large import newest
-from accelbench.report.read import read_all
+from accelbench.report.large.summaries import summarise_all
+from accelbench.report.read import read_all, with_best_ceilings
 from accelbench.report.tables import best_of_each
 from report import many
 
@@ -46,6 +47,16 @@ def few(monkeypatch):
     """Lowers the limits."""
     monkeypatch.setattr(newest, "MANY", 5)
     monkeypatch.setattr(newest, "SHOWN", 4)
+
+
+def test_the_page_judges_by_the_ceilings_of_all_records(tmp_path, maker):
+    results = sweeps(tmp_path / "results", maker)
+    known = summarise_all(results, {}).ceilings
+    alone = read_all(results / "earlier")  # its records have lower ceilings than those of the other sweep
+    (judged,) = with_best_ceilings(alone, known)
+    (whole,) = [sweep for sweep in read_all(results) if sweep.folder == "earlier"]
+    shares = [[each.row["mfu"] for each in sweep.cells] for sweep in (alone[0], judged, whole)]
+    assert shares[0] != shares[1] == shares[2]
 
 
 def test_cells_csv_is_the_same_as_of_few_records(tmp_path, maker, monkeypatch):

@@ -70,11 +70,13 @@ class Summaries:
         columns: of cells.csv.
         found: in the order of the folders and their plans.
         notes: a line for each folder and record that can't be read.
+        ceilings: the highest ones that any record has, by `device_key`.
     """
 
     columns: list[str]
     found: list[Summary]
     notes: list[str]
+    ceilings: Mapping[str, Ceilings]
 
     def lines(self) -> Iterator[str]:
         """The lines of cells.csv, with its heading."""
@@ -102,9 +104,9 @@ def summarise_all(results: Path, costs: Mapping[Device, Cost]) -> Summaries:
         found += mapped(lambda item: _summary(*item, costs, None), cells)
     if not found:
         raise UserError(notes[0] if notes else f"{results}: no sweep there; run one first, or name another folder")
-    _judge_again(found, costs)
+    ceilings = _judge_again(found, costs)
     notes += [each.problem for each in found if each.problem]
-    return Summaries(columns=columns, found=found, notes=notes)
+    return Summaries(columns=columns, found=found, notes=notes, ceilings=ceilings)
 
 
 def _batches(results: Path, notes: list[str]) -> Iterator[list[tuple[Path, WantedCell]]]:
@@ -124,8 +126,12 @@ def _batches(results: Path, notes: list[str]) -> Iterator[list[tuple[Path, Wante
         yield cells
 
 
-def _judge_again(found: list[Summary], costs: Mapping[Device, Cost]) -> None:
-    """As in a report of few records, each is judged by the highest ceilings that any record has of its device."""
+def _judge_again(found: list[Summary], costs: Mapping[Device, Cost]) -> dict[str, Ceilings]:
+    """As in a report of few records, each is judged by the highest ceilings that any record has of its device.
+
+    Returns:
+        These ceilings, by `device_key`.
+    """
     best_of: dict[str, Ceilings] = {}
     for each in found:
         if each.device_key and each.ceilings:
@@ -140,6 +146,7 @@ def _judge_again(found: list[Summary], costs: Mapping[Device, Cost]) -> None:
 
     for at, summary in list(mapped(again, lower)):
         found[at] = summary
+    return best_of
 
 
 def _is_lower(summary: Summary, best_of: Mapping[str, Ceilings]) -> bool:
