@@ -15,6 +15,8 @@ from accelbench.sweep.kept import set_aside
 from accelbench.sweep.merge import merge
 from accelbench.sweep.session import NOT_JUDGED
 
+OF_NODE = ("nvidia-driver",)  # versions of the node, and not of the packages, which all nodes share
+
 
 def collect(spread: Round, folder: Path) -> list[str]:
     """Adds the finished records of a round to the sweep's folder.
@@ -83,7 +85,8 @@ def _is_present(record: Record, ready: Prepared) -> bool:
     The record says what its machine is, this machine what code, data and packages are there now.
     """
     here, there = ready.fingerprints[record.cell.engine], record.environment
-    versions = {name: here["versions"].get(name, version) for name, version in there["versions"].items()}
+    installed = {name: version for name, version in here["versions"].items() if name not in OF_NODE}
+    versions = {name: installed.get(name, version) for name, version in there["versions"].items()}
     fingerprint = {
         "machine": there["machine"],
         "versions": versions,
