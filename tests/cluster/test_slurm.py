@@ -210,7 +210,9 @@ def test_cells_whose_jobs_were_cancelled_are_named_and_come_with_the_next_start(
     commands.until_mid_cell("cancelled")
     commands.run("scancel", *commands.jobs())
     text = commands.end(process, status=2)
-    assert re.search(r"of 4 cells have no record: job \d+ ended: .*CANCELLED.* \(.*submitit/\d+_0_log.err\)", text)
+    assert re.search(r"of 4 cells have no record: job \d+ ended: .*CANCELLED.* \(.*submitit/\d+_0_log.err\)", text), (
+        text
+    )
     commands.sweep(*words)
     is_whole(commands, "cancelled", 4)
 

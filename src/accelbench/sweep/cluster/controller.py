@@ -20,7 +20,6 @@ from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed
-from accelbench.schema.text import one_line
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep.cluster import collecting
 from accelbench.sweep.cluster.engine import ClusterEngine, engine_of
@@ -205,16 +204,9 @@ class _SpreadSweep:
             self._cancel(spread)
             watch.collect()
             raise
-        self._problems += [f"job {job}: {why}" for job, why in spread.problems().items()] or self._last_words(spread)
-
-    def _last_words(self, spread: Round) -> list[str]:
-        """What the logs of the round's jobs end with, of those that have said something."""
-        found = []
-        for job in spread.jobs():
-            log = self.engine.log(spread.folder, job)
-            if log is not None and log.exists() and (text := log.read_text(errors="replace").strip()):
-                found.append(f"job {job} ended: {one_line(text.splitlines()[-1])} ({shown(log)})")
-        return listed(found)
+        words = {job: self.engine.last_words(spread.folder, job) for job in spread.jobs()}
+        lines = [f"job {job}: {why}" for job, why in spread.problems().items()]
+        self._problems += lines or listed([f"job {job} ended: {text}" for job, text in words.items() if text])
 
     def _collect(self) -> None:
         """Brings the finished records of all rounds into the sweep's folder; removes the rounds that are over.

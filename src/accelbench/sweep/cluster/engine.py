@@ -49,9 +49,9 @@ class ClusterEngine(ABC):
             UserError: the scheduler does not do it; the message says why.
         """
 
-    def log(self, spread: Path, job: str) -> Path | None:
-        """The file of what a job of the round in the folder `spread` has said on stderr; None if there is none."""
-        return None
+    def last_words(self, spread: Path, job: str) -> str:
+        """What the log of a job of the round in the folder `spread` says of its end, and the log; empty if nothing."""
+        return ""
 
     def close(self) -> None:
         """Leaves the cluster. The engine is not used afterwards."""

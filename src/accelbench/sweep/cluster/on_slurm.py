@@ -13,6 +13,7 @@ from submitit.core.utils import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
 from accelbench.errors import UserError
+from accelbench.project import shown
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.executors import SlurmConfig
@@ -76,9 +77,13 @@ class SlurmEngine(ClusterEngine):
         if done.returncode:
             raise UserError(f"executor=slurm: scancel failed: {_last_line(done.stderr)}")
 
-    def log(self, spread: Path, job: str) -> Path | None:
-        """See `ClusterEngine.log`."""
-        return spread / LOGS / f"{job}_0_log.err"
+    def last_words(self, spread: Path, job: str) -> str:
+        """See `ClusterEngine.last_words`."""
+        log = spread / LOGS / f"{job}_0_log.err"
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+        # Slurm's own daemon names the reason, such as the time limit; srun's line after it has a number alone.
+        last = [line for line in lines if line.startswith("slurmstepd")] or lines
+        return f"{one_line(last[-1])} ({shown(log)})" if last else ""
 
 
 def states(jobs: Sequence[str], job_name: str) -> dict[str, str]:
