@@ -5,6 +5,10 @@ import time
 
 import pytest
 
+from accelbench.errors import UserError
+from accelbench.settings.executors import Executor, ExecutorConfig, RayConfig
+from accelbench.sweep.cluster.engine import engine_of
+
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 RAY = ("executor=ray", "executor.ray.address=local", "tracking=none")
 
@@ -61,3 +65,11 @@ def test_a_second_controller_of_one_folder_is_refused(commands):
     time.sleep(0.5)
     assert "a sweep into this folder (process" in commands.sweep(*words, status=2)
     assert "2 ok" in commands.end(first)
+
+
+def test_one_process_can_use_ray_again_and_without_an_address_starts_none():
+    local = ExecutorConfig(name=Executor.ray, ray=RayConfig(address="local"))
+    for _ in range(2):
+        engine_of(local).close()
+    with pytest.raises(UserError, match=r"executor\.ray\.address=auto: no Ray there"):
+        engine_of(ExecutorConfig(name=Executor.ray))

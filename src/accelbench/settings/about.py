@@ -82,11 +82,15 @@ MEANINGS = {
     "executor.slurm.account": "the account that pays",
     "executor.slurm.qos": "the quality of service",
     "executor.slurm.time": "minutes of a job; 240 with executor=slurm",
-    "executor.slurm.nodes": "jobs, each alone on a node, for each group of cells of equal needs; 1 with executor=slurm",
+    "executor.slurm.nodes": (
+        "jobs, each alone on a node, for each group of cells that need the same hardware; 1 with executor=slurm"
+    ),
     "executor.slurm.setup": 'lines of the job\'s script before accelbench starts, such as ["module load cuda"]',
     "executor.slurm.additional_parameters": "any other option of sbatch, such as {reservation: mine}",
     "executor.ray.address": "auto, host:port, or local for a new Ray on this machine; auto with executor=ray",
-    "executor.ray.nodes": "tasks, each alone on a node, for each group of cells of equal needs; 1 with executor=ray",
+    "executor.ray.nodes": (
+        "tasks, each alone on a node, for each group of cells that need the same hardware; 1 with executor=ray"
+    ),
     "executor.ray.num_retries": "how often a task is started again after its node was lost; 3 with executor=ray",
     "window.warmup_steps": "steps before anything counts, at least",
     "window.warmup_s": "seconds before anything counts, at least",

@@ -48,16 +48,22 @@ class ExecutorConfig:
 
 
 def check(executor: ExecutorConfig) -> None:
-    """Checks that the settings are of the chosen executor.
+    """Checks that the settings are of the chosen executor, and there.
 
     Raises:
-        UserError: a setting is of another one; the message names it.
+        UserError: a setting is of another one, or missing; the message names it.
     """
     for other, settings in (("slurm", executor.slurm), ("ray", executor.ray)):
         given = [name for name, value in asdict(settings).items() if value not in (None, [], {})]
         if given and other != executor.name:
             named = f"executor.{other}.{given[0]}"
             raise UserError(f"{named}: goes with executor={other}, and not with executor={executor.name}")
+    chosen = {Executor.slurm: executor.slurm.nodes, Executor.ray: executor.ray.nodes}
+    if chosen.get(executor.name, 1) is None:
+        name = executor.name
+        raise UserError(f"executor.name={name}: without executor.{name}.nodes: use executor={name}, which has defaults")
+    if executor.ray.address == "":
+        raise UserError("executor.ray.address=: should be auto, host:port, or local")
 
 
 def check_local(executor: ExecutorConfig) -> None:

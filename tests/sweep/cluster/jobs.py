@@ -23,16 +23,14 @@ class ProcessEngine(ClusterEngine):
         self.needs = []
 
     def submit(self, parts, need, job_name):
-        found = []
         for part in parts:
             variables = {**os.environ, "PYTHONPATH": str(TESTS), "ACCELBENCH_LOCK": str(part)}
             process = subprocess.Popen([sys.executable, __file__, str(part)], env=variables)
             self.processes[str(process.pid)] = process
             self.needs.append(str(need))
-            found.append(str(process.pid))
-        return found
+            yield str(process.pid)
 
-    def states(self, jobs):
+    def states(self, jobs, job_name):
         for job in jobs:
             if job in self.processes:
                 self.processes[job].poll()

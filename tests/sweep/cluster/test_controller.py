@@ -18,6 +18,8 @@ from accelbench.settings.config import Retry, SweepOptions
 from accelbench.settings.executors import Executor, ExecutorConfig
 from accelbench.sweep import run as local
 from accelbench.sweep.cluster import controller, dispatch, engine, watching
+from accelbench.sweep.cluster.job import run_part
+from accelbench.sweep.cluster.shared_state import Round
 from fakes import give_ceilings, make_cell, make_project
 from sweep.cluster.jobs import ProcessEngine
 
@@ -40,6 +42,7 @@ def project(tmp_path, monkeypatch):
     give_ceilings(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(watching, "POLL_S", 0.1)
+    monkeypatch.setattr(watching, "ASK_S", 0.1)
     return tmp_path
 
 
@@ -101,6 +104,117 @@ def test_a_refused_job_cancels_those_of_other_groups(project, monkeypatch):
     with pytest.raises(UserError, match="refused"):
         controller.run([*cells_of(1), make_cell(device=Device.gpu)], OPTIONS, Console(file=io.StringIO()))
     assert cancelled == ["0"]
+
+
+def answering(answers):
+    """The states of jobs, one answer for each question, and none afterwards."""
+    return lambda jobs, job_name: next(answers, {})
+
+
+def test_a_job_is_on_disk_as_soon_as_it_is_known_and_an_interrupt_cancels_the_unknown_too(project, swept):
+    processes, cancelled, known = ProcessEngine(), [], []
+
+    def submit(parts, need, job_name):
+        yield "0"
+        known.extend(json.loads((rounds(project)[0] / "jobs.json").read_text()))
+        raise KeyboardInterrupt
+
+    processes.submit, processes.cancel = submit, cancelled.extend
+    processes.states = lambda jobs, job_name: {"7": "running"} if job_name.startswith("accelbench-test-") else {}
+    with pytest.raises(KeyboardInterrupt):
+        swept(cells_of(1), processes=processes)
+    assert known == ["0"]
+    assert cancelled == ["0", "7"]
+
+
+def test_a_job_that_only_the_scheduler_knows_is_waited_for(project, monkeypatch):
+    processes, submitted = ProcessEngine(), []
+
+    def die(parts, need, job_name):
+        raise KeyboardInterrupt
+        yield
+
+    processes.submit = die
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    console = Console(file=io.StringIO(), width=200)
+    with pytest.raises(KeyboardInterrupt):
+        controller.run(cells_of(1), OPTIONS, console)
+    processes.submit = lambda parts, need, job_name: submitted.append(job_name) or []
+    processes.states = answering(iter([{"7": "running"}] * 3))
+    with pytest.raises(UserError, match="have no record"):
+        controller.run(cells_of(1), OPTIONS, console)
+    assert "Waiting for 1 job of an earlier start" in console.file.getvalue()
+    assert len(submitted) == 1
+
+
+def test_the_end_of_a_jobs_log_is_named_and_the_log_kept(project, monkeypatch):
+    processes = ProcessEngine()
+    processes.last_words = lambda spread, job: (spread / f"{job}.err").read_text().splitlines()[-1]
+
+    def submit(parts, need, job_name):
+        (parts[0].parent / "0.err").write_text("a\nout of memory\n")
+        return ["0"]
+
+    processes.submit = submit
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    with pytest.raises(UserError, match=r"1 of 1 cells have no record: job 0 ended: out of memory\. The same"):
+        controller.run(cells_of(1), OPTIONS, Console(file=io.StringIO()))
+    (spread,) = rounds(project)
+    assert (spread / "0.err").exists()
+
+
+def test_whatever_stops_a_job_is_said(project, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)  # the signals of pytest stay
+    spread = project / "round-000001-0"
+    spread.mkdir()
+    with pytest.raises(FileNotFoundError):
+        run_part(str(spread / "part-0.json"), "5", lambda job: False)
+    assert "FileNotFoundError" in Round(spread, "test").problems()["5"]
+
+
+def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, monkeypatch):
+    (cell,) = cells_of(1)
+    path = project / "runs/test" / f"{cell.id}-00000000.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    processes = ProcessEngine()
+    processes.submit = lambda parts, need, job_name: ["0"]
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    console = Console(file=io.StringIO(), width=300)
+    with pytest.raises(UserError, match="1 of 1 cells have no record"):
+        controller.run([cell], OPTIONS, console)
+    assert path.with_name(f"{path.name}.unreadable").read_text() == "{"
+    assert f"kept as {path.name}.unreadable" in console.file.getvalue()
+
+
+def test_a_scheduler_that_does_not_answer_is_named_once(project, monkeypatch):
+    processes = ProcessEngine()
+    processes.submit = lambda parts, need, job_name: ["0"]
+    processes.states = answering(iter([{"0": engine.UNKNOWN}] * 4))
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(watching, "SILENCE_S", 0.0)
+    console = Console(file=io.StringIO(), width=300)
+    with pytest.raises(UserError, match="1 of 1 cells have no record"):
+        controller.run(cells_of(1), OPTIONS, console)
+    assert console.file.getvalue().count("processes has not answered for 0 s") == 1
+
+
+def test_an_interrupt_says_so_if_the_jobs_can_not_be_cancelled(project, monkeypatch):
+    processes = ProcessEngine()
+
+    def refuse(jobs):
+        raise UserError("executor=slurm: scancel failed: no reason")
+
+    def interrupt(watch):
+        raise KeyboardInterrupt
+
+    processes.submit, processes.cancel = lambda parts, need, job_name: ["0"], refuse
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(watching.Watch, "run", interrupt)
+    console = Console(file=io.StringIO(), width=300)
+    with pytest.raises(KeyboardInterrupt):
+        controller.run(cells_of(1), OPTIONS, console)
+    assert "scancel failed: no reason: the jobs may still run" in console.file.getvalue()
 
 
 @pytest.mark.slow

@@ -3,16 +3,19 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from accelbench.errors import UserError
+from accelbench.errors import RefusedError, UserError
 from accelbench.grid.identity import identity
 from accelbench.grid.prepare import Prepared
-from accelbench.project import RECORDS
-from accelbench.schema.record import Record, read_all
+from accelbench.project import RECORDS, shown
+from accelbench.schema.record import Record, listed, read_all
 from accelbench.schema.vocab import RETRIED
 from accelbench.settings.config import Retry
 from accelbench.sweep.cluster.shared_state import Round
+from accelbench.sweep.kept import set_aside
 from accelbench.sweep.merge import merge
 from accelbench.sweep.session import NOT_JUDGED
+
+OF_NODE = ("nvidia-driver",)  # versions of the node, and not of the packages, which all nodes share
 
 
 def collect(spread: Round, folder: Path) -> list[str]:
@@ -43,11 +46,31 @@ def replaced(folder: Path, ready: Prepared, retry: Retry) -> list[Path]:
     ]
 
 
+def set_aside_unreadable(folder: Path, ready: Prepared) -> list[str]:
+    """Renames what is in the place of a planned cell's record and can't be read; returns lines that say so.
+
+    Raises:
+        RefusedError: the system refused to read a file; the record may be whole.
+        WriteError: a file can't be renamed.
+    """
+    readable = read_all(_paths(folder, ready))
+    for _ in readable:
+        pass
+    for error in readable.refused.values():
+        if isinstance(error, RefusedError):
+            raise error
+    return listed([f"{shown(path)}: {why}; kept as {set_aside(path).name}" for path, why in readable.reasons.items()])
+
+
+def _paths(folder: Path, ready: Prepared) -> list[Path]:
+    """The files that are named as records of the planned cells."""
+    ids = {item.cell.id for item in ready.planned}
+    return [path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in ids]
+
+
 def _records(folder: Path, ready: Prepared) -> Iterator[tuple[Path, Record]]:
     """The readable records of the planned cells, the oldest first."""
-    ids = {item.cell.id for item in ready.planned}
-    paths = [path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in ids]
-    found = sorted(read_all(paths).by_path(), key=lambda pair: pair[1].started_at)
+    found = sorted(read_all(_paths(folder, ready)).by_path(), key=lambda pair: pair[1].started_at)
     return iter(found)
 
 
@@ -62,7 +85,8 @@ def _is_present(record: Record, ready: Prepared) -> bool:
     The record says what its machine is, this machine what code, data and packages are there now.
     """
     here, there = ready.fingerprints[record.cell.engine], record.environment
-    versions = {name: here["versions"].get(name, version) for name, version in there["versions"].items()}
+    installed = {name: version for name, version in here["versions"].items() if name not in OF_NODE}
+    versions = {name: installed.get(name, version) for name, version in there["versions"].items()}
     fingerprint = {
         "machine": there["machine"],
         "versions": versions,

@@ -4,8 +4,8 @@ The controller plans the sweep, submits jobs, shows their records as they come, 
 folder. It measures nothing. Which cells can't run is for each node to say: it may have devices that this machine lacks.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -15,11 +15,11 @@ from rich.console import Console
 from accelbench.errors import UserError
 from accelbench.grid.prepare import Prepared, data_name, prepare
 from accelbench.presentation import counted
-from accelbench.project import RUNS, shown, workplace
+from accelbench.project import RECORDS, RUNS, shown, workplace
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
-from accelbench.schema.record import Record
+from accelbench.schema.record import Record, listed
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep.cluster import collecting
 from accelbench.sweep.cluster.engine import ClusterEngine, engine_of
@@ -60,7 +60,7 @@ def run(
     folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
     data_name(cells)
     engine = engine_of(options.executor)
-    with Delivery(options.tracking, place.store) as delivery:
+    with closing(engine), Delivery(options.tracking, place.store) as delivery:
         prepare_missing(place, cells[0].data, console)
         earlier = plan_file.cells_in(folder) if out is None else []
         ready = prepare(cells, place, earlier)
@@ -88,7 +88,7 @@ class _SpreadSweep:
     sweep_id: str
     engine: ClusterEngine
     delivery: Delivery
-    _problems: list[str] = field(default_factory=list)  # of jobs that could not go on
+    _problems: list[str] = field(default_factory=list)  # why jobs ended before their cells were measured
 
     def __post_init__(self) -> None:
         self.state = SharedState(self.ready.place, self.folder)
@@ -100,13 +100,13 @@ class _SpreadSweep:
                 stack.enter_context(self.state.locked(patience_s=0))
             running = self._running()
             if running is not None:
-                num = len(self.engine.states(running.jobs()))
+                num = len(self._states(running))
                 self.console.print(f"Waiting for {counted(num, 'job')} of an earlier start.", markup=False)
                 self._watch(running)
-            started = self._start(stack)
+            started = self._start()
             if started is not None:
                 self._watch(started)
-            with self._locked(stack):
+            with self._locked():
                 self._collect()
                 done = self._done(Retry.none)  # those that were retried have their new records
                 self._write_plan(done)
@@ -122,7 +122,7 @@ class _SpreadSweep:
                 f"out={shown(self.folder)} goes on"
             )
 
-    def _locked(self, stack: ExitStack) -> ExitStack:
+    def _locked(self) -> ExitStack:
         """Holds the lock of the controllers, unless it is held all the time."""
         inner = ExitStack()
         if self.engine.jobs_outlive:
@@ -131,14 +131,19 @@ class _SpreadSweep:
 
     def _running(self) -> Round | None:
         """The newest round of which jobs run; None without one."""
-        return next((each for each in reversed(self.state.rounds()) if self.engine.states(each.jobs())), None)
+        return next((each for each in reversed(self.state.rounds()) if self._states(each)), None)
 
-    def _start(self, stack: ExitStack) -> Round | None:
+    def _states(self, spread: Round) -> Mapping[str, str]:
+        return self.engine.states(spread.jobs(), spread.job_name)
+
+    def _start(self) -> Round | None:
         """Submits jobs for the cells without a record; returns their round, None if there is nothing to do."""
-        with self._locked(stack):
+        with self._locked():
             running = self._running()  # of another controller, meanwhile
             if running is not None:
                 return running
+            for line in collecting.set_aside_unreadable(self.folder, self.ready):
+                self.console.print(line, style="yellow", markup=False, soft_wrap=True)
             self._collect()
             done = self._done(self.options.retry)
             for record in collecting.replaced(self.folder, self.ready, self.options.retry):
@@ -150,55 +155,72 @@ class _SpreadSweep:
             return self._submit(todo) if todo else None
 
     def _submit(self, todo: list[Cell]) -> Round:
-        new, jobs, parts = self.state.new_round(), list[str](), 0
-        labels = {item.cell.id: item.label for item in self.ready.planned}
-        for need, group in groups(todo).items():
-            paths = []
-            for share in shares(group, self.engine.num_jobs):
-                part = Part(
-                    name=self.folder.name,
-                    sweep_id=self.sweep_id,
-                    project=str(Path.cwd()),
-                    data_root=self.options.data_root,
-                    verbose=self.options.verbose,
-                    cells=share,
-                    labels=[labels[cell.id] for cell in share],
-                )
-                paths.append(new.write_part(parts, part))
-                parts += 1
-            try:
-                names = self.engine.submit(paths, need, f"accelbench-{self.folder.name}")
-            except BaseException:
-                self.engine.cancel(jobs)
-                raise
-            jobs += names
-            new.write_jobs(jobs)
-            by = f"{counted(len(names), 'job')} of {self.engine.name} ({', '.join(names)})"
-            what = f"{counted(len(group), 'cell')} for {need}: {by}"
-            self.console.print(what, markup=False, soft_wrap=True)
+        """Submits jobs for the cells; if not all can be, none stays. Each is on disk as soon as it is known."""
+        new, num = self.state.new_round(), 0
+        try:
+            for need, group in groups(todo).items():
+                paths = [
+                    new.write_part(number, self._part(share))
+                    for number, share in enumerate(shares(group, self.engine.num_jobs), start=num)
+                ]
+                num += len(paths)
+                names = []
+                for job in self.engine.submit(paths, need, new.job_name):
+                    names.append(job)
+                    new.write_jobs([*new.jobs(), job])
+                by = f"{counted(len(names), 'job')} of {self.engine.name} ({', '.join(names)})"
+                what = f"{counted(len(group), 'cell')} for {need}: {by}"
+                self.console.print(what, markup=False, soft_wrap=True)
+        except BaseException:
+            self._cancel(new)
+            raise
         return new
 
+    def _part(self, cells: list[Cell]) -> Part:
+        labels = {item.cell.id: item.label for item in self.ready.planned}
+        return Part(
+            name=self.folder.name,
+            sweep_id=self.sweep_id,
+            project=str(Path.cwd()),
+            data_root=self.options.data_root,
+            verbose=self.options.verbose,
+            cells=cells,
+            labels=[labels[cell.id] for cell in cells],
+        )
+
+    def _cancel(self, spread: Round) -> None:
+        """Ends the jobs of the round, known or not; says so if that fails."""
+        try:
+            self.engine.cancel(list(dict.fromkeys([*spread.jobs(), *self._states(spread)])))
+        except UserError as error:
+            self.console.print(f"{error}: the jobs may still run", style="yellow", markup=False, soft_wrap=True)
+
     def _watch(self, spread: Round) -> None:
-        jobs = spread.jobs()
         watch = Watch(self.ready, spread, self.folder, self.engine, self.console, self.delivery)
         try:
             watch.run()
         except KeyboardInterrupt:
-            self.console.print(f"Cancelling {counted(len(jobs), 'job')} ...", markup=False)
-            self.engine.cancel(jobs)
+            self.console.print(f"Cancelling {counted(len(spread.jobs()), 'job')} ...", markup=False)
+            self._cancel(spread)
             watch.collect()
             raise
-        for job in jobs:
-            if spread.problem(job).exists():
-                self._problems.append(f"job {job}: {spread.problem(job).read_text().strip()}")
+        words = {job: self.engine.last_words(spread.folder, job) for job in spread.jobs()}
+        lines = [f"job {job}: {why}" for job, why in spread.problems().items()]
+        self._problems += lines or listed([f"job {job} ended: {text}" for job, text in words.items() if text])
 
     def _collect(self) -> None:
-        """Brings the finished records of all rounds into the sweep's folder; removes the rounds that have ended."""
-        for each in self.state.rounds():
+        """Brings the finished records of all rounds into the sweep's folder; removes the rounds that are over.
+
+        The newest first: of two records of one cell, the later measured one is added.
+        """
+        planned = {item.cell.id for item in self.ready.planned}
+        for each in reversed(self.state.rounds()):
             conflicts = collecting.collect(each, self.folder)
             for line in conflicts:
                 self.console.print(line, style="yellow", markup=False, soft_wrap=True)
-            if not conflicts and not self.engine.states(each.jobs()):
+            measured = {path.stem.partition("-")[0] for path in self.folder.glob(RECORDS)}
+            is_whole = each.cell_ids() & planned <= measured and each.is_in(self.folder)
+            if is_whole and not conflicts and not self._states(each):
                 self.state.remove_round(each)
 
     def _done(self, retry: Retry) -> dict[str, Record]:

@@ -1,12 +1,14 @@
 """What a controller asks of a cluster's scheduler."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from accelbench.errors import UserError
 from accelbench.settings.executors import Executor, ExecutorConfig
 from accelbench.sweep.cluster.groups import Need
+
+UNKNOWN = "no answer"  # the state of each job while the scheduler does not answer
 
 
 class ClusterEngine(ABC):
@@ -23,20 +25,37 @@ class ClusterEngine(ABC):
     jobs_outlive: bool
 
     @abstractmethod
-    def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> list[str]:
-        """Submits a job for each part, for nodes that have what is needed; returns the jobs' names.
+    def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
+        """Submits a job for each part, for nodes that have what is needed; yields each job as soon as it is there.
 
         Raises:
             UserError: the scheduler refuses it; the message says why.
         """
 
     @abstractmethod
-    def states(self, jobs: Sequence[str]) -> Mapping[str, str]:
-        """Job -> its state in the scheduler's word, of those that may still measure or be started again."""
+    def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
+        """Job -> its state in the scheduler's word, of those that may still measure or be started again.
+
+        Args:
+            jobs: those that are known.
+            job_name: under which they were submitted; others of this name, which only the scheduler knows, come too.
+        """
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
-        """Ends the jobs."""
+        """Ends the jobs.
+
+        Raises:
+            UserError: the scheduler does not do it; the message says why.
+        """
+
+    def last_words(self, spread: Path, job: str) -> str:
+        """What the log of a job of the round in the folder `spread` says of its end, and the log; empty if nothing."""
+        return ""
+
+    def close(self) -> None:
+        """Leaves the cluster. The engine is not used afterwards."""
+        return
 
 
 def engine_of(executor: ExecutorConfig) -> ClusterEngine:

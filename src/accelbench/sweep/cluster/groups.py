@@ -37,10 +37,18 @@ def groups(cells: Iterable[Cell]) -> dict[Need, list[Cell]]:
 
 
 def shares(cells: list[Cell], num: int) -> list[list[Cell]]:
-    """The cells in the order in which each of `num` jobs takes them: first every num-th, then what the others left.
+    """The cells in the order in which each of `num` jobs takes them: first its own, then what the others left.
 
-    There are at most as many as cells.
+    All cells of a repeat belong to one job, on whose node they can be compared; to several if there are fewer repeats
+    than jobs. There are at most as many jobs as cells.
     """
     num = min(num, len(cells))
-    parts = [cells[first::num] for first in range(num)]
+    repeats: dict[int, list[Cell]] = {}
+    for cell in cells:
+        repeats.setdefault(cell.repeat, []).append(cell)
+    parts: list[list[Cell]] = [[] for _ in range(num)]
+    for number, repeat in enumerate(repeats.values()):
+        own = parts[number % num :: len(repeats)]  # one job, unless there are fewer repeats than jobs
+        for k, cell in enumerate(repeat):
+            own[k % len(own)].append(cell)
     return [[cell for part in (*parts[k:], *parts[:k]) for cell in part] for k in range(num)]

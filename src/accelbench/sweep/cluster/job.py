@@ -46,21 +46,24 @@ def run_part(path: str, job: str, is_alive: Callable[[str], bool], new_hosts: Ca
         new_hosts: starts what the cells are forked from.
 
     Raises:
-        UserError: the job can't go on; its problem file has the message.
+        Exception: the job can't go on; its problem file has the message.
     """
     signal.signal(signal.SIGTERM, _end)
     here = Path(path)
-    part = read_part(here)
-    shared = Round(here.parent, part.name)
-    os.chdir(part.project)
-    for folder in (shared.finished(job), shared.work(job)):
-        folder.mkdir(parents=True, exist_ok=True)
-    shared.problem(job).unlink(missing_ok=True)
+    problem = Round(here.parent, "").problem(job)
+    problem.parent.mkdir(exist_ok=True)  # there is no round any more if this fails
+    problem.unlink(missing_ok=True)
     try:
+        part = read_part(here)
+        shared = Round(here.parent, part.name)
+        os.chdir(part.project)
+        for folder in (shared.finished(job), shared.work(job)):
+            folder.mkdir(parents=True, exist_ok=True)
         with new_hosts() as hosts:
             _measure(part, shared, job, is_alive, hosts)
-    except (UserError, OSError) as error:
-        shared.problem(job).write_text(f"{error}\n")
+    except Exception as error:
+        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+        problem.write_text(f"{kind}{error}\n")
         raise
 
 

@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from accelbench.sweep.cluster.groups import Need
 from accelbench.sweep.cluster.job import run_part
 
 LOCAL = "local"
+AUTO = "auto"
 LOOPBACK = "127.0.0.1"
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 THREADS = "OMP_NUM_THREADS"  # Ray sets it to the CPUs of a task, which would be another environment than without Ray
@@ -40,24 +42,25 @@ class RayEngine(ClusterEngine):
         self._config = config
         self.num_jobs = config.nodes or 1
         self._tasks: dict[str, Any] = {}
+        self._num_on = Counter[str]()  # node -> tasks that it got
+        address = config.address or AUTO  # without an address, Ray would start one that others reach
         try:
-            if config.address == LOCAL:
+            if address == LOCAL:
                 _start_on_loopback()
             else:
-                ray.init(address=config.address, **QUIET)
+                ray.init(address=address, **QUIET)
         except (ConnectionError, ValueError, RuntimeError) as error:
-            problem = f"executor.ray.address={config.address}: no Ray there ({one_line(str(error))})"
+            problem = f"executor.ray.address={address}: no Ray there ({one_line(str(error))})"
             raise UserError(f"{problem}; executor.ray.address=local starts one on this machine") from error
 
-    def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> list[str]:
+    def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
         """See `ClusterEngine.submit`."""
         nodes = [node for node in ray.nodes() if node["Alive"] and _has(node, need)]
         if not nodes:
             raise UserError(f"executor=ray: no node of this cluster has {need}")
-        nodes.sort(key=lambda node: node["Resources"].get("CPU", 0), reverse=True)
-        found = []
-        for number, part in enumerate(parts):
-            node = nodes[number % len(nodes)]
+        for part in parts:
+            node = min(nodes, key=lambda node: (self._num_on[node["NodeID"]], -node["Resources"].get("CPU", 0)))
+            self._num_on[node["NodeID"]] += 1
             task = _run.options(
                 name=job_name,
                 num_cpus=node["Resources"].get("CPU", 0),
@@ -67,10 +70,9 @@ class RayEngine(ClusterEngine):
             )
             job = f"ray-{part.parent.name}-{part.stem}"
             self._tasks[job] = task.remote(str(part), job, THREADS in os.environ)
-            found.append(job)
-        return found
+            yield job
 
-    def states(self, jobs: Sequence[str]) -> Mapping[str, str]:
+    def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
         """See `ClusterEngine.states`. The tasks of another controller have ended with it."""
         tasks = [self._tasks[job] for job in jobs if job in self._tasks]
         if not tasks:
@@ -85,6 +87,10 @@ class RayEngine(ClusterEngine):
                 ray.cancel(self._tasks[job], force=True)
                 with contextlib.suppress(RayError, GetTimeoutError):
                     ray.get(self._tasks[job], timeout=10)
+
+    def close(self) -> None:
+        """See `ClusterEngine.close`."""
+        ray.shutdown()
 
 
 def _start_on_loopback() -> None:

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,16 +13,18 @@ from submitit.core.utils import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
 from accelbench.errors import UserError
+from accelbench.project import shown
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.executors import SlurmConfig
-from accelbench.sweep.cluster.engine import ClusterEngine
+from accelbench.sweep.cluster.engine import UNKNOWN, ClusterEngine
 from accelbench.sweep.cluster.groups import Need
 from accelbench.sweep.cluster.job import run_part
 
 ASK_S = 10.0  # how long a job takes Slurm's answer about another one for true
 TIMEOUT_S = 60.0  # of a call of Slurm's commands
-UNKNOWN = "no answer"  # the state of each job while Slurm does not answer
+PENDING = "PENDING"
+LOGS = "submitit"  # the folder of the pickles and of what the jobs say
 PROGRAMS = ("sbatch", "squeue", "scancel")
 
 
@@ -39,19 +41,17 @@ class SlurmEngine(ClusterEngine):
             if shutil.which(program) is None:
                 raise UserError(f"executor=slurm: no {program} on this machine: run it on a node that submits jobs")
 
-    def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> list[str]:
+    def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
         """See `ClusterEngine.submit`."""
         parameters = self._parameters(need, job_name)
-        found = []
         for part in parts:
             try:
-                executor = SlurmExecutor(part.parent / "submitit")
+                executor = SlurmExecutor(part.parent / LOGS)
                 executor.update_parameters(**parameters)
-                found.append(str(executor.submit(SlurmPart(), str(part)).job_id))
+                job = str(executor.submit(SlurmPart(), str(part)).job_id)
             except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
-                self.cancel(found)
                 raise UserError(f"executor=slurm: Slurm refuses the job: {_last_line(str(error))}") from error
-        return found
+            yield job
 
     def _parameters(self, need: Need, job_name: str) -> dict[str, object]:
         given = {name: value for name, value in asdict(self._config).items() if value not in (None, [], {})}
@@ -62,28 +62,44 @@ class SlurmEngine(ClusterEngine):
         node = {"nodes": 1, "ntasks_per_node": 1, "exclusive": True, "srun_args": ["--cpu-bind=none"]}
         return {"job_name": job_name, **node, **gpus, **given, "additional_parameters": others}
 
-    def states(self, jobs: Sequence[str]) -> Mapping[str, str]:
+    def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
         """See `ClusterEngine.states`."""
-        return states(jobs)
+        return states(jobs, job_name)
 
     def cancel(self, jobs: Sequence[str]) -> None:
         """See `ClusterEngine.cancel`."""
-        if jobs:
-            subprocess.run(["scancel", *jobs], capture_output=True, timeout=TIMEOUT_S, check=False)
+        if not jobs:
+            return
+        try:
+            done = subprocess.run(["scancel", *jobs], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UserError(f"executor=slurm: scancel failed: {one_line(str(error))}") from error
+        if done.returncode:
+            raise UserError(f"executor=slurm: scancel failed: {_last_line(done.stderr)}")
+
+    def last_words(self, spread: Path, job: str) -> str:
+        """See `ClusterEngine.last_words`."""
+        log = spread / LOGS / f"{job}_0_log.err"
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+        # Slurm's own daemon names the reason, such as the time limit; srun's line after it has a number alone.
+        last = [line for line in lines if line.startswith("slurmstepd")] or lines
+        return f"{one_line(last[-1])} ({shown(log)})" if last else ""
 
 
-def states(jobs: Sequence[str]) -> dict[str, str]:
-    """Job -> its state, of those that have not ended; every job has the state `UNKNOWN` if Slurm does not answer."""
-    if not jobs:
-        return {}
-    # All jobs of the user: if one of those that are asked for by name is forgotten, squeue shows none of them.
-    command = ["squeue", "--noheader", "--me", "--format=%i %T"]
+def states(jobs: Sequence[str], job_name: str) -> dict[str, str]:
+    """See `ClusterEngine.states`. If Slurm does not answer, every job, even one without a number, is `UNKNOWN`."""
+    # All jobs of the user: if one of those that are asked for by number is forgotten, squeue shows none of them.
+    command = ["squeue", "--noheader", "--me", "--format=%i|%T|%r|%j"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return dict.fromkeys(jobs, UNKNOWN)
-    found = dict(line.split() for line in answer.splitlines())
-    return {job: found[job] for job in jobs if job in found}
+        return dict.fromkeys(jobs or [job_name], UNKNOWN)
+    found = {}
+    for line in answer.splitlines():
+        job, state, reason, name = line.split("|", maxsplit=3)
+        if job in jobs or name == job_name:
+            found[job] = f"{state.lower()} ({reason})" if state == PENDING else state.lower()
+    return found
 
 
 class SlurmPart(submitit.helpers.Checkpointable):
@@ -111,7 +127,7 @@ class _Alive:
         now = time.monotonic()
         if now - self._asked_at.get(job, -ASK_S) < ASK_S:
             return True
-        if job not in states([job]):
+        if job not in states([job], ""):
             return False
         self._asked_at[job] = now
         return True

@@ -6,19 +6,23 @@ It lies on the shared file system, is its owner's alone, and holds a folder for 
     .accelbench/runs/mine/<round>/jobs.json              the jobs
     .accelbench/runs/mine/<round>/claims/<cell id>.<n>   see `claims`
     .accelbench/runs/mine/<round>/jobs/<job>/mine/       the records that the job has finished
-    .accelbench/runs/mine/<round>/jobs/<job>/work/       the record that it works on
+    .accelbench/runs/mine/<round>/work/<job>/            the record that it works on
+    .accelbench/runs/mine/<round>/problems/<job>.txt     why it could not go on
 
-The folder of a round is removed once its records were merged into the sweep's folder and its jobs have ended.
+The folder of a round is removed once its records were merged into the sweep's folder, its jobs have ended, and each of
+its cells has a record.
 """
 
 import contextlib
+import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 
 from accelbench.lock import hold
-from accelbench.project import CLUSTER, RECORDS, Workplace
+from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, SAFETENSORS, Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load, read_json, write_json
 
@@ -56,6 +60,11 @@ class Round:
     name: str
 
     @property
+    def job_name(self) -> str:
+        """Under which the jobs of the round, and no others, are submitted."""
+        return f"accelbench-{self.name}-{self.folder.name.rpartition('-')[2]}"
+
+    @property
     def claims(self) -> Path:
         """The folder of the claims."""
         return self.folder / "claims"
@@ -66,11 +75,11 @@ class Round:
 
     def work(self, job: str) -> Path:
         """Where a job writes the record of the cell that it measures."""
-        return self.folder / "jobs" / job / "work"
+        return self.folder / "work" / job
 
     def problem(self, job: str) -> Path:
         """The file that says why the job could not go on."""
-        return self.folder / "jobs" / job / "problem.txt"
+        return self.folder / "problems" / f"{job}.txt"
 
     def is_done(self, job: str, cell_id: str) -> bool:
         """Whether the job has left the record of the cell."""
@@ -78,7 +87,22 @@ class Round:
 
     def sources(self) -> list[Path]:
         """The folders of finished records, of the jobs that have some."""
-        return sorted({path.parent for path in (self.folder / "jobs").glob(f"*/{self.name}/{RECORDS}")})
+        # The name is no pattern: it may hold characters of one.
+        folders = (job / self.name for job in sorted((self.folder / "jobs").glob("*")))
+        return [folder for folder in folders if any(folder.glob(RECORDS))]
+
+    def problems(self) -> dict[str, str]:
+        """Job -> why it could not go on."""
+        return {path.stem: path.read_text().strip() for path in sorted((self.folder / "problems").glob("*.txt"))}
+
+    def cell_ids(self) -> set[str]:
+        """The ids of the cells of the round."""
+        parts = [read_part(path) for path in self.folder.glob("part-*.json")]
+        return {cell.id for part in parts for cell in part.cells}
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether each record of the round has one of its name in `folder`."""
+        return all((folder / path.name).exists() for path in (self.folder / "jobs").rglob(RECORDS))
 
     def write_part(self, number: int, part: Part) -> Path:
         """Writes the part of the job with that number."""
@@ -111,7 +135,7 @@ class SharedState:
 
     def __init__(self, place: Workplace, folder: Path) -> None:
         self._name = folder.name
-        self.folder = place.root / CLUSTER / folder.relative_to(place.root)
+        self.folder = place.root / CLUSTER / _below(place.root, folder)
 
     @contextlib.contextmanager
     def locked(self, patience_s: float = PATIENCE_S) -> Iterator[None]:
@@ -131,8 +155,9 @@ class SharedState:
 
     def new_round(self) -> Round:
         """A new round, with an empty folder."""
-        number = max((int(each.folder.name.rpartition("-")[2]) for each in self.rounds()), default=0) + 1
-        new = Round(self.folder / f"round-{number:06}", self._name)
+        number = max((int(each.folder.name.split("-")[1]) for each in self.rounds()), default=0) + 1
+        # A name that no earlier round had: jobs of one that was removed may still be there.
+        new = Round(self.folder / f"round-{number:06}-{secrets.token_hex(4)}", self._name)
         new.folder.mkdir(mode=0o700)
         return new
 
@@ -141,7 +166,25 @@ class SharedState:
         shutil.rmtree(finished.folder, ignore_errors=True)
 
     def set_aside(self, record: Path) -> None:
-        """Keeps a record that is measured again, out of the way of the new one."""
+        """Keeps a record that is measured again, with its weights, out of the way of the new one.
+
+        Rounds that are still there lose it too: they would bring it back. No job runs that could add one.
+        """
+        copies = [source / record.name for each in self.rounds() for source in each.sources()]
         aside = self.folder / "replaced"
         aside.mkdir(exist_ok=True)
-        record.replace(aside / record.name)
+        for path in (record, *(copy for copy in copies if copy.exists())):
+            names = (f"{record.stem}{f'-{number}' * (number > 1)}" for number in count(1))
+            name = next(each for each in names if not (aside / f"{each}.json").exists())
+            for ending in (SAFETENSORS, ".json"):
+                if path.with_suffix(ending).exists():
+                    path.with_suffix(ending).replace(aside / f"{name}{ending}")
+
+
+def _below(root: Path, folder: Path) -> Path:
+    """The folder's path below the project, where runs/ may be a link to another disk."""
+    resolved = folder.resolve()
+    for name in RECORD_FOLDERS:
+        if resolved.is_relative_to(parent := (root / name).resolve()):
+            return name / resolved.relative_to(parent)
+    return resolved.relative_to(root.resolve())

@@ -1,7 +1,9 @@
 """Waiting for jobs: shows each record when its job has left it, and brings records together on the way."""
 
+import math
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -12,13 +14,15 @@ from accelbench.grid.prepare import Prepared
 from accelbench.project import RECORDS
 from accelbench.schema.record import Record, read_all
 from accelbench.sweep.cluster import collecting
-from accelbench.sweep.cluster.engine import ClusterEngine
-from accelbench.sweep.cluster.shared_state import Round, read_part
+from accelbench.sweep.cluster.engine import UNKNOWN, ClusterEngine
+from accelbench.sweep.cluster.shared_state import Round
 from accelbench.sweep.delivery import Delivery
 from accelbench.sweep.prober import PROBING_ENGINE
 from accelbench.sweep.progress import SweepProgress
 
 POLL_S = 2.0
+ASK_S = 10.0  # between two questions to the scheduler, while cells have no record
+SILENCE_S = 60.0  # without an answer of the scheduler, after which a warning is shown
 MERGE_S = 30.0  # between two merges on the way, at least; ten times as long as one takes
 SHARE = 10
 
@@ -28,7 +32,7 @@ class JobsProgress(SweepProgress):
 
     def show_states(self, states: Counter[str]) -> None:
         """Shows how many jobs are in which state."""
-        words = ", ".join(f"{num} {state.lower()}" for state, num in states.most_common())
+        words = ", ".join(f"{num} {state}" for state, num in states.most_common())
         self.bar.update(self.task, description=f"jobs: {words}")
 
 
@@ -51,12 +55,13 @@ class Watch:
         self._engine, self._console, self._delivery = engine, console, delivery
         self._seen = {path.name for path in folder.glob(RECORDS)}
         self._merge_at = time.monotonic() + MERGE_S
+        self._states_now: Mapping[str, str] = {}
+        self._ask_at = 0.0
+        self._warn_at = time.monotonic() + SILENCE_S
 
     def run(self) -> None:
         """Returns when no job runs or is to run."""
-        jobs = self._spread.jobs()
-        parts = [read_part(path) for path in self._spread.folder.glob("part-*.json")]
-        wanted = {cell.id for part in parts for cell in part.cells}
+        wanted = self._spread.cell_ids()
         todo = [item for item in self._ready.planned if item.cell.id in wanted]
         machine = fingerprint(PROBING_ENGINE)["machine"]
         evidence = read_evidence(self._ready.place.root, machine, set())
@@ -65,10 +70,11 @@ class Watch:
         progress = JobsProgress(self._console, todo, evidence)
         with progress:
             while True:
-                states = self._engine.states(jobs)  # before the records: a job leaves none after it has ended
+                states = self._states(is_whole=not wanted)  # before the records: a job leaves none after it has ended
                 for record in self._new():
                     progress.finish(record)
                     self._delivery.add(record)
+                    wanted.discard(record.cell.id)
                 self._delivery.deliver()
                 if not states:
                     return
@@ -82,6 +88,21 @@ class Watch:
         start = time.monotonic()
         collecting.collect(self._spread, self._folder)
         self._merge_at = time.monotonic() + max(MERGE_S, SHARE * (time.monotonic() - start))
+
+    def _states(self, is_whole: bool) -> Mapping[str, str]:
+        """The states of the jobs, not older than `ASK_S`; those of now if each cell has its record."""
+        now = time.monotonic()
+        if now < self._ask_at and not is_whole:
+            return self._states_now
+        self._states_now = self._engine.states(self._spread.jobs(), self._spread.job_name)
+        self._ask_at = time.monotonic() + ASK_S
+        if set(self._states_now.values()) != {UNKNOWN}:
+            self._warn_at = now + SILENCE_S
+        elif now > self._warn_at:
+            words = f"{self._engine.name} has not answered for {SILENCE_S:.0f} s: still waiting for its jobs"
+            self._console.print(words, style="yellow", markup=False, soft_wrap=True)
+            self._warn_at = math.inf  # once, until it answers
+        return self._states_now
 
     def _new(self) -> list[Record]:
         paths = [path for source in self._spread.sources() for path in source.glob(RECORDS)]
