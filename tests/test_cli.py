@@ -103,7 +103,7 @@ def complaint(words, capsys, project):
         ("profile=fast", "profile=fast: unknown profile. Choose from: quick, full."),
         ("model.optimizer=lion", "model.optimizer=lion: unknown model.optimizer. Choose from: adam, adamw, sgd."),
         ("batchsize=3", "batchsize: unknown setting. Did you mean batch_size?"),
-        ("xyz=3", "xyz: unknown setting. Choose from: engine, device, model, data, suite, tracking, mode, precision,"),
+        ("xyz=3", "xyz: unknown setting. Choose from: engine, device, model, data, suite, tracking, executor,"),
         ("model.args.widht=3", "model.args.widht: unknown setting. `accelbench --cfg job` prints all settings."),
         ("window.measure=3", "window.measure: unknown setting. `accelbench --cfg job` prints all settings."),
         ("+widht=3", "+widht=3: settings are neither added nor taken away"),

@@ -5,7 +5,6 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -58,20 +57,12 @@ def build(
     Raises:
         UserError: there are no results, or none is readable, or the report can't be written.
     """
-    with ExitStack() as stack:
-        summaries = None
-        if newest.is_many(results):
-            summaries = summarise_all(results, costs)
-            results, sentence = stack.enter_context(newest.newest(results, summaries))
-            notices = [*notices, sentence]
-        sweeps = read_all(results, costs)
-    if summaries is not None:
-        sweeps = with_best_ceilings(sweeps, summaries.ceilings)
+    sweeps, summaries, sentences = _read(results, costs)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-                page = compose(sweeps, notices, data, cache)
+                page = compose(sweeps, [*notices, *sentences], data, cache)
                 if summaries is not None:
                     page = _with_aggregates(page, summaries, Path(made))
                 _write(page, sweeps, Path(made))
@@ -84,6 +75,16 @@ def build(
     for note in [note for sweep in sweeps for note in sweep.notes] if summaries is None else listed(summaries.notes):
         say(note)
     return out / "index.html"
+
+
+def _read(results: Path, costs: Mapping[Device, Cost]) -> tuple[list[Sweep], Summaries | None, list[str]]:
+    """The sweeps that the page shows; of very many records also the summaries of all, and a sentence that says so."""
+    if not newest.is_many(results):
+        return read_all(results, costs), None, []
+    summaries = summarise_all(results, costs)
+    with newest.newest(results, summaries) as (shortened, sentence):
+        sweeps = read_all(shortened, costs)
+    return with_best_ceilings(sweeps, summaries.ceilings), summaries, [sentence]
 
 
 def _with_aggregates(page: Page, summaries: Summaries, folder: Path) -> Page:
