@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 
-import boto3
 import pytest
 
 from cluster.servers import LOOPBACK, PORTS
@@ -20,6 +19,8 @@ DATABASE = f"postgresql+psycopg2://accelbench@{LOOPBACK}:{PORTS['postgres']}"
 @pytest.fixture
 def bucket(variables, request):
     """A new bucket's name, and its client."""
+    import boto3  # only the environment of these tests has it, and `make test` reads this file too
+
     name = f"bucket-{time.time_ns()}"
     client = boto3.client(
         "s3",
