@@ -77,6 +77,19 @@ def test_where_there_is_no_terminal_each_cell_is_one_plain_line():
     assert re.fullmatch(r"\[3/3\] mlp-cpu-fp32-b3-infer +failed +for \[a\] reason", second)
 
 
+@pytest.mark.parametrize("width", [80, 112, 200])
+def test_a_line_that_a_terminal_would_break_is_two_lines(width):
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    label = "mlp/infer/random/fp32/cpu/b4096/compile/allocator=jemalloc/threads=2/channels_last"
+    planned = Planned(cell=make_cell(), identity="0" * 64, skip_reason=None)
+    progress = SweepProgress(console, [planned, planned], Evidence())
+    progress.finish(make_record(measurement=make_measurement(warnings=["drift"]), label=label))
+    lines = [line.strip() for line in console.file.getvalue().splitlines() if line.strip()]
+    assert lines[0].startswith(f"[1/2] {label} ok")
+    assert lines[-1].endswith("1 warning")
+    assert len(lines) == (1 if width == 200 else 2)
+
+
 def test_a_terminal_has_a_bar_with_the_cell_the_count_and_the_time_left():
     text = shown([Status.ok, Status.ok], width=120, force_terminal=True, color_system=None)
     assert "mlp-cpu-fp32-b2-infer" in text

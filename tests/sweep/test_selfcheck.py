@@ -36,6 +36,7 @@ def test_too_little_time_says_how_much_is_needed(project, monkeypatch):
     assert not (project / "selfcheck.json").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_selfcheck_answers_with_what_was_measured(project, monkeypatch):
     console, measured_round = printed(), module._Measured._round
 

@@ -73,8 +73,19 @@ def _of_each_engine(answer: Answer) -> list[ReportedCell]:
 
 def _gained(title: str, name: str, base: str, found: Sequence[Gain]) -> Question | None:
     """How much each value of a setting gains over the base value; None without a pair."""
-    if not found:
-        return None
+    return _answered(title, base, found, _gains_drawn(title, name, base, found)) if found else None
+
+
+def _answered(title: str, base: str, found: Sequence[Gain], pictures: list[Picture]) -> Question:
+    return Question(
+        title=title,
+        sentence=" ".join(_summaries(found, base)),
+        pictures=pictures,
+        table=gains.table(f"Speed over {base}", found),
+    )
+
+
+def _gains_drawn(title: str, name: str, base: str, found: Sequence[Gain]) -> list[Picture]:
     drawn = [
         Dot(
             name=f"{gain.what}: {gain.value}",
@@ -86,12 +97,7 @@ def _gained(title: str, name: str, base: str, found: Sequence[Gain]) -> Question
     ]
     axis = f"speed over {base}"
     figure = dots(drawn, f"{title[:-1]}: times as fast as {base}, all else equal", axis, base)
-    return Question(
-        title=title,
-        sentence=" ".join(_summaries(found, base)),
-        pictures=_pictures((name, f"{title} Speed over {base}", figure)),
-        table=gains.table(f"Speed over {base}", found),
-    )
+    return _pictures((name, f"{title} Speed over {base}", figure))
 
 
 def _precision(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question | None:
@@ -113,9 +119,11 @@ def _precision(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question |
 
 def _batch(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question | None:
     """How speed and latency grow with the batch size."""
-    question = _gained("Which batch size?", "batch", SMALLEST, gains.gains(sweeps, gains.BATCH))
+    title, found = "Which batch size?", gains.gains(sweeps, gains.BATCH)
+    if not found:
+        return None
     lines = _pictures(("batch", "Speed and latency by batch size", batch_lines(answers)))
-    return None if question is None else replace(question, pictures=lines or question.pictures)
+    return _answered(title, SMALLEST, found, lines or _gains_drawn(title, "batch", SMALLEST, found))
 
 
 def _trade_off(answers: Sequence[Answer]) -> Question | None:

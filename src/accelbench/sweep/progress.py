@@ -72,12 +72,14 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
         self.bar.update(self.task, completed=self.num_done)
         if record.status == Status.skipped:
             return
-        line = Text()
-        line.append(f"[{self.num_done:>{len(str(self.num))}}/{self.num}] ", "dim")
-        line.append(f"{record.label:<38} ")
+        count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
+        line = Text.assemble((count, "dim"), f"{record.label:<38} ")
         line.append(record.status, STYLES.get(record.status, "bold red"))
         if self.num > 1 or record.status not in UNEXPECTED:  # the card or the end of the sweep says why
-            line.append(f"  {outcome(record)}")
+            text = f"  {outcome(record)}"
+            if self.console.is_terminal and line.cell_len + len(text) > self.console.width:
+                line.append(f"\n{' ' * (len(count) - 2)}")  # the terminal would break a word
+            line.append(text)
         self.console.print(line, soft_wrap=True)
 
 
