@@ -108,11 +108,10 @@ def behind(found: Confidence, share: float | None) -> str:
         share = 1 / found.ratio
     if not share:
         return "slower"
-    return (
-        f"{significant(100 * (1 - share), 2)} % slower"
-        if share > NEAR
-        else f"{significant(1 / share, 2)} times as long"
-    )
+    if share <= NEAR:
+        return f"{significant(1 / share, 2)} times as long"
+    percent = 100 * (1 - share)
+    return f"{'<0.1' if percent < 0.1 else significant(percent, 2)} % slower"
 
 
 def verdict_text(found: Confidence, share: float | None) -> str:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.compare.confidence import Sureness, against_fastest, confidence
+from accelbench.compare.confidence import Confidence, Sureness, against_fastest, behind, confidence
 from accelbench.report import read
 from accelbench.schema.conditions import SystemSeries
 
@@ -75,3 +75,18 @@ def test_nothing_is_likely_that_the_processes_which_are_compared_contradict(side
     one, other = sides(1000, 2000)
     assert against_fastest(one, other).sureness == Sureness.likely
     assert str(against_fastest(other, one)) == "can't tell: other processes of the two say the opposite"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.99999, "<0.1 % slower"),
+        (0.999, "0.10 % slower"),
+        (0.79, "21 % slower"),
+        (0.5, "2.0 times as long"),
+        (0.2, "5.0 times as long"),
+        (None, "slower"),
+    ],
+)
+def test_how_far_a_cell_is_behind_has_no_false_digits(share, text):
+    assert behind(Confidence(Sureness.cant_tell), share) == text

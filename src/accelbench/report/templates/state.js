@@ -140,6 +140,9 @@ function buildControls() {
   document.addEventListener("click", event => event.target.closest("#choices") || close());
 }
 
+// On a phone the links would fill the first screen.
+document.getElementById("contents").open = matchMedia("(width > 600px)").matches;
+
 // Links within the page move the view and the focus, and leave the fragment to the filters.
 document.querySelector("nav").addEventListener("click", event => {
   const target = event.target.closest("a") && place(event.target.closest("a").hash.slice(1));
