@@ -36,6 +36,7 @@ class Candidate:
         share: its speed as a share of the largest that is shown, whiskers included.
         low_share, high_share: the 95 % interval of its speed within its process, the same; None if unknown.
         rate: its speed with its unit.
+        warnings: about its measurement.
     """
 
     names: list[str]
@@ -47,6 +48,7 @@ class Candidate:
     low_share: float | None
     high_share: float | None
     rate: str
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,7 @@ class Answer:
             low_share=None if low is None else low / largest,
             high_share=None if high is None else high / largest,
             rate=self._rate(reported),
+            warnings=warnings_of(reported.row),
         )
 
     def _confidence(self, other: ReportedCell) -> Confidence:

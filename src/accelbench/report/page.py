@@ -40,7 +40,7 @@ from accelbench.report.tables.all_cells import Cells
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import RANDOM, Device, Mode, Status
 
 NOISY = 0.1  # of all processes
@@ -183,7 +183,7 @@ def _noise(sweeps: Sequence[Sweep]) -> str:
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:
     """What `accelbench selfcheck` found on the machines of the records; their names too, if there are several."""
     machines = {
-        canonical_json(machine): machine
+        group_key(machine): machine
         for sweep in sweeps
         for record in sweep.records
         if record.cell.device == Device.cpu and (machine := record.environment.get("machine"))
@@ -293,9 +293,9 @@ def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:
     ]
     for what in dict.fromkeys(key for environment in environments for key in environment):
         values = [environment[what] for environment in environments if what in environment]
-        nums = Counter(canonical_json(value) for value in values)
+        nums = Counter(group_key(value) for value in values)
         for text, num in nums.items():
-            value = next(value for value in values if canonical_json(value) == text)
+            value = next(value for value in values if group_key(value) == text)
             yield what + (f" ({num} cells)" if len(nums) > 1 else ""), _flat(value)
 
 

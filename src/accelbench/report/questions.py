@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from accelbench.compare.confidence import Sureness
 from accelbench.compare.verdict import Verdict
 from accelbench.judging.row import phases_ms
-from accelbench.presentation import significant
+from accelbench.presentation import counted, significant
 from accelbench.report.answers import Answer
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import phases
 from accelbench.report.pictures.batch_lines import batch_lines
-from accelbench.report.pictures.dots import Dot, dots
+from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
 from accelbench.report.pictures.heat_map import heat_map
 from accelbench.report.pictures.trade_off import trade_off as trade_off_picture
 from accelbench.report.read import ReportedCell, Sweep
@@ -182,8 +182,11 @@ def _time(fastest: Sequence[ReportedCell]) -> Question | None:
     largest, label = max(shares)
     sentence = (
         f"Waiting for data, copying and the framework take {middle} % of a step in the median; "
-        f"the most, {significant(100 * largest, 2)} %, in {label}."
+        f"the most, {significant(100 * largest, 2)} %, in {label}. Phases are timed in steps of their own, which take "
+        "a little more or less time than those of the speed."
     )
+    if without := len(fastest) - len(known):
+        sentence += f" {counted(without, 'cell')} without phases {'is' if without == 1 else 'are'} left out."
     return Question(
         title="Where does the time go?", sentence=sentence, pictures=_pictures(("time", "Phases of a step", figure))
     )
@@ -207,11 +210,13 @@ def _limit(fastest: Sequence[ReportedCell]) -> Question | None:
     ]
     bounds = Counter(str(reported.row["bound"]) for reported, _ in known if reported.row["bound"])
     shares = sorted(100 * mfu for _, mfu in known)
+    counts = [f"{bound} in {num}" for bound, num in bounds.most_common()]
+    if unknown := len(known) - bounds.total():
+        counts.append(f"unknown in {unknown}, such as where a compiler fuses operators")
     sentence = (
         f"The fastest cells reach {_range(shares, 2)} % of the operations per "
-        "second that their device reached in the probe. What bounds them: "
-        + (", ".join(f"{bound} in {num}" for bound, num in bounds.most_common()) or "unknown")
-        + "."
+        f"second that their device reached in the probe. What bounds them: {', '.join(counts)}."
+        + f" The picture shows {MAX_DOTS} of them." * (len(known) > MAX_DOTS)
         + f" Not drawn, since it ran faster than the probe: {', '.join(beyond)}." * bool(beyond)
     )
     title = "Share of the device's peak rate, in the fastest cell of each model and engine"

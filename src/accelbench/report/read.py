@@ -15,11 +15,10 @@ from accelbench.report import read_notes
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
-from accelbench.schema.labels import labels
 from accelbench.schema.race_file import RaceFile, read_race
 from accelbench.schema.record import Record, Row, listed
 from accelbench.schema.record import read_all as read_records
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import group_key
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device, Status
 
@@ -80,17 +79,21 @@ class ReportedCell:
     @cached_property
     def key_but_device(self) -> str:
         """`all_but_device` as text, which is faster to compare."""
-        return canonical_json(self.all_but_device)
+        return group_key(self.all_but_device)
 
     def all_but(self, *settings: str) -> dict[str, object]:
         """The settings and the data of the cell without `settings`: equal in cells that compare values of these."""
         digest = self.record.data.digest if self.record and self.record.data else None
-        return self.cell.settings() | dict.fromkeys(settings) | {"data_digest": digest}
+        return self._settings | dict.fromkeys(settings) | {"data_digest": digest}
+
+    @cached_property
+    def _settings(self) -> dict[str, object]:
+        return self.cell.settings()
 
     @cached_property
     def measured_key(self) -> str:
         """Equal for all repeats and seeds of a cell on one machine, with one software and code."""
-        return canonical_json([self.all_but("repeat", "seed"), _environment(self.record) if self.record else None])
+        return group_key([self.all_but("repeat", "seed"), _environment(self.record) if self.record else None])
 
     @property
     def machine_name(self) -> str:
@@ -102,7 +105,7 @@ class ReportedCell:
     def place_key(self) -> str:
         """Equal for all that was measured on one machine with the same packages."""
         environment = self.record.environment if self.record else {}
-        return canonical_json([environment.get("machine"), environment.get("versions")])
+        return group_key([environment.get("machine"), environment.get("versions")])
 
     @cached_property
     def row(self) -> Row:
@@ -251,7 +254,7 @@ def with_best_ceilings(sweeps: Sequence[Sweep], known: Mapping[str, Ceilings] = 
 def device_key(record: Record) -> str:
     """A key that is equal for records of the same device, machine and software, probed by the same code."""
     probe_code = record.environment.get("probe_code", record.environment.get("code"))
-    return canonical_json([record.cell.device, _environment(record) | {"code": probe_code}])
+    return group_key([record.cell.device, _environment(record) | {"code": probe_code}])
 
 
 def _environment(record: Record) -> dict[str, object]:
@@ -273,7 +276,7 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
     place = _place(folder)
     problems = readable.problems(lambda path: f"{place}/{path.name}")
     problem_of = dict(zip([path.stem for path in readable.refused], problems, strict=True))
-    names = _labels(plan)
+    names = plan.labels
     return Sweep(
         folder=clean(folder.resolve().name),
         suite=plan.suite,
@@ -311,10 +314,3 @@ def _plan(folder: Path, race: RaceFile | None) -> tuple[plan_file.PlanFile, User
         if not cells:
             raise
         return replace(plan, cells=cells), error
-
-
-def _labels(plan: plan_file.PlanFile) -> dict[str, str]:
-    """The plan's labels, by the cell's id; made anew if cells share one, as in plans of earlier releases."""
-    written = {wanted.cell.id: wanted.label for wanted in plan.cells}
-    are_distinct = len(set(written.values())) == len(written)
-    return written if are_distinct else labels(wanted.cell for wanted in plan.cells)

@@ -8,6 +8,8 @@ from itertools import product
 from accelbench.report import published
 from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import RANDOM, Device, Engine, Mode, Precision, Protocol
 
 METRICS = {Mode.train: "train_time", Mode.infer: "test_time"}
@@ -65,6 +67,20 @@ class PublishedComparison:
     evaluation_s: float | None
     published: Published | None
     published_speedup: float | None
+
+    @property
+    def work(self) -> str:
+        """What `time_s` is of; see `work_text`."""
+        measured = self.ours.record.measurement if self.ours and self.ours.record else None
+        return work_text(self.ours.cell, measured) if self.ours and measured else ""
+
+
+def work_text(cell: Cell, measured: Measurement) -> str:
+    """What a cell's time is of, such as `2 x 370 samples`; empty for random images, which no whole job has."""
+    trains = cell.mode == Mode.train
+    num_samples = measured.num_train_samples if trains else measured.num_test_samples
+    num_epochs = len(measured.epochs) or (cell.epochs if trains else 1)
+    return "" if num_samples is None else f"{num_epochs} x {num_samples:,} samples"
 
 
 def reference_settings(study: str | None, model: str) -> ReferenceSettings:

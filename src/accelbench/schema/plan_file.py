@@ -1,14 +1,17 @@
 """plan.json: the cells of a sweep, whether they have a record yet or not."""
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell, id_of
+from accelbench.schema.labels import labels
 from accelbench.schema.record import Readable, RecordName, read_all
 from accelbench.schema.serialize import load, plain, read_json, write_json, writing
 from accelbench.schema.upgrade import SCHEMA_VERSION, check_readable, upgrade_cell
@@ -52,6 +55,13 @@ class PlanFile:
     profile: str | None
     cells: list[WantedCell]
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """The cells' labels by cell id; made anew if cells share one, as in plans of earlier releases."""
+        written = {wanted.cell.id: wanted.label for wanted in self.cells}
+        are_distinct = len(set(written.values())) == len(written)
+        return written if are_distinct else labels(wanted.cell for wanted in self.cells)
+
 
 def write_plan(plan: PlanFile, folder: Path) -> None:
     """Writes `folder`/plan.json."""
@@ -77,6 +87,65 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
         file.write_bytes(text)
 
 
+@dataclass(frozen=True)
+class PlanEntry:
+    """An entry of a plan.json that is not checked yet.
+
+    Attributes:
+        values: its JSON.
+        version: of the schema.
+    """
+
+    values: Any
+    version: int
+
+    @property
+    def loadable(self) -> dict[str, Any]:
+        """What `load` makes a `WantedCell` of."""
+        cell = upgrade_cell(self.values["cell"], self.version)
+        return {"cell": cell, "record_name": self.values["record"], "label": self.values.get("label", "")}
+
+    def check(self, wanted: WantedCell) -> None:
+        """Raises a ValueError if the record's name is not that of this entry's cell."""
+        is_older = self.version != SCHEMA_VERSION  # its ids are of other settings
+        cell_id = self.values["cell_id"]
+        is_its_own = is_older or id_of(self.values["cell"]) == cell_id
+        if not wanted.record_name.startswith(f"{cell_id}-") or not is_its_own:
+            raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
+        if not is_older:
+            vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
+
+    def read(self) -> WantedCell:
+        """The cell.
+
+        Raises:
+            UserError: the entry is not readable.
+        """
+        try:
+            wanted = load(WantedCell, self.loadable, clean=True)
+            self.check(wanted)
+        except UNREADABLE as error:
+            raise UserError(f"not a readable entry of a plan ({error})") from error
+        return wanted
+
+
+# What reading a file raises that is no plan.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, UserError)
+
+
+def read_entries(folder: Path) -> list[PlanEntry]:
+    """The entries of `folder`/plan.json; reading all cells of one takes ten times as long.
+
+    Raises:
+        RefusedError: the system does not read the file now.
+        UserError: the file is missing or not readable.
+    """
+    with _explained(folder / PLAN):
+        values = read_json(folder / PLAN)
+        check_readable(values["schema_version"])
+        return [PlanEntry(entry, values["schema_version"]) for entry in values["cells"]]
+
+
 def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json.
 
@@ -84,35 +153,27 @@ def read_plan(folder: Path) -> PlanFile:
         RefusedError: the system does not read the file now.
         UserError: the file is missing or not readable.
     """
-    path = folder / PLAN
-    try:
-        values = read_json(path)
-        version = values["schema_version"]
-        check_readable(version)
-        cells = [
-            {
-                "cell": upgrade_cell(entry["cell"], version),
-                "record_name": entry["record"],
-                "label": entry.get("label", ""),
-            }
-            for entry in values["cells"]
-        ]
+    with _explained(folder / PLAN):
+        values = read_json(folder / PLAN)
+        check_readable(values["schema_version"])
+        entries = [PlanEntry(entry, values["schema_version"]) for entry in values["cells"]]
         head = {name: values[name] for name in ("suite", "title", "study", "profile")}
-        plan = load(PlanFile, {**head, "cells": cells}, clean=True)
-        for entry, wanted in zip(values["cells"], plan.cells, strict=True):
-            is_older = version != SCHEMA_VERSION  # its ids are of other settings
-            cell_id = entry["cell_id"]
-            is_its_own = is_older or id_of(entry["cell"]) == cell_id
-            if not wanted.record_name.startswith(f"{cell_id}-") or not is_its_own:
-                raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
-            if not is_older:
-                vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
+        plan = load(PlanFile, {**head, "cells": [entry.loadable for entry in entries]}, clean=True)
+        for entry, wanted in zip(entries, plan.cells, strict=True):
+            entry.check(wanted)
         return plan
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Says of an error that the plan in `path` is missing or not readable."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing; run the sweep first") from error
     except RefusedError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+    except UNREADABLE as error:
         raise UserError(f"{path}: not a readable plan ({error}); run the sweep again") from error
 
 

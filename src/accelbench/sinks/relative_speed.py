@@ -9,7 +9,7 @@ from accelbench.compare.confidence import Sureness, against_fastest, verdict_tex
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import CHOSEN_SETTINGS
 from accelbench.schema.record import Record, Row, number_of
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Status
 
 FASTEST = "fastest"
@@ -73,7 +73,7 @@ def _grouped(measured: Iterable[_Measured], ignored: Sequence[str]) -> list[list
             settings = each.record.cell.settings() | dict.fromkeys(ignored)
             digest = each.record.data.digest if each.record.data else None
             machine = each.record.environment.get("machine")
-            groups.setdefault(canonical_json([settings, digest, machine]), []).append(each)
+            groups.setdefault(group_key([settings, digest, machine]), []).append(each)
     return list(groups.values())
 
 

@@ -1,6 +1,7 @@
 """Reports of more records than one page shows; the limits are lowered, so that few records are many."""
 
 import csv
+import json
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -99,6 +100,18 @@ def test_a_record_that_cant_be_read_is_named(tmp_path, maker):
     page = build.build(results, tmp_path / "report", say=said.append)
     assert any(spoilt.name in note for note in said)
     assert spoilt.name in page.read_text()
+    assert len(rows(tmp_path / "report")) == 12
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("spoil", [{"record": "../../elsewhere"}, {"cell": {"suite": 3}}, {"cell_id": "0" * 12}])
+def test_of_a_plan_with_an_entry_that_cant_be_read_the_records_are_shown(spoil, tmp_path, maker):
+    results = sweeps(tmp_path / "results", maker)
+    path = results / "earlier" / "plan.json"
+    values = json.loads(path.read_text())
+    values["cells"][2] |= spoil
+    path.write_text(json.dumps(values))
+    build.build(results, tmp_path / "report")
     assert len(rows(tmp_path / "report")) == 12
 
 

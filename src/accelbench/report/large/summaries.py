@@ -3,11 +3,11 @@
 Ten thousand whole records take a gigabyte of memory.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accelbench.errors import UserError
+from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.report import csv_file
 from accelbench.report.read import ReportedCell, device_key
@@ -17,9 +17,9 @@ from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import CHOSEN_SETTINGS
 from accelbench.schema.parallel import mapped
-from accelbench.schema.plan_file import WantedCell
+from accelbench.schema.plan_file import PlanEntry, WantedCell
 from accelbench.schema.record import read_all
-from accelbench.schema.serialize import digest
+from accelbench.schema.serialize import group_digest
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device, Engine
 
@@ -98,25 +98,29 @@ def summarise_all(results: Path, costs: Mapping[Device, Cost]) -> Summaries:
     """
     found: list[Summary] = []
     notes: list[str] = []
-    columns: list[str] = []
-    for cells in _batches(results, notes):
-        columns = columns or list(_reported(*cells[0], costs, None).row)
-        found += mapped(lambda item: _summary(*item, costs, None), cells)
+    for entries in _batches(results, notes):
+        summaries = list(mapped(lambda item: _summary_of_entry(*item, costs), entries))
+        unreadable = {folder for (folder, _), each in zip(entries, summaries, strict=True) if each is None}
+        found += [each for each in summaries if each is not None and each.folder not in unreadable]
+        for folder in sorted(unreadable):
+            found += [_summary(folder, wanted, costs, None) for wanted in plan_file.plan_of_records(folder).cells]
     if not found:
         raise UserError(notes[0] if notes else f"{results}: no sweep there; run one first, or name another folder")
     ceilings = _judge_again(found, costs)
     notes += [each.problem for each in found if each.problem]
+    any_cell = plan_file.cells_in(found[0].folder)[0]  # every row has the same columns
+    columns = list(_reported(found[0].folder, any_cell, costs, None).row)
     return Summaries(columns=columns, found=found, notes=notes, ceilings=ceilings)
 
 
-def _batches(results: Path, notes: list[str]) -> Iterator[list[tuple[Path, WantedCell]]]:
-    """The planned cells with their folders, about `AT_ONCE` at a time."""
-    cells: list[tuple[Path, WantedCell]] = []
+def _batches(results: Path, notes: list[str]) -> Iterator[list[tuple[Path, PlanEntry | WantedCell]]]:
+    """The planned cells with their folders, about `AT_ONCE` at a time; those of a folder are not divided."""
+    cells: list[tuple[Path, PlanEntry | WantedCell]] = []
     for folder, refused in plan_file.sweep_folders(results).items():
         try:
             if refused is not None:
                 raise refused
-            cells += [(folder, wanted) for wanted in plan_file.cells_in(folder)]
+            cells += [(folder, each) for each in _entries(folder)]
         except UserError as error:
             notes.append(clean(str(error)))
         if len(cells) >= AT_ONCE:
@@ -124,6 +128,21 @@ def _batches(results: Path, notes: list[str]) -> Iterator[list[tuple[Path, Wante
             cells = []
     if cells:
         yield cells
+
+
+def _entries(folder: Path) -> Sequence[PlanEntry | WantedCell]:
+    """The entries of the folder's plan, which the processes that read the records check; or the cells of its records.
+
+    Raises:
+        RefusedError: the system does not read the plan now.
+        UserError: neither the plan nor any record is readable.
+    """
+    try:
+        return plan_file.read_entries(folder)
+    except RefusedError:
+        raise
+    except UserError:
+        return plan_file.plan_of_records(folder).cells
 
 
 def _judge_again(found: list[Summary], costs: Mapping[Device, Cost]) -> dict[str, Ceilings]:
@@ -164,6 +183,15 @@ def _wanted_again(summary: Summary) -> tuple[Path, WantedCell]:
     return summary.folder, WantedCell(record.cell, summary.name, record.label)
 
 
+def _summary_of_entry(folder: Path, entry: PlanEntry | WantedCell, costs: Mapping[Device, Cost]) -> Summary | None:
+    """The summary of a planned cell; None if the entry can't be read, and with it the folder's plan."""
+    try:
+        wanted = entry if isinstance(entry, WantedCell) else entry.read()
+    except UserError:
+        return None
+    return _summary(folder, wanted, costs, None)
+
+
 def _reported(
     folder: Path, wanted: WantedCell, costs: Mapping[Device, Cost], ceilings: Ceilings | None
 ) -> ReportedCell:
@@ -201,8 +229,8 @@ def _summary(folder: Path, wanted: WantedCell, costs: Mapping[Device, Cost], cei
     workload = [reported.all_but(*CHOSEN_SETTINGS), reported.place_key]
     return replace(
         summary,
-        cell_key=digest(reported.measured_key),
-        workload_key=digest(workload),
+        cell_key=group_digest(reported.measured_key),
+        workload_key=group_digest(workload),
         about=tuple(map(str, about)),
         figures=tuple(reported.number(name) for name in FIGURES),
         scaling=device_scaling.scaling_keys(reported),

@@ -1,7 +1,7 @@
 """Training and testing time per network and device, ours and the published."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -37,10 +37,12 @@ def times(comparisons: Sequence[PublishedComparison], title: str, warning: str) 
 
 
 def _title(mode: Mode, bars: Iterable["_Bar"]) -> str:
-    """The panel's title, which says so where ours and the published times are of different work."""
-    compares = any(bar.mode == mode and bar.is_published for bar in bars)
-    different = mode == Mode.infer and compares
-    return TITLES[mode] + (" (ours: inference; published: Keras' evaluate)" if different else "")
+    """The panel's title, which says so where ours and the published times may be of different work."""
+    if not any(bar.mode == mode and bar.is_published for bar in bars):
+        return TITLES[mode]
+    if mode == Mode.infer:
+        return f"{TITLES[mode]} (ours: inference; published: Keras' evaluate of the study's own data)"
+    return f"{TITLES[mode]} (published: of the study's own data and epochs)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,7 @@ class _Bar:
     kind: Kind
     time_s: float
     text: str
+    work: str = ""  # of ours: what the time is of
 
     @property
     def is_published(self) -> bool:
@@ -63,7 +66,8 @@ def _bars(comparisons: Sequence[PublishedComparison]) -> Iterator[_Bar]:
         if compared.time_s is not None:
             text = seconds(compared.time_s, estimated=compared.estimated)
             kind = (False, device)
-            yield _Bar(mode=compared.mode, model=compared.model, kind=kind, time_s=compared.time_s, text=text)
+            bar = _Bar(mode=compared.mode, model=compared.model, kind=kind, time_s=compared.time_s, text=text)
+            yield replace(bar, work=compared.work)
         if compared.published is not None:
             time_s, kind = compared.published.value, (True, device)
             yield _Bar(mode=compared.mode, model=compared.model, kind=kind, time_s=time_s, text=exact(time_s))
@@ -99,6 +103,7 @@ def _draw_bars(axes: Axes, bars: Sequence[_Bar], models: Sequence[str]) -> None:
     axes.set_yscale("log")
     axes.set_ylim(low / 3, high * 3 * (high / low) ** 0.3)  # the written values need room above the tallest bar
     axes.yaxis.set_major_formatter("{x:,.9g}")
-    axes.set_xticks(range(len(models)), models)
+    works = {model: {bar.work for bar in bars if bar.model == model and bar.work} for model in models}
+    axes.set_xticks(range(len(models)), ["\nours: ".join([model, *sorted(works[model])]) for model in models])
     axes.set_xlim(-0.5, len(models) - 0.5)
     tidy(axes)

@@ -9,7 +9,7 @@ from statistics import fmean
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Table, count, number, percent, tabulate_known, word
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Mode
 from accelbench.stats.welch import MeanDifference, mean_difference
 
@@ -68,7 +68,7 @@ def device_pairs(sweep: Sweep) -> list[DevicePair]:
     for reported in sweep.cells:
         accuracy = reported.number("accuracy")
         if reported.is_ok and reported.cell.mode == Mode.train and accuracy is not None:
-            groups[canonical_json(reported.all_but_device | {"seed": None})].append((reported, accuracy))
+            groups[group_key(reported.all_but_device | {"seed": None})].append((reported, accuracy))
     pairs = []
     for group in groups.values():
         by_device: dict[str, list[float]] = defaultdict(list)

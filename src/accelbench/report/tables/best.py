@@ -11,7 +11,7 @@ from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, columns_of, count, number, tabulate_known, word
 from accelbench.schema.cell import CHOSEN_SETTINGS
 from accelbench.schema.record import Row, number_of
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Augment, Library, Pipeline, Protocol
 
 # Criterion -> its column of cells.csv, and whether more or less is better.
@@ -138,7 +138,7 @@ def workloads(sweeps: Sequence[Sweep]) -> list[list[ReportedCell]]:
     found: dict[str, list[ReportedCell]] = {}
     for reported in (reported for sweep in sweeps for reported in [*sweep.cells, *sweep.confirming]):
         if reported.is_ok and reported.row["samples_per_s"] is not None:
-            found.setdefault(canonical_json(reported.all_but(*CHOSEN_SETTINGS)), []).append(reported)
+            found.setdefault(group_key(reported.all_but(*CHOSEN_SETTINGS)), []).append(reported)
     return list(found.values())
 
 

@@ -6,7 +6,7 @@ from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.table import Column, Table, count, number, percent, tabulate_known, word
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Row
-from accelbench.schema.serialize import canonical_json, digest
+from accelbench.schema.serialize import group_digest
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Scaling
 
 COLUMN = "scaling_efficiency"
@@ -90,11 +90,11 @@ def scaling_keys(reported: ReportedCell) -> ScalingKeys | None:
     """The keys of an ok cell; None if its devices share threads."""
     cell = reported.cell
     if cell.devices == 1:
-        return ScalingKeys(digest(_key(reported, cell.batch_size))[:16], None, 1)
+        return ScalingKeys(group_digest(_key(reported, cell.batch_size)), None, 1)
     if _shares_threads(cell):
         return None
     batch_size = cell.batch_size if cell.scaling == Scaling.strong else cell.batch_size_per_device
-    return ScalingKeys(None, digest(_key(reported, batch_size))[:16], cell.devices)
+    return ScalingKeys(None, group_digest(_key(reported, batch_size)), cell.devices)
 
 
 def rows(sweep: Sweep) -> list[Row]:
@@ -113,11 +113,11 @@ def _shares_threads(cell: Cell) -> bool:
     return cell.device in SHARE_ONE_CPU and cell.num_processes == 1
 
 
-def _key(reported: ReportedCell, batch_size: int) -> str:
+def _key(reported: ReportedCell, batch_size: int) -> list[object]:
     """What a cell on several devices shares with its counterpart on one."""
     settings = reported.all_but("devices", "xla_processes", "scaling", "batch_size", "threads")
     threads = reported.row["threads"] if reported.cell.device == Device.cpu else reported.cell.threads
-    return canonical_json([settings, batch_size, threads])
+    return [settings, batch_size, threads]
 
 
 def _rate(reported: ReportedCell) -> float:

@@ -11,7 +11,7 @@ from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.cell_columns import SETTINGS
 from accelbench.report.tables.table import Column, Table, columns_of, number, tabulate_known, word
 from accelbench.schema.cell import Cell
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Engine
 
 ENGINE_SETTINGS = ("engine", "keras", "xla_processes")  # settings that only one engine has, and the engine
@@ -125,7 +125,7 @@ def ratios(sweep: Sweep) -> dict[str, EngineRatio]:
 def _all_but_engine(reported: ReportedCell) -> str:
     """What the counterparts of all engines share: settings, data and machine."""
     machine = reported.record.environment.get("machine") if reported.record else None
-    return canonical_json([reported.all_but(*ENGINE_SETTINGS, "repeat"), machine])
+    return group_key([reported.all_but(*ENGINE_SETTINGS, "repeat"), machine])
 
 
 def _ratio(first: ReportedCell, second: ReportedCell) -> float | None:

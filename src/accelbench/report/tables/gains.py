@@ -12,7 +12,7 @@ from accelbench.report.tables.in_turns import in_turns
 from accelbench.report.tables.options import engine_text, switches_text
 from accelbench.report.tables.table import Column, Table, number, tabulate_known, word
 from accelbench.schema.cell import Cell, Options
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Device, Engine, Precision
 
 
@@ -98,7 +98,7 @@ def gains(sweeps: Sequence[Sweep], compared: Compared) -> list[Gain]:
     for cells in workloads:
         for reported in best.typical([each for each in cells if not is_single_epoch(each)]):
             alike = reported.all_but(*compared.fields, "seed", "repeat")
-            groups[canonical_json([alike, reported.place_key])].append(reported)
+            groups[group_key([alike, reported.place_key])].append(reported)
     processes: dict[str, list[ReportedCell]] = defaultdict(list)
     for each in (each for cells in workloads for each in cells):
         processes[each.measured_key].append(each)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.cell_columns import SETTINGS
 from accelbench.report.tables.table import Column, Table, columns_of, number, tabulate_known, word
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Mode, Protocol, Weights
 
 NOTE = (
@@ -66,9 +66,9 @@ def _changes(cells: list[ReportedCell], setting: str) -> Iterator[_Changed]:
 
 def _all_but(setting: str, reported: ReportedCell) -> str:
     if setting == STEPS:
-        return canonical_json(reported.all_but(STEPS))
+        return group_key(reported.all_but(STEPS))
     model = reported.cell.to_json()["model"]
-    return canonical_json(reported.all_but() | {"model": model | {WEIGHTS: None}})
+    return group_key(reported.all_but() | {"model": model | {WEIGHTS: None}})
 
 
 def _value(setting: str, reported: ReportedCell) -> int:

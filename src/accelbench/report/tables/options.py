@@ -9,7 +9,7 @@ from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
 from accelbench.schema.cell import Options
 from accelbench.schema.record import Row
-from accelbench.schema.serialize import canonical_json
+from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Allocator, Engine, KerasBackend, Precision
 
 FLAGS = [field.name for field in fields(Options) if field.name != "allocator"]
@@ -164,7 +164,7 @@ def table(sweep: Sweep) -> Table | None:
 
 
 def _all_but_options(reported: ReportedCell, **changes: str) -> str:
-    return canonical_json(reported.all_but("options") | changes)
+    return group_key(reported.all_but("options") | changes)
 
 
 def _step_s(reported: ReportedCell) -> float:

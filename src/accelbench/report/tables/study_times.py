@@ -7,7 +7,7 @@ from accelbench.presentation import exact, seconds
 from accelbench.report import published
 from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.study_comparison import TITLES, PublishedComparison, compare_with_published
+from accelbench.report.study_comparison import TITLES, PublishedComparison, compare_with_published, work_text
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, word
 from accelbench.schema.vocab import Mode
@@ -57,9 +57,7 @@ def describe(reported: ReportedCell | None) -> str:
     if not reported.is_ok or measured is None:
         reason = reported.record.reason if reported.record else None
         return f"{reported.outcome}: {reason}" if reason else reported.outcome
-    num_epochs = len(measured.epochs) or (cell.epochs if cell.mode == Mode.train else 1)
-    samples = measured.num_train_samples if cell.mode == Mode.train else measured.num_test_samples
-    amount = f"{num_epochs} x {samples:,} samples, " if samples is not None else ""  # None for random images
+    amount = f"{work}, " if (work := work_text(cell, measured)) else ""
     return f"{settings}, {amount}{cell.protocol}"
 
 

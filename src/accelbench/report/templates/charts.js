@@ -96,6 +96,11 @@ function line(x1, y1, x2, y2, name) {
   return make("line", {x1, y1, x2, y2, class: name});
 }
 
+// Whether the names and values of a panel's cells stand beside their points: few of one batch size.
+function isNamed(cells) {
+  return distinct(cells, "batch_size").length === 1 && cells.length <= MAX_NAMES;
+}
+
 function linePanel(cells) {
   const batches = cells.map(cell => cell.batch_size);
   const values = cells.flatMap(cell => [number(cell, state.metric.name), ...bounds(cell) ?? []]).filter(value => value > 0);
@@ -103,7 +108,7 @@ function linePanel(cells) {
   if (high / low < 4) [low, high] = [Math.sqrt(low * high) / 2, Math.sqrt(low * high) * 2];  // at least two labelled ticks
   const [least, most] = [Math.log2(Math.min(...batches)), Math.log2(Math.max(...batches))];
   const series = [...grouped(cells, cell => DATA.series.map(name => cell[name]).join("|")).values()];
-  const alone = most === least && series.length > 1 && series.length <= MAX_NAMES;  // the names stand beside the points
+  const alone = isNamed(cells);
   const x = batch => LEFT + 18 + (WIDTH - LEFT - RIGHT - 36) * (most > least ? (Math.log2(batch) - least) / (most - least) : alone ? 0.2 : 0.5);
   const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.log(value / low) / Math.log(high / low));
   const axes = make("g", {class: "axes", "aria-hidden": "true"});
@@ -138,15 +143,16 @@ function linePanel(cells) {
 
 // The names of cells beside their points, of the words in which they differ; moved apart where they would overlap.
 function names(cells, left, y) {
-  const name = naming(cells, false), words = cells.map(cell => name(cell).split(" "));
-  const differing = own => own.filter(word => !words.every(each => each.includes(word))).join(" ") || own.join(" ");
+  const named = naming(cells, false), words = cells.map(cell => named(cell).split(" "));
+  const differing = own => own.filter(word => cells.length === 1 || !words.every(each => each.includes(word))).join(" ") || own.join(" ");
   const group = make("g", {class: "axes", "aria-hidden": "true"});
   let above = -Infinity;
   const bottom = HEIGHT - BOTTOM - 13 * cells.length;
-  for (const [at, text] of cells.map((cell, index) => [y(number(cell, state.metric.name)), differing(words[index])])
+  for (const [at, name] of cells.map((cell, index) => [y(number(cell, state.metric.name)),
+      `${differing(words[index])}: ${text(number(cell, state.metric.name), state.metric.kind)}`])
     .sort((a, b) => a[0] - b[0])) {
     above = Math.max(Math.min(at, bottom + 13 * group.childElementCount), above + 13);
-    group.append(make("text", {x: left, y: above + 4}, text));
+    group.append(make("text", {x: left, y: above + 4}, name));
   }
   return group;
 }
@@ -228,13 +234,14 @@ function drawCharts(shown) {
     const panels = [...grouped(cells, cell => `${cell.model}, ${cell.mode}`)]
       .map(([title, inside]) => panel(title, inside, isByBatch)).filter(Boolean);
     const drawn = cells.filter(cell => number(cell, state.metric.name) !== null);
+    const byPanel = [...grouped(drawn, cell => `${cell.model}, ${cell.mode}`).values()];
     const ratios = !isByBatch && state.metric.name === "samples_per_s" && drawn.some(cell => cell.ratio)
       ? "In brackets: samples/s over the first engine's, with equal settings; one process each is no proof of a difference. "
       : "";
     const note = ratios + (drawn.some(bounds)
       ? "Whiskers: the 95 % interval within one process; processes may differ by more. " : "");
     box.replaceChildren(make("h3", {}, `${unit()[0].toUpperCase()}${unit().slice(1)}`),
-      ...(isByBatch && drawn.length ? [legend(drawn)] : []), make("div", {class: "panels"}, ...panels),
+      ...(isByBatch && !byPanel.every(isNamed) ? [legend(drawn)] : []), make("div", {class: "panels"}, ...panels),
       make("p", {class: "note"}, !cells.length ? "No cell of this suite passes the filters."
         : panels.length ? `${note}Point at a cell for its figures; choose one (click, Enter) to compare others with it. ${missing(cells)}`
           : `No shown cell has this figure. ${missing(cells)}`));
