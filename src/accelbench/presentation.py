@@ -7,7 +7,7 @@ from accelbench.schema.vocab import Phase
 
 def duration(seconds: float) -> str:
     """A duration as text, such as `45 s`, `12 min` or `3.5 h`."""
-    if seconds < 90:
+    if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 

@@ -191,7 +191,7 @@ def test_a_diverged_output_is_refused():
         ({"device": "xla_cpu"}, "XLA needs a process of its own"),
         ({"device": "cuda"}, "device=cuda: unknown device. Choose from: cpu, gpu"),
         ({"precision": "int8"}, "precision=int8: unknown precision"),
-        ({"precision": "tf32"}, "tf32 is a mode of NVIDIA GPUs"),
+        ({"precision": "tf32"}, "tf32 needs an NVIDIA GPU"),
         ({"mode": "train"}, "loss: is missing"),
         ({"loss": torch.sum}, "loss: goes with mode='train'"),
         ({"batch": None}, "batch: is missing"),

@@ -99,4 +99,4 @@ def test_the_script_of_the_ci_page_fails_for_a_network_that_became_slower(tmp_pa
     run = f'PATH="$PWD/bin:$PATH" PYTHONPATH={Path(__file__).parents[2] / "src"}:. bash premerge.sh'
     done = subprocess.run(["bash", "-c", run], cwd=project, capture_output=True, text=True, timeout=280)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "1 slower" in done.stdout
+    assert "B is slower than A" in done.stdout

@@ -19,8 +19,23 @@ def sweep(here, name, rate, modified_s):
     return folder
 
 
-def test_it_is_results_in_a_project(here):
-    assert default_folder(Workplace.of_project(here)) == ("results", "")
+def test_in_a_project_it_is_results_and_before_there_are_any_the_newest_run(here):
+    place = Workplace.of_project(here)
+    with pytest.raises(UserError, match="no records in results/ or below runs/: measure something first"):
+        default_folder(place)
+    mine = sweep(here, "mine", 1000, 1000)
+    assert default_folder(place) == ("runs/mine", "Records: runs/mine")
+    mine.rename(here / "results")
+    assert default_folder(place) == ("results", "")
+
+
+def test_tries_of_one_step_hide_no_sweep(here):
+    sweep(here, "good", 1000, 1000)
+    maker = Maker()
+    tried = maker.suite(here / "runs", [maker.ok(maker.cell(suite="tries", protocol="steps", steps=1, warmup=0), 9)])
+    for path in tried.iterdir():
+        os.utime(path, (2000, 2000))
+    assert default_folder(Workplace.outside(here))[0] == "runs/good"
 
 
 def test_elsewhere_it_is_the_newest_with_records_and_a_line_says_so(here):

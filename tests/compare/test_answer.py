@@ -52,28 +52,28 @@ def answered(first, second, **judged):
 
 
 @pytest.mark.parametrize(
-    ("speed", "verdict", "shown"),
+    ("speed", "verdict", "shown", "conclusion"),
     [
-        (1000.0, "same", "+0.0 % (-1."),
-        (1100.0, "faster", "+10.0 % (+"),
-        (900.0, "slower", "-10.0 % (-1"),
-        (1004.0, "can't tell", "+0.4 % (-0."),
+        (1000.0, "same", "+0.0 % (-1.", "B is as fast as A"),
+        (1100.0, "faster", "+10.0 % (+", "B is faster than A"),
+        (900.0, "slower", "-10.0 % (-1", "B is slower than A"),
+        (1004.0, "can't tell", "+0.4 % (-0.", "Can't tell which is faster"),
     ],
 )
-def test_the_answer_is_a_word_and_the_interval(speed, verdict, shown):
+def test_the_answer_is_a_word_and_the_interval(speed, verdict, shown, conclusion):
     status, text = answered(records(), records(speed), margin=0.005 if verdict == "can't tell" else 0.02)
     line = next(line for line in text.splitlines() if line.startswith("mlp-cpu-fp32-b32-infer "))
     assert shown in line
     assert line.endswith("5 and 5 processes")
     assert status == 0
     assert f" {verdict} " in line
-    assert text.splitlines()[-1] == f"1 {verdict}"
+    assert text.splitlines()[-1] == conclusion
 
 
 def test_one_repeat_cannot_tell():
     status, text = answered(records(num=1), records(500.0, num=1), max_slower=0.05)
     assert "can't tell 1 and 1 processes; it takes 5 a side" in text
-    assert "%" not in text.splitlines()[-2].replace("95%", "")
+    assert "%" not in text.splitlines()[-2].replace("95 %", "")
     assert status == 0
 
 
@@ -93,8 +93,9 @@ def test_records_that_could_not_be_read_are_named():
 
 
 def test_what_is_compared_is_named():
-    text = answered(records(), records(device=Device.xla_cpu))[1]
+    text = answered(records(), records(900.0, device=Device.xla_cpu))[1]
     assert "Compared: device: cpu | xla_cpu" in text
+    assert re.search(r"^mlp-xla_cpu-fp32-b32-infer +slower ", text, re.MULTILINE)  # the verdict is B's
     assert "A: runs/x (5 ok; git unknown)" in text
 
 
@@ -201,7 +202,11 @@ def test_two_machines_take_no_turns():
 def test_what_did_not_run_and_what_has_no_like_is_counted():
     gpu = records(status=Status.skipped, device=Device.gpu)
     text = answered(both(records(), gpu), both(records(), gpu, records(batch_size=8)))[1]
-    assert text.splitlines()[-3:] == ["1 same", "  1 were skipped in both A and B", "  1 only A or only B has"]
+    assert text.splitlines()[-3:] == [
+        "B is as fast as A",
+        "  1 were skipped in both A and B",
+        "  1 only A or only B has",
+    ]
     failed = answered(records(), records(status=Status.failed))[1]
     assert "can't tell 5 and 0 processes" in failed
     assert "B: runs/x (5 failed; git unknown)" in failed

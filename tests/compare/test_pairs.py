@@ -56,7 +56,7 @@ def test_a_setting_in_which_the_sides_differ_throughout_is_what_is_compared():
     second = [dataclasses.replace(p, cell=dataclasses.replace(p.cell, precision=Precision.bf16)) for p in first]
     found = pair(first, second[:5])
     assert found.varied == {"precision": (['"fp32"'], ['"bf16"'])}
-    assert [one.label for one in found.pairs] == ["mlp-cpu-fp32-b8-infer"]
+    assert [one.label for one in found.pairs] == ["mlp-cpu-bf16-b8-infer"]
     assert found.num_unpaired == 1
 
 

@@ -185,7 +185,7 @@ def test_warnings_are_the_engines_and_then_the_templates(digits, monkeypatch):
         "the engine's",
         "compiled 3 times in the steady state",
         "ran on the CPU instead: aten::nonzero",
-        "the output differs from fp32's on the CPU by 50.0%",
+        "the output differs from fp32's on the CPU by 50.0 %",
     ]
 
 

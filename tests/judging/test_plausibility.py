@@ -30,7 +30,7 @@ def test_a_launch_time_is_told_from_a_computing_time():
 def test_a_time_that_is_nearly_all_communication_holds_the_computing():
     # resnet50 on the TPU at batch 32: 3.4 ms of inference, 247 of communication.
     assert implausibilities(4.089e9, 3.378e-3, 247.4e-3, 45e12) == [
-        "98.7% of the time is called communication: it includes the wait for the computation"
+        "98.7 % of the time is called communication: it includes the wait for the computation"
     ]
 
 

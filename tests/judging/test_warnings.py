@@ -76,7 +76,7 @@ def test_a_burst_of_other_load_is_flagged():
 
 
 def test_a_clock_that_drifts_is_flagged():
-    assert "the clock ran +1.00% against the machine's raw clock" in warnings_about(clock_drift=0.01)
+    assert "the clock ran +1.00 % against the machine's raw clock" in warnings_about(clock_drift=0.01)
     assert not any("clock" in warning for warning in warnings_about(clock_drift=5e-4))
 
 

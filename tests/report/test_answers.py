@@ -64,6 +64,18 @@ def test_what_is_sure_needs_no_command(answered, maker) -> None:
     assert len(answer.candidates[0].names) == 5
 
 
+def test_what_to_know_before_using_the_fastest_is_said(answered, maker) -> None:
+    sizes = [("bf16", 8, 200), ("bf16", 32, 400), ("fp32", 8, 100), ("fp32", 64, 300)]
+    cells = [(maker.cell(precision=precision, batch_size=size), rate) for precision, size, rate in sizes]
+    (answer,) = answered([maker.ok(cell, rate, output_error=0.0123) for cell, rate in cells])
+    assert answer.remarks == [
+        "Its output differs from fp32's by 1.2 %.",
+        "No batch above 32 was tried: a larger one may be faster.",
+    ]
+    (answer,) = answered([maker.ok(cell, 1000 - rate, output_error=0.0) for cell, rate in cells])
+    assert answer.remarks == []
+
+
 def test_a_single_setting_is_no_choice(answered, maker) -> None:
     (answer,) = answered([maker.ok(maker.cell(), 1000)])
     assert (
@@ -184,6 +196,7 @@ def test_a_limit_is_a_part_of_the_answer(answered, maker) -> None:
         "model=mlp mode=infer engine=keras engine.backend=jax engine.jit_compile=false",
         "model=scaling_cnn_small data=random data.pipeline=device mode=infer protocol=steps steps=20 warmup=5",
         "model=custom model.target=torch.nn.Flatten mode=infer model.input_shape=[3,32,32] model.output=any",
+        "model=custom model.target=my.Net model.batch=my.make mode=infer",
         "model=custom model.target=my.Net model.batch=my.make model.loss=my.loss model.args.width=64 mode=train "
         "model.batch_args.seq_len=32 model.args.deep=true batch_size=4",
     ],

@@ -30,7 +30,7 @@ def test_a_runs_picture_shows_its_speed_its_steps_and_their_phases(maker):
     assert any(text.startswith("ms of each step that was waited for: p50 ") for text in texts)
     assert tags["circle"] == len(made.measurement.blocks) + len(made.measurement.latency_s[::2])  # 700 are too many
     at = texts.index("a step by phase: 10.0 ms")
-    assert texts[at + 1 :] == ["data wait 10%", "forward 60%", "backward 20%", "framework 10%"]
+    assert texts[at + 1 :] == ["data wait 10 %", "forward 60 %", "backward 20 %", "framework 10 %"]
 
 
 def test_the_first_epoch_is_not_drawn_and_not_counted(maker):

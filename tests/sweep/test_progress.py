@@ -33,7 +33,7 @@ def make_record(cell=None, status=Status.ok, **changes):
 
 @pytest.mark.parametrize(
     ("seconds", "told"),
-    [(0, "0 s"), (0.4, "0 s"), (89, "89 s"), (90, "2 min"), (720, "12 min"), (5399, "90 min"), (12600, "3.5 h")],
+    [(0, "0 s"), (0.4, "0 s"), (90, "90 s"), (120, "2 min"), (720, "12 min"), (5399, "90 min"), (12600, "3.5 h")],
 )
 def test_durations(seconds, told):
     assert duration(seconds) == told

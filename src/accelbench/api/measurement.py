@@ -92,7 +92,7 @@ class Measurement:
         if known := [f"p{percent} {significant(value)} ms" for percent, value in tails.items() if value is not None]:
             lines.append(("latency", ", ".join(known)))
         if self.flops is not None:
-            share = "" if self.mfu is None else f", {self.mfu:.1%} of what the device can do, as probed"
+            share = "" if self.mfu is None else f", {100 * self.mfu:.1f} % of what the device can do, as probed"
             lines.append(("work", f"{_flops(self.flops)} a step{share}"))
         lines += [("note", note) for note in self.notes]
         return lines + [("warning", warning) for warning in self.warnings]

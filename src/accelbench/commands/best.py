@@ -17,7 +17,7 @@ def _add_flags(parser: Parser) -> None:
         "words",
         nargs="*",
         metavar="folder",
-        help="records: results, or a folder under runs/; outside of a project its newest",
+        help="records: results (a project's default), or a folder under runs/ (else the newest)",
     )
     parser.add_argument("--latency-ms", metavar="MS", help="leave out cells with a longer median latency (p50)")
     parser.add_argument(
@@ -26,7 +26,7 @@ def _add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--search",
         action="store_true",
-        help="find the best of all combinations of name=value,value within --budget: bad ones are measured shortly",
+        help="find the best of all combinations of name=value,value within --budget; slow ones are dropped early",
     )
     parser.add_argument(
         "--budget", metavar="5m", help="the time for --search, or for --largest-batch (1m); in s, m or h"
@@ -141,7 +141,7 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
             console.print(bars(shown))
         if len(each.chosen) > 1 and (table := each.table()) is not None:
             console.print(rendered(table))
-        for line in answer.warnings(each.found):
+        for line in answer.remarks(shown):
             console.print(line, soft_wrap=not console.is_terminal)
         console.print()
     searched = [line for sweep in read if sweep.race and limit_ms is None for line in sweep.race.answers]
@@ -155,7 +155,7 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
 
 COMMAND = Command(
     name="best",
-    summary="say what to use, by throughput, latency, energy and money; or find it by measuring",
+    summary="say what to use, from records; or find it by measuring",
     add_flags=_add_flags,
     run=_run,
     usage="[--latency-ms MS] [folder]\n"

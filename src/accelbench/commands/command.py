@@ -5,6 +5,7 @@ A command's module imports only what its help needs. What running it needs, such
 
 import argparse
 import shutil
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,3 +98,7 @@ class Command:
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28, width=min(MAX_WIDTH, shutil.get_terminal_size().columns))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Keeps the lines, unlike argparse's default, and wraps the long ones, unlike its raw formatters."""
+        return "\n".join(textwrap.fill(line, width, break_long_words=False) for line in text.splitlines())

@@ -43,7 +43,7 @@ def _run(chosen: Namespace, context: Context) -> int:
 
 COMMAND = Command(
     name="init",
-    summary="write a project of your own: params.yaml, dvc.yaml and an example network",
+    summary="write a project of your own, with an example network",
     add_flags=_add_flags,
     run=_run,
     description="It never overwrites a file. `dvc repro` then measures what params.yaml says and builds a report.",

@@ -125,7 +125,7 @@ def _steps(cell: Cell) -> str:
 
 COMMAND = Command(
     name="plan",
-    summary="show the cells of a sweep, which of them are skipped, and how long the others take",
+    summary="show a sweep's cells, which are skipped, and how long it takes",
     add_flags=_add_flags,
     run=_run,
     description="Takes the settings that `accelbench run` takes (`accelbench run --help` lists them); -m is implied.",

@@ -79,7 +79,7 @@ def _lines(found: "list[CellChange]") -> list[str]:
 
 COMMAND = Command(
     name="regressions",
-    summary="say which cells changed between two git revisions; fails if one is slower or broken",
+    summary="say which cells changed between two git revisions",
     add_flags=_add_flags,
     run=_run,
     usage="[--json] [--anyway] [FOLDER]@REV1..REV2",

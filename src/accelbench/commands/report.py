@@ -13,7 +13,9 @@ from accelbench.settings.parser import Parser
 
 def _add_flags(parser: Parser) -> None:
     parser.add_argument(
-        "folder", nargs="?", help="records: results, or a folder under runs/; the newest of these outside of a project"
+        "folder",
+        nargs="?",
+        help="records: results (a project's default), or a folder under runs/ (else the newest)",
     )
 
 

@@ -58,7 +58,7 @@ def _print_settings(chosen: Namespace, words: list[str]) -> int:
 
 COMMAND = Command(
     name="run",
-    summary="measure one cell, or with -m every combination of lists; the default command",
+    summary="measure one cell, or with -m every combination of lists",
     add_flags=_add_flags,
     run=_run,
     epilog=SETTINGS,

@@ -37,7 +37,7 @@ def _minutes(text: str) -> float:
 
 COMMAND = Command(
     name="selfcheck",
-    summary="measure how large a difference has to be, to be told on this machine",
+    summary="measure how small a difference this machine can tell",
     add_flags=_add_flags,
     run=_run,
     description="Runs small networks against themselves, and against ones that are 5 % slower, in turns.",

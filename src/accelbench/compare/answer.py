@@ -20,6 +20,13 @@ from accelbench.stats.bootstrap import CONFIDENCE
 # If these settings differ, the two speeds are not of the same work.
 MEANING = ("model.name", "data.name", "mode", "protocol")
 STYLES = {Verdict.same: "dim", Verdict.faster: "green", Verdict.slower: "red", Verdict.cant_tell: "yellow"}
+# What is said of one pair.
+ALONE = {
+    Verdict.same: "B is as fast as A",
+    Verdict.faster: "B is faster than A",
+    Verdict.slower: "B is slower than A",
+    Verdict.cant_tell: "Can't tell which is faster",
+}
 # The parts of an environment that a selection compares on purpose.
 SELECTED = {Selection.machine: ("machine",), Selection.revision: ("code", "git")}
 MANY = 20  # pairs: with as many or more, one false alarm is to be expected
@@ -116,7 +123,7 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
         _say(console, f"Compared: {name}: {' | '.join(', '.join(map(_setting, side)) for side in (a, b))}")
     for warning in found.warnings:
         _say(console, warning, "yellow")
-    _say(console, f"\nB's samples/s against A's, with the {CONFIDENCE:.0%} interval of the difference:")
+    _say(console, f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
     for one, comparison in found.pairs:
         verdict = comparison.verdict(terms.margin)
         _say(console, f"{one.label:<42} {verdict:<10} {difference(comparison)}", STYLES[verdict])
@@ -142,7 +149,8 @@ def difference(comparison: Comparison) -> str:
 def _conclude(pairing: Pairing, comparisons: list[Comparison], terms: Terms, console: Console) -> None:
     """Prints how many pairs have each verdict, and how many cells were not compared."""
     verdicts = Counter(comparison.verdict(terms.margin) for comparison in comparisons)
-    _say(console, ", ".join(f"{num} {verdict}" for verdict, num in verdicts.most_common()) or "nothing ran")
+    counts = ", ".join(f"{num} {verdict}" for verdict, num in verdicts.most_common())
+    _say(console, ALONE[next(iter(verdicts))] if len(comparisons) == 1 else f"B: {counts or 'nothing ran'}")
     num_skipped = len(pairing.pairs) - len(comparisons)
     if num_skipped:
         _say(console, f"  {num_skipped} were skipped in both A and B", "dim")

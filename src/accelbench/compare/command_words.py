@@ -82,6 +82,8 @@ def _own_words(model: ModelSpec) -> list[str] | None:
         value = getattr(model, field.name)
         if isinstance(value, Mapping):
             values |= {f"{field.name}.{name}": inner for name, inner in value.items()}
+        elif field.name == "output" and model.batch:  # it is any then, whatever the words say
+            continue
         elif field.name not in ("name", "library", "network", "inputs") and value != field.default:
             values[field.name] = list(value) if isinstance(value, tuple) else value
     texts = {name: str(value) for name, value in values.items()}

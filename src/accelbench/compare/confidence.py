@@ -19,7 +19,8 @@ NEAR = 0.5  # a speed above this share of the fastest one is so many per cent sl
 NOTE = (
     f'How sure: "sure" if {MIN_PROCESSES} or more fresh processes of each cell were interleaved, and the 95 % interval '
     'of their difference decides. "Likely" if they were not, but their intervals do not overlap, and the speeds are '
-    f'more than {LIKELY_RATIO - 1:.0%} apart. Else "can\'t tell", with the reason: accelbench compare --run may decide.'
+    f'more than {100 * (LIKELY_RATIO - 1):.0f} % apart. Else "can\'t tell", with the reason: accelbench '
+    "compare --run may decide."
 )
 
 

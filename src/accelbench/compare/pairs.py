@@ -23,7 +23,7 @@ class Pair:
     """The processes of one cell of A, and those of the matching cell of B.
 
     Attributes:
-        label: of A's cell, without its repeat; no other pair of the comparison has it.
+        label: of B's cell, without its repeat; no other pair of the comparison has it.
     """
 
     first: list[Process]
@@ -91,7 +91,7 @@ def pair(first: Sequence[Process], second: Sequence[Process]) -> Pairing:
         varied = _varied(*flat)
         cells = [_without(varied, groups) for groups in cells]
     a, b = cells
-    matched = {key: replace(a[key][0].cell, repeat=0) for key in a if key in b}
+    matched = {key: replace(b[key][0].cell, repeat=0) for key in a if key in b}
     names = labels(matched.values())
     pairs = [Pair(first=a[key], second=b[key], label=names[cell.id]) for key, cell in matched.items()]
     if not pairs:

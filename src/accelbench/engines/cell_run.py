@@ -302,4 +302,4 @@ class CellRun:
         if self.resources is not None and self.resources.fallbacks:
             yield f"ran on the CPU instead: {', '.join(self.resources.fallbacks)}"
         if output_error is not None and output_error > limit(self.cell.precision):
-            yield f"the output differs from fp32's on the CPU by {output_error:.1%}"
+            yield f"the output differs from fp32's on the CPU by {100 * output_error:.1f} %"

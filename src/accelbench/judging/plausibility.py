@@ -37,5 +37,7 @@ def implausibilities(
         )
     share = communication_s / (compute_s + communication_s)
     if share > MAX_COMMUNICATION_SHARE:
-        reasons.append(f"{share:.1%} of the time is called communication: it includes the wait for the computation")
+        reasons.append(
+            f"{100 * share:.1f} % of the time is called communication: it includes the wait for the computation"
+        )
     return reasons

@@ -308,7 +308,7 @@ def _ms(seconds: float | None) -> float | None:
 
 def _busiest(operators: Sequence[Operator]) -> str | None:
     named = operators[:MAX_OPERATORS]
-    return ", ".join(f"{each.name} x{each.num_calls} {each.share:.0%}" for each in named) or None
+    return ", ".join(f"{each.name} x{each.num_calls} {100 * each.share:.0f} %" for each in named) or None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

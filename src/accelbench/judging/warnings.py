@@ -58,10 +58,10 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[s
     if width is not None and width > MAX_HALF_WIDTH:
         ends = {Stop.noisy: ", and more blocks would not help", Stop.limit: " when the time was up"}
         end = ends.get(measured.stop, "") if measured.stop else ""
-        yield f"noisy: samples/s are known to {width:.0%} only{end}"
+        yield f"noisy: samples/s are known to {100 * width:.0f} % only{end}"
     changed = robust.change(rates) if rates else 0.0
     if abs(changed) > MAX_CHANGE:
-        yield f"the speed changed by {changed:+.0%} while it was measured"
+        yield f"the speed changed by {100 * changed:+.0f} % while it was measured"
     if len(measured.epochs) == 1 and record.cell.mode == Mode.train:
         yield "only one epoch: its rate includes the first steps and their compilation"
 
@@ -82,7 +82,7 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[str]:
     if isinstance(outliers, int) and outliers > MAX_OUTLIERS * num:
         yield f"{outliers} of {num} steps are outliers"
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
-        yield f"the clock ran {measured.clock_drift:+.2%} against the machine's raw clock"
+        yield f"the clock ran {100 * measured.clock_drift:+.2f} % against the machine's raw clock"
     yield from _about_disagreement(measured, row)
 
 

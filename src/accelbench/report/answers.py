@@ -13,7 +13,7 @@ from accelbench.presentation import significant
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
 from accelbench.report.tables.first_screen import Recommendation, recommendations
-from accelbench.schema.vocab import ARRAYS, MODULE, Library, Mode
+from accelbench.schema.vocab import ARRAYS, MODULE, Library, Mode, Precision
 
 MAX_CANDIDATES = 4
 MODES = {Mode.train: "training", Mode.infer: "inference"}
@@ -111,6 +111,19 @@ class Answer:
             why = f": {self.confidence.detail}" if self.confidence.detail else ""
             return f"{first} measured fastest{within}, {rate}{self._latency}; {second}, but can't tell{why}."
         return f"{first} is fastest here{within}, {rate}{self._latency}; {second} ({self.confidence.sureness})."
+
+    @property
+    def remarks(self) -> list[str]:
+        """What to know before using the fastest: how it changes the output, and that a larger batch was not tried."""
+        found = []
+        error = self.fastest.number("output_error")
+        if error and self.fastest.cell.precision != Precision.fp32:
+            found.append(f"Its output differs from fp32's by {significant(100 * error, 2)} %.")
+        setting = [each for each in self.found.by_speed if each.name in self.found.names_like(self.fastest)]
+        smaller = [each for each in setting if each.cell.batch_size < self.fastest.cell.batch_size]
+        if smaller and len(smaller) == len(setting) - 1:
+            found.append(f"No batch above {self.fastest.cell.batch_size:,} was tried: a larger one may be faster.")
+        return found
 
     @property
     def candidates(self) -> list[Candidate]:

@@ -27,7 +27,7 @@ def of_plan(
     short = race.short if race else set()
     if short:
         yield (
-            f"{len(short):,} records in {place} are of short windows of a search: they are no measurements to publish, "
+            f"{len(short):,} records in {place} are of short windows of a search: too short to publish, "
             "and only the table of the search counts them."
         )
     if unread is not None:

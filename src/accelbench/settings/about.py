@@ -94,7 +94,7 @@ MEANINGS = {
     "executor.ray.num_retries": "how often a task is started again after its node was lost; 3 with executor=ray",
     "window.warmup_steps": "steps before anything counts, at least",
     "window.warmup_s": "seconds before anything counts, at least",
-    "window.measure_s": "seconds of blocks, at most",
+    "window.measure_s": "seconds of blocks, at least; up to three times as many if the speed varies",
     "window.width": "blocks end when the interval is this narrow, as a share of the speed",
     "window.block_s": "seconds of a block, at least",
     "window.latency_s": "seconds of single steps, at most",

@@ -32,7 +32,7 @@ def user_error_behind(error: BaseException) -> UserError | None:
     if not any(isinstance(known, HydraException | OmegaConfBaseException) for known in chain):
         return None
     if "Ambiguous value" in text:
-        return UserError(f"{_ambiguous(text)}: a list of values is swept with -m")
+        return UserError(f"{_ambiguous(text)}: several values need -m")
     translated = _unknown_word(text) or _wrong_type(text) or _unknown_setting(text) or _wrong_kind(text)
     return translated or UserError(str(error).split("\n")[0])
 

@@ -133,7 +133,7 @@ def _parts(phases: Mapping[Phase, float]) -> list[Part]:
     for phase, length in phases.items():
         share = length / total if total else 0.0
         if share >= MIN_SHARE:
-            words = f"{phase.replace('_', ' ')} {share:.0%}"
+            words = f"{phase.replace('_', ' ')} {100 * share:.0f} %"
             parts.append(Part(round(width * left, 1), round(width * share, 1), PHASE_COLOURS[phase], words))
         left += share
     return parts

@@ -245,10 +245,10 @@ def _figures(row: Row) -> list[str]:
         ]
         parts.append(f"a step takes {', '.join(tails)}")
     if row["bound"] is not None:
-        share = "" if row["mfu"] is None else f", {row['mfu']:.1%} of the measured ceiling"
+        share = "" if row["mfu"] is None else f", {100 * row['mfu']:.1f} % of the measured ceiling"
         parts.append(f"bound by {row['bound']}{share}")
     if row["time_s"] is not None:
         parts.append(f"{row['mode']} time {row['time_s']:.4g} s, {row['time_provenance']}")
     if row["accuracy"] is not None:
-        parts.append(f"test accuracy {row['accuracy']:.2%}")
+        parts.append(f"test accuracy {100 * row['accuracy']:.2f} %")
     return parts

@@ -71,14 +71,16 @@ def _lines(found: Sequence[Recommendation]) -> Iterator[RenderableType]:
             yield rendered(table)
             if UNEXPLAINED in table.why_dashes:  # a missing warning needs no reason
                 yield Text(table.why_dashes, "dim")
-        yield from warnings(each)
+        yield from remarks(Answer(each))
     if len(found) > MAX_WORKLOADS:
         yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")
 
 
-def warnings(found: Recommendation) -> Iterator[Text]:
-    """A line for each of the fastest cell's first warnings."""
-    known = warnings_of(found.fastest.row)
+def remarks(answer: Answer) -> Iterator[Text]:
+    """What to know before using the fastest cell, and a line for each of its first warnings."""
+    if answer.remarks:
+        yield Text(" ".join(answer.remarks))
+    known = warnings_of(answer.fastest.row)
     for text in known[:MAX_WARNINGS]:
         yield Text(f"Warning of the fastest: {text}", "yellow")
     if len(known) > MAX_WARNINGS:

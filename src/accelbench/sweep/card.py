@@ -10,7 +10,7 @@ from rich.text import Text
 from accelbench.judging.row import phases_ms, summarise, warnings_of
 from accelbench.presentation import and_more, significant
 from accelbench.schema.record import Record, Row, number_of
-from accelbench.schema.vocab import QUANTIZED, Mode, Phase, Provenance, Status
+from accelbench.schema.vocab import QUANTIZED, Mode, Phase, Precision, Provenance, Status
 
 BAR_WIDTH = 48
 MAX_WARNINGS = 3
@@ -89,7 +89,7 @@ def _conditions(record: Record, row: Row) -> str:
     parts = []
     if row["device_name"] is not None:
         parts.append(f" on {row['device_name']}")
-    if record.data is not None:
+    if record.data is not None and record.status == Status.ok:
         parts.append(f", {record.data.name}" + " (a stand-in)" * record.data.stand_in)
     return "".join(parts)
 
@@ -108,7 +108,8 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
     phases = phases_ms(row)
     if total := sum(phases.values()):
         yield "step", _bar(phases, total)
-        words = [f"{phase.replace('_', ' ')} {ms / total:.0%}" for phase, ms in phases.items() if ms / total >= 0.005]
+        percents = {phase.replace("_", " "): 100 * ms / total for phase, ms in phases.items()}
+        words = [f"{phase} {percent:.0f} %" for phase, percent in percents.items() if percent >= 0.5]
         yield "", Text(f"{significant(total)} ms: {', '.join(words)}")
     if limit := _limit(record, row):
         yield "limit", Text(limit)
@@ -124,7 +125,10 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
         "test accuracy": number_of(row, "accuracy"),
         "training accuracy": number_of(row, "train_accuracy"),
     }
-    if known := [f"{name} {value:.2%}" for name, value in qualities.items() if value is not None]:
+    known = [f"{name} {100 * value:.2f} %" for name, value in qualities.items() if value is not None]
+    if (error := number_of(row, "output_error")) and cell.precision != Precision.fp32:
+        known.append(f"output differs from fp32's by {significant(100 * error, 2)} %")
+    if known:
         yield "quality", Text(", ".join(known))
 
 
@@ -146,7 +150,7 @@ def _limit(record: Record, row: Row) -> str:
     if share is not None and ceiling is not None:
         devices = "device's" if record.measurement is None or record.measurement.num_devices == 1 else "devices'"
         unit = "GOP/s" if record.cell.precision in QUANTIZED else "GFLOP/s"
-        parts.append(f"{share:.1%} of the {devices} {significant(ceiling / GIGA)} {unit}, as probed")
+        parts.append(f"{100 * share:.1f} % of the {devices} {significant(ceiling / GIGA)} {unit}, as probed")
     return ", ".join(parts)
 
 

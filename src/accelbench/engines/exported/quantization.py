@@ -21,7 +21,7 @@ def described(formats: Mapping[str, int], times: Sequence[tuple[str, float]], *,
     total = sum(seconds for _, seconds in times)
     converting = sum(seconds for name, seconds in times if any(word in name.lower() for word in CONVERSIONS))
     if total:
-        parts.append(f"converting between formats takes {converting / total:.0%} of a call")
+        parts.append(f"converting between formats takes {100 * (converting / total):.0f} % of a call")
     if not fast_integers:
         parts.append("this CPU has no instructions for int8 (VNNI or AMX), so that it gains little")
     return "; ".join(parts)

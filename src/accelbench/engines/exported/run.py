@@ -267,7 +267,7 @@ class _Run(CellRun):
             yield f"int8: {found}; calibrated on {self.num_calibrated} samples of {where}"
             if self.output_error is not None:
                 more = "" if has_answers(self.cell) else "; accuracy was not measured (model.weights= has weights)"
-                yield f"int8: the output differs from fp32's by {self.output_error:.1%}{more}"
+                yield f"int8: the output differs from fp32's by {100 * self.output_error:.1f} %{more}"
 
     def tokens_per_sample(self) -> float | None:
         """Of the batches that the network got."""

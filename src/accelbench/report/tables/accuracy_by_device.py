@@ -58,7 +58,7 @@ def verdict(difference: MeanDifference) -> str:
     As a test of equivalence this is conservative: TOST (Schuirmann 1987) would take the 90 % interval.
     """
     if difference.low > -MARGIN and difference.high < MARGIN:
-        return f"equal within {MARGIN:.0%}"
+        return f"equal within {100 * MARGIN:.0f} %"
     return "undecided: more seeds" if difference.low <= 0 <= difference.high else "different"
 
 

@@ -48,7 +48,7 @@ REASONS = {
     "warnings": "none",
     "options": "none is on",
     "arguments": "it has none",
-    "why": "nothing is missing",
+    "most frequent reason": "nothing is missing",
     "what it is": "it is not there",
     "reason or warnings": "the cell is ok, and has no warnings",
     "reason": "the cell is ok",

@@ -246,7 +246,7 @@ DEVICE_COLUMNS: list[Column[DeviceOutcome]] = [
     Column("what it is", lambda outcome: word(outcome.described)),
     Column("cells ok", lambda outcome: count(len(outcome.ok))),
     Column("cells not ok", lambda outcome: count(len(outcome.cells) - len(outcome.ok))),
-    Column("why: the most frequent reason", lambda outcome: word(outcome.reason)),
+    Column("most frequent reason", lambda outcome: word(outcome.reason)),
 ]
 
 
