@@ -608,7 +608,7 @@ def test_what_is_faster_for_sure_is_found_to_be(own, capsys):
     words = "tracking=none mode=infer threads=1 window.measure_s=0.1 window.block_s=0.01 window.latency_s=0.01 "
     words += "model.args.widths=[16] out=runs/c batch_size="
     assert main(["compare", "--run", f"{words}64", f"{words}1", "--fail-if", "slower:50%"]) == 1
-    assert re.search(r"mlp-cpu-fp32-b64-infer-1thread +slower +-", capsys.readouterr().out)
+    assert re.search(r"mlp-cpu-fp32-b1-infer-1thread +slower +-", capsys.readouterr().out)
     assert main(["compare", "runs/c", "--fail-if", "slower:99.9%"]) == 0
 
 
