@@ -13,7 +13,7 @@ from accelbench.project import PLAN, RECORD_FOLDERS, RECORDS, RESULTS
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
-from accelbench.schema.record import Readable, Record, listed, read, read_all
+from accelbench.schema.record import Readable, Record, listed, node_of, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.upgrade import OtherSchemaError
 from accelbench.schema.vocab import Status
@@ -48,8 +48,7 @@ class Process:
     @property
     def node(self) -> str | None:
         """The node of a cluster that it ran on; None on a machine alone."""
-        name = self.environment.get("node", {}).get("name")
-        return None if name is None else str(name)
+        return node_of(self.environment)
 
     @classmethod
     def of(cls, record: Record) -> "Process":

@@ -3,7 +3,7 @@
 from pathlib import PurePath
 
 from accelbench.schema.cell import Cell, value_text
-from accelbench.schema.record import Record, Row
+from accelbench.schema.record import Record, Row, node_of
 from accelbench.schema.vocab import RANDOM, XLA, Engine, Library, Pipeline, Protocol
 
 
@@ -48,6 +48,7 @@ def settings_of(record: Record) -> Row:
         "identity": record.identity[:8],
         "started_at": record.started_at,
         "wall_s": record.wall_s,
+        "node": node_of(record.environment),
         "data_source": data.source if data else None,
         "stand_in": data.stand_in if data else None,
     }

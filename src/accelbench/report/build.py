@@ -20,11 +20,11 @@ from accelbench.project import shown
 from accelbench.report import csv_file, render
 from accelbench.report.answers import Answer
 from accelbench.report.large import aggregates, newest
-from accelbench.report.large.summaries import Summaries, summarise_all
+from accelbench.report.large.summaries import Summaries
 from accelbench.report.page import Page, compose
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import style
-from accelbench.report.read import Sweep, read_all, with_best_ceilings
+from accelbench.report.read import Sweep
 from accelbench.report.tables import best, device_scaling
 from accelbench.schema.record import listed
 from accelbench.schema.serialize import write_json
@@ -57,12 +57,16 @@ def build(
     Raises:
         UserError: there are no results, or none is readable, or the report can't be written.
     """
-    sweeps, summaries, sentences = _read(results, costs)
+    sweeps, summaries, words = newest.read_newest(results, costs)
+    if words is not None:
+        everything, shown_part = words
+        sentence = f"{everything} are too many for one page: it shows the means of all, and {shown_part}."
+        notices = [*notices, f"{sentence} cells.csv has every record."]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-                page = compose(sweeps, [*notices, *sentences], data, cache)
+                page = compose(sweeps, notices, data, cache)
                 if summaries is not None:
                     page = _with_aggregates(page, summaries, Path(made))
                 _write(page, sweeps, Path(made))
@@ -75,16 +79,6 @@ def build(
     for note in [note for sweep in sweeps for note in sweep.notes] if summaries is None else listed(summaries.notes):
         say(note)
     return out / "index.html"
-
-
-def _read(results: Path, costs: Mapping[Device, Cost]) -> tuple[list[Sweep], Summaries | None, list[str]]:
-    """The sweeps that the page shows; of very many records also the summaries of all, and a sentence that says so."""
-    if not newest.is_many(results):
-        return read_all(results, costs), None, []
-    summaries = summarise_all(results, costs)
-    with newest.newest(results, summaries) as (shortened, sentence):
-        sweeps = read_all(shortened, costs)
-    return with_best_ceilings(sweeps, summaries.ceilings), summaries, [sentence]
 
 
 def _with_aggregates(page: Page, summaries: Summaries, folder: Path) -> Page:

@@ -81,6 +81,7 @@ OUTCOME = {
     "identity": About("a digest of settings, data, machine, versions and measuring code"),
     "started_at": About("when its process started, UTC", "the cell has not run"),
     "wall_s": About("seconds of the whole process, checks included", "the cell has not run"),
+    "node": About("the node of a cluster", "it ran on a machine alone"),
     "data_source": About("where the data come from"),
     "stand_in": About("whether a stand-in was measured instead of the data set"),
     "warnings": About("what a reader should know before trusting the numbers; several are separated by `; `", "none"),

@@ -182,8 +182,8 @@ def _time(fastest: Sequence[ReportedCell]) -> Question | None:
     largest, label = max(shares)
     sentence = (
         f"Waiting for data, copying and the framework take {middle} % of a step in the median; "
-        f"the most, {significant(100 * largest, 2)} %, in {label}. Phases are timed in steps of their own, which take "
-        "a little more or less time than those of the speed."
+        f"the most, {significant(100 * largest, 2)} %, in {label}. Phases are timed in steps of their own, which may "
+        "take more or less time than those of the speed."
     )
     if without := len(fastest) - len(known):
         sentence += f" {counted(without, 'cell')} without phases {'is' if without == 1 else 'are'} left out."
@@ -216,7 +216,7 @@ def _limit(fastest: Sequence[ReportedCell]) -> Question | None:
     sentence = (
         f"The fastest cells reach {_range(shares, 2)} % of the operations per "
         f"second that their device reached in the probe. What bounds them: {', '.join(counts)}."
-        + f" The picture shows {MAX_DOTS} of them." * (len(known) > MAX_DOTS)
+        + f" The picture shows the {MAX_DOTS} highest." * (len(known) > MAX_DOTS)
         + f" Not drawn, since it ran faster than the probe: {', '.join(beyond)}." * bool(beyond)
     )
     title = "Share of the device's peak rate, in the fastest cell of each model and engine"

@@ -86,5 +86,6 @@ class Environment(TypedDict, total=False):
     code: str
     probe_code: str
     git: Git
+    node: Mapping[str, str]
     idle_w: Mapping[str, Reading]
     ceilings: Mapping[str, Any] | None

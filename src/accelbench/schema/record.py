@@ -247,6 +247,12 @@ def hardware(environment: Mapping[str, Any]) -> str:
     return canonical_json([machine.get(part) for part in ("cpu_name", "num_cores", "gpus", "tpus")])
 
 
+def node_of(environment: Mapping[str, Any]) -> str | None:
+    """The node of a cluster that a cell ran on; None on a machine alone."""
+    name = environment.get("node", {}).get("name")
+    return None if name is None else str(name)
+
+
 def number_of(row: Row, column: str) -> float | None:
     """The number in a column; None if it is unknown or no number."""
     value = row[column]

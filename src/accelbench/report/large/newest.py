@@ -1,16 +1,19 @@
 """The newest sweep of very many records, as a folder of links that the report reads as any other."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from accelbench.judging.costs import Cost
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, RACE, RECORDS
-from accelbench.report.large.summaries import Summaries, Summary
+from accelbench.report.large.summaries import Summaries, Summary, summarise_all
+from accelbench.report.read import Sweep, read_all, with_best_ceilings
 from accelbench.schema import plan_file
+from accelbench.schema.vocab import Device
 
 # Records in a folder that the page shows whole: reading 5,000 takes half a gigabyte of memory.
 MANY = 5_000
@@ -28,9 +31,29 @@ def is_many(results: Path) -> bool:
     return False
 
 
+def read_newest(
+    results: Path, costs: Mapping[Device, Cost]
+) -> tuple[list[Sweep], Summaries | None, tuple[str, str] | None]:
+    """The sweeps in `results`, as far as the memory has room for them.
+
+    Returns:
+        All sweeps, None and no words; of very many records the newest cells, the summaries of all records, and words
+        that say so: what are too many, and what is shown.
+
+    Raises:
+        UserError: there is no sweep, or none can be read.
+    """
+    if not is_many(results):
+        return read_all(results, costs), None, None
+    summaries = summarise_all(results, costs)
+    with newest(results, summaries) as (shortened, words):
+        sweeps = read_all(shortened, costs)
+    return with_best_ceilings(sweeps, summaries.ceilings), summaries, words
+
+
 @contextmanager
-def newest(results: Path, summaries: Summaries) -> Iterator[tuple[Path, str]]:
-    """A folder with the newest cells of the newest sweep, and a sentence that says what the page shows.
+def newest(results: Path, summaries: Summaries) -> Iterator[tuple[Path, tuple[str, str]]]:
+    """A folder with the newest cells of the newest sweep, and words that say what is too much and what is shown.
 
     The newest sweep is the one with the latest start of a record, by the clock of the machine that measured it.
     """
@@ -40,11 +63,8 @@ def newest(results: Path, summaries: Summaries) -> Iterator[tuple[Path, str]]:
     shown = {each.name for each in sorted(of_sweep, key=_when, reverse=True)[:SHOWN]}
     num_folders = len({each.folder for each in summaries.found})
     part = "" if len(shown) == len(of_sweep) else f"the newest {len(shown):,} of the {len(of_sweep):,} cells of "
-    sentence = (
-        f"{counted(len(started), 'record')} of {counted(num_folders, 'sweep')} are too many for one page: it shows the "
-        f"means of all, and "
-        f"{part}the newest sweep, {last.folder.name}. cells.csv has every record."
-    )
+    everything = f"{counted(len(started), 'record')} of {counted(num_folders, 'sweep')}"
+    words = everything, f"{part}the newest sweep, {last.folder.name}"
     with TemporaryDirectory(prefix="accelbench-") as made:
         view = Path(made, results.resolve().name)
         folder = view / last.folder.name if last.folder != results else view
@@ -57,7 +77,7 @@ def newest(results: Path, summaries: Summaries) -> Iterator[tuple[Path, str]]:
                 os.symlink((last.folder / name).resolve(), folder / name)
         if (confirmed := results.parent / CONFIRMED).is_dir():
             os.symlink(confirmed.resolve(), Path(made, CONFIRMED))
-        yield view, sentence
+        yield view, words
 
 
 def _when(summary: Summary) -> str:

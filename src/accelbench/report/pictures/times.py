@@ -28,7 +28,7 @@ def times(comparisons: Sequence[PublishedComparison], title: str, warning: str) 
     figure = Figure(figsize=(width, 3.4 * len(modes)), layout="constrained", dpi=DPI)
     for axes, mode in zip(figure.subplots(len(modes), squeeze=False)[:, 0], modes, strict=True):
         _draw_bars(axes, [bar for bar in bars if bar.mode == mode], models)
-        axes.set_title(_title(mode, bars), fontsize=10, loc="left")
+        axes.set_title(_title(mode, bars, is_comparable=not warning), fontsize=10, loc="left")
         axes.set_ylabel("seconds")
     kinds = sorted({bar.kind for bar in bars})
     add_legend(figure, [Patch(**_fill(kind), label=_kind_label(kind)) for kind in kinds], int(width / 1.6))
@@ -36,13 +36,15 @@ def times(comparisons: Sequence[PublishedComparison], title: str, warning: str) 
     return figure
 
 
-def _title(mode: Mode, bars: Iterable["_Bar"]) -> str:
-    """The panel's title, which says so where ours and the published times may be of different work."""
+def _title(mode: Mode, bars: Iterable["_Bar"], *, is_comparable: bool) -> str:
+    """The panel's title, which says so where ours and the published times may be of different work.
+
+    Of a stand-in they are, which is why the picture has a warning.
+    """
     if not any(bar.mode == mode and bar.is_published for bar in bars):
         return TITLES[mode]
-    if mode == Mode.infer:
-        return f"{TITLES[mode]} (ours: inference; published: Keras' evaluate of the study's own data)"
-    return f"{TITLES[mode]} (published: of the study's own data and epochs)"
+    of = "evaluations of the study's own data" if mode == Mode.infer else "of the study's own data and epochs"
+    return f"{TITLES[mode]} ({'' if is_comparable else 'not comparable: '}the published times are {of})"
 
 
 @dataclass(frozen=True, kw_only=True)
