@@ -1,13 +1,12 @@
-"""One engine's plain script, in a process of its own: `python -m bench.engines_side ENGINE NETWORK BATCH_SIZE`.
+"""One engine's plain script: `python -m bench.engines_side export|run ENGINE NETWORK BATCH_SIZE FOLDER`.
 
-It exports the network as the engine's documentation says, runs it in a loop, and prints samples/s: the median of blocks
-of the same length as accelbench's, after a warm-up.
+`export` exports the network into a folder, as the engine's documentation says. `run` loads it from there, runs it in a
+loop, and prints samples/s: the median of blocks of the same length as accelbench's, after a warm-up.
 """
 
 import itertools
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -21,14 +20,17 @@ WARMUP_S, BLOCK_S, MEASURE_S = 0.5, 0.2, 2.0
 NUM_THREADS = len(os.sched_getaffinity(0))
 
 
-def main(engine: str, network: str, batch_size: str) -> None:
-    """Runs the loop."""
+def main(what: str, engine: str, network: str, batch_size: str, folder: str) -> None:
+    """Exports the network, or runs the loop."""
     torch.manual_seed(0)
     num = int(batch_size)
     images = [torch.randn(num, 3, 224, 224) for _ in range(NUM_BATCHES)]
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        step = ENGINES[engine](built(network).eval(), images, folder)
-        print(num * steps_per_s(step, WARMUP_S, BLOCK_S, MEASURE_S))
+    export, load = ENGINES[engine]
+    with torch.no_grad():
+        if what == "export":
+            export(built(network).eval(), images[0], folder)
+        else:
+            print(num * steps_per_s(load(images, folder), WARMUP_S, BLOCK_S, MEASURE_S))
 
 
 def built(network: str) -> nn.Module:
@@ -44,11 +46,15 @@ def built(network: str) -> nn.Module:
     return found
 
 
-def onnxruntime(network: nn.Module, images: list[Tensor], folder: str) -> Callable[[], Any]:
+def export_onnx(network: nn.Module, batch: Tensor, folder: str) -> None:
+    """Writes network.onnx."""
+    torch.onnx.export(network, (batch,), f"{folder}/network.onnx", dynamo=True, verbose=False)
+
+
+def load_onnxruntime(images: list[Tensor], folder: str) -> Callable[[], Any]:
     """A loop around `session.run`."""
     import onnxruntime
 
-    torch.onnx.export(network, (images[0],), f"{folder}/network.onnx", dynamo=True, verbose=False)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = NUM_THREADS
     session = onnxruntime.InferenceSession(f"{folder}/network.onnx", options, providers=["CPUExecutionProvider"])
@@ -57,22 +63,33 @@ def onnxruntime(network: nn.Module, images: list[Tensor], folder: str) -> Callab
     return lambda: session.run(None, {given.name: next(arrays)})
 
 
-def openvino(network: nn.Module, images: list[Tensor], folder: str) -> Callable[[], Any]:
+def export_openvino(network: nn.Module, batch: Tensor, folder: str) -> None:
+    """Writes network.xml, and its weights in fp32."""
+    import openvino
+
+    converted = openvino.convert_model(torch.export.export(network, (batch,)))
+    openvino.save_model(converted, f"{folder}/network.xml", compress_to_fp16=False)
+
+
+def load_openvino(images: list[Tensor], folder: str) -> Callable[[], Any]:
     """A loop around `infer_request.infer`."""
     import openvino
 
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": NUM_THREADS, "INFERENCE_PRECISION_HINT": "f32"}
-    converted = openvino.convert_model(torch.export.export(network, (images[0],)))
-    request = openvino.Core().compile_model(converted, "CPU", settings).create_infer_request()
+    request = openvino.Core().compile_model(f"{folder}/network.xml", "CPU", settings).create_infer_request()
     arrays = itertools.cycle([batch.numpy() for batch in images])
     return lambda: request.infer([next(arrays)], share_inputs=True, share_outputs=True)
 
 
-def aotinductor(network: nn.Module, images: list[Tensor], folder: str) -> Callable[[], Any]:
+def export_aotinductor(network: nn.Module, batch: Tensor, folder: str) -> None:
+    """Writes network.pt2."""
+    exported = torch.export.export(network, (batch,))
+    torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/network.pt2")
+
+
+def load_aotinductor(images: list[Tensor], folder: str) -> Callable[[], Any]:
     """A loop around the package."""
-    exported = torch.export.export(network, (images[0],))
-    path = torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/network.pt2")
-    package = torch._inductor.aoti_load_package(path)
+    package = torch._inductor.aoti_load_package(f"{folder}/network.pt2")
     batches = itertools.cycle(images)
 
     def step() -> object:
@@ -82,7 +99,12 @@ def aotinductor(network: nn.Module, images: list[Tensor], folder: str) -> Callab
     return step
 
 
-ENGINES = {"onnxruntime": onnxruntime, "openvino": openvino, "aotinductor": aotinductor}
+Export, Load = Callable[[nn.Module, Tensor, str], None], Callable[[list[Tensor], str], Callable[[], Any]]
+ENGINES: dict[str, tuple[Export, Load]] = {
+    "onnxruntime": (export_onnx, load_onnxruntime),
+    "openvino": (export_openvino, load_openvino),
+    "aotinductor": (export_aotinductor, load_aotinductor),
+}
 
 
 if __name__ == "__main__":

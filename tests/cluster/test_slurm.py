@@ -13,6 +13,7 @@ import pytest
 from cluster import servers
 from cluster.conftest import OWN_LOCKS
 
+NUM_KILLS = int(os.environ.get("CLUSTER_KILLS", "3"))
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 SLURM = ("executor=slurm", "tracking=none")
 TWO_NODES = ("executor.slurm.nodes=2", OWN_LOCKS)
@@ -224,16 +225,19 @@ def test_a_request_that_slurm_refuses_is_a_message(commands):
     assert "Traceback" not in text
 
 
+@pytest.mark.timeout(600 + 20 * NUM_KILLS)
 def test_random_kills_lose_no_cell_and_measure_none_twice(commands):
     """As often as CLUSTER_KILLS says: requeues a job, or kills the controller, at a random moment."""
     import random
 
-    words = [*SLURM, *TWO_NODES, "batch_size=1,2,4,8,16,32,64,128", "window.measure_s=0.5", "out=runs/random"]
+    num_cells = max(8, 3 * NUM_KILLS)  # work until the last kill
+    sizes = ",".join(map(str, range(1, num_cells + 1)))
+    words = [*SLURM, *TWO_NODES, f"batch_size={sizes}", "window.measure_s=0.5", "out=runs/random"]
     generator = random.Random(seed := int(os.environ.get("CLUSTER_SEED", time.time_ns() % 10**6)))
     print(f"CLUSTER_SEED={seed}")
     process = commands.start(*words)
     commands.until(lambda: commands.claims("random"))
-    for _ in range(int(os.environ.get("CLUSTER_KILLS", 3))):
+    for _ in range(NUM_KILLS):
         time.sleep(generator.uniform(0, 6))
         running = [job for job, (state, *_) in commands.jobs().items() if state == "RUNNING"]
         if running and generator.random() < 0.7:
@@ -242,6 +246,6 @@ def test_random_kills_lose_no_cell_and_measure_none_twice(commands):
             process.kill()
             process.wait()
             process = commands.start(*words)
-    process.wait(300)
+    process.wait(300 + 10 * NUM_KILLS)
     commands.sweep(*words)
-    is_whole(commands, "random", 8)
+    is_whole(commands, "random", num_cells)

@@ -315,9 +315,9 @@ def test_an_interrupt_cancels_the_jobs(project, swept):
         _kill_after_first(project, ProcessEngine(), signal.SIGINT)  # waits for the first record
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=interrupt).start()
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        swept(cells_of(*SIZES), processes=processes)
+        swept(cells_of(*range(1, 41)), processes=processes)  # more than end before the signal
     (process,) = processes.processes.values()
     assert process.wait(20) != 0
     assert files(project)
