@@ -24,7 +24,7 @@ def test_in_a_project_it_is_results_and_before_there_are_any_the_newest_run(here
     with pytest.raises(UserError, match="no records in results/ or below runs/: measure something first"):
         default_folder(place)
     mine = sweep(here, "mine", 1000, 1000)
-    assert default_folder(place) == ("runs/mine", "Records: runs/mine")
+    assert default_folder(place) == ("runs/mine", "Records: runs/mine (results/ has no records)")
     mine.rename(here / "results")
     assert default_folder(place) == ("results", "")
 

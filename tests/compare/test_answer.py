@@ -54,7 +54,7 @@ def answered(first, second, **judged):
 @pytest.mark.parametrize(
     ("speed", "verdict", "shown", "conclusion"),
     [
-        (1000.0, "same", "+0.0 % (-1.", "B is as fast as A"),
+        (1000.0, "same", "+0.0 % (-1.", "B is as fast as A, within 2 %"),
         (1100.0, "faster", "+10.0 % (+", "B is faster than A"),
         (900.0, "slower", "-10.0 % (-1", "B is slower than A"),
         (1004.0, "can't tell", "+0.4 % (-0.", "Can't tell which is faster"),
@@ -203,7 +203,7 @@ def test_what_did_not_run_and_what_has_no_like_is_counted():
     gpu = records(status=Status.skipped, device=Device.gpu)
     text = answered(both(records(), gpu), both(records(), gpu, records(batch_size=8)))[1]
     assert text.splitlines()[-3:] == [
-        "B is as fast as A",
+        "B is as fast as A, within 2 %",
         "  1 were skipped in both A and B",
         "  1 only A or only B has",
     ]

@@ -64,16 +64,29 @@ def test_what_is_sure_needs_no_command(answered, maker) -> None:
     assert len(answer.candidates[0].names) == 5
 
 
-def test_what_to_know_before_using_the_fastest_is_said(answered, maker) -> None:
-    sizes = [("bf16", 8, 200), ("bf16", 32, 400), ("fp32", 8, 100), ("fp32", 64, 300)]
-    cells = [(maker.cell(precision=precision, batch_size=size), rate) for precision, size, rate in sizes]
+def test_how_far_the_output_is_from_fp32s_is_said_of_lower_precisions(answered, maker) -> None:
+    cells = [(maker.cell(precision=precision), rate) for precision, rate in (("bf16", 200), ("fp32", 100))]
     (answer,) = answered([maker.ok(cell, rate, output_error=0.0123) for cell, rate in cells])
-    assert answer.remarks == [
-        "Its output differs from fp32's by 1.2 %.",
-        "No batch above 32 was tried: a larger one may be faster.",
-    ]
-    (answer,) = answered([maker.ok(cell, 1000 - rate, output_error=0.0) for cell, rate in cells])
-    assert answer.remarks == []
+    assert answer.remark == "Its output differs from fp32's by 1.2 % for two samples."
+    (answer,) = answered([maker.ok(cell, rate, output_error=1e-7) for cell, rate in cells])
+    assert answer.remark == "Its output differs from fp32's by <0.1 % for two samples."
+    (answer,) = answered([maker.ok(cell, 1000 - rate, output_error=0.0123) for cell, rate in cells])
+    assert answer.remark == ""
+
+
+def test_that_no_larger_batch_was_tried_is_said_only_if_none_was(tmp_path, maker) -> None:
+    """Of any setting, whatever became of it: a larger batch may have run out of memory."""
+
+    def said(*records):
+        sweep = read_sweep(maker.suite(tmp_path / str(len(records)), records))
+        (answer,) = answers([sweep])
+        return answer.larger_batch(sweep.cells)
+
+    measured = [maker.ok(maker.cell(batch_size=size), rate) for size, rate in ((8, 100), (32, 400))]
+    assert said(*measured) == "No batch above 32 was tried: a larger one may be faster."
+    failed = maker.record(maker.cell(precision="bf16", batch_size=64), status="oom", reason="no memory")
+    assert said(*measured, failed) == ""
+    assert said(maker.ok(maker.cell(), 1000)) == ""  # one size is no sweep of sizes
 
 
 def test_a_single_setting_is_no_choice(answered, maker) -> None:

@@ -118,8 +118,8 @@ def _limit(latency_ms: str | None) -> float | None:
 
 
 def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> int:
+    from accelbench.report import read as sweeps
     from accelbench.report.answers import Answer
-    from accelbench.report.large import newest
     from accelbench.report.tables import best_of_each
     from accelbench.report.tables.on_terminal import bars, rendered
     from accelbench.schema.text import clean
@@ -130,11 +130,8 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     name, which = (folder, "") if folder else default_folder(place)
     if which:
         console.print(clean(which), markup=False, soft_wrap=True)
-    read, _, words = newest.read_newest(place.root / name, params.costs(place.project))
-    if words is not None:
-        everything, part = words
-        note = f"{everything} are too many to show: these are of {part}. To see another one, name its folder."
-        console.print(note, markup=False, soft_wrap=not console.is_terminal)
+    read = sweeps.read_all(place.root / name, params.costs(place.project))
+    planned = [reported for sweep in read for reported in sweep.cells]
     found, outside = best_of_each.of_each(read, limit_ms)
     if not found:
         raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
@@ -145,7 +142,7 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
             console.print(bars(shown))
         if len(each.chosen) > 1 and (table := each.table()) is not None:
             console.print(rendered(table))
-        for line in answer.remarks(shown):
+        for line in answer.remarks(shown, planned):
             console.print(line, soft_wrap=not console.is_terminal)
         console.print()
     searched = [line for sweep in read if sweep.race and limit_ms is None for line in sweep.race.answers]

@@ -29,7 +29,8 @@ def default_folder(place: Workplace) -> tuple[str, str]:
     name = str(max(folders, key=lambda folder: folders[folder]).relative_to(place.root))
     which = "the newest with an ok cell" if any(is_ok for is_ok, _ in folders.values()) else "the newest"
     others = f", {which} of {len(folders)} in {RUNS}/: name another to read it" if len(folders) > 1 else ""
-    return name, f"Records: {name}{others}"
+    instead = f" ({RESULTS}/ has no records)" if place.project is not None else ""
+    return name, f"Records: {name}{others}{instead}"
 
 
 def _newest(folder: Path) -> tuple[bool, float] | None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from accelbench.commands.command import Command
 
 SETTINGS = """\
-settings (in a project, params.yaml has the sweeps that `dvc repro` runs; every
-setting: docs/settings.md, with its value: `accelbench --cfg job`)
+settings (in a project, params.yaml has the sweeps that `dvc repro` runs;
+`accelbench --cfg job` prints every setting with its value)
 
  what is measured
   model=mlp|cnn|rnn|lstm|autoencoder|pets_cnn|mlp_cifar10|mlp_fashion_mnist_1|
@@ -71,5 +71,5 @@ commands:
 {listed}
 
 settings, such as model=cnn batch_size=32: `accelbench run --help` lists them
-exit status: 0 done; 1 a cell failed, or --fail-if holds; 2 a mistake
+exit status: 0 done; 1 a cell failed unexpectedly, or --fail-if; 2 a mistake
 """

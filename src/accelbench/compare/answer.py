@@ -22,7 +22,7 @@ MEANING = ("model.name", "data.name", "mode", "protocol")
 STYLES = {Verdict.same: "dim", Verdict.faster: "green", Verdict.slower: "red", Verdict.cant_tell: "yellow"}
 # What is said of one pair.
 ALONE = {
-    Verdict.same: "B is as fast as A",
+    Verdict.same: "B is as fast as A, within {margin:g} %",
     Verdict.faster: "B is faster than A",
     Verdict.slower: "B is slower than A",
     Verdict.cant_tell: "Can't tell which is faster",
@@ -150,7 +150,8 @@ def _conclude(pairing: Pairing, comparisons: list[Comparison], terms: Terms, con
     """Prints how many pairs have each verdict, and how many cells were not compared."""
     verdicts = Counter(comparison.verdict(terms.margin) for comparison in comparisons)
     counts = ", ".join(f"{num} {verdict}" for verdict, num in verdicts.most_common())
-    _say(console, ALONE[next(iter(verdicts))] if len(comparisons) == 1 else f"B: {counts or 'nothing ran'}")
+    alone = ALONE[next(iter(verdicts))].format(margin=100 * terms.margin) if len(comparisons) == 1 else ""
+    _say(console, alone or (f"B: {counts}" if counts else "nothing ran"))
     num_skipped = len(pairing.pairs) - len(comparisons)
     if num_skipped:
         _say(console, f"  {num_skipped} were skipped in both A and B", "dim")

@@ -248,7 +248,7 @@ def _runs_fp16_lstm(cell: Cell, report: DeviceReport) -> bool:
 
 
 def _no_tf32(device: Device) -> str:
-    return f"tf32 needs an NVIDIA GPU, and {device} is none: use fp32"
+    return f"tf32 needs an NVIDIA GPU, which {device} is not: use fp32"
 
 
 def _capability(report: DeviceReport) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from accelbench.presentation import significant
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import SHARE_ONE_CPU, Allocator, Device, Mode, Protocol, Stop
+from accelbench.schema.vocab import SHARE_ONE_CPU, Allocator, Device, Mode, Precision, Protocol, Stop
 from accelbench.stats import robust
 
 # Percent of one core. Above it, other processes disturbed the measurement; the sampler and the kernel's threads stay
@@ -44,6 +44,13 @@ def warnings_of_record(record: Record, row: Row) -> list[str]:
         *_about_page_faults(record, row),
         *_about_throttling(record, measured),
     ]
+
+
+def output_error_text(precision: Precision, error: float | None) -> str:
+    """An output's difference from fp32's, such as `1.2 %`; empty if unknown, 0, or of a precision that is no lower."""
+    if not error or precision in (Precision.fp32, Precision.fp64):
+        return ""
+    return "<0.1 %" if error < 0.001 else f"{significant(100 * error, 2)} %"
 
 
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The answers: for each model and what is done with it, the fastest setting, and how sure that is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,12 +8,12 @@ from accelbench.compare.command_words import settling_command
 from accelbench.compare.confidence import Confidence, Sureness, behind, verdict_text
 from accelbench.compare.verdict import Verdict
 from accelbench.judging.row import warnings_of
-from accelbench.judging.warnings import DISAGREEMENT
+from accelbench.judging.warnings import DISAGREEMENT, output_error_text
 from accelbench.presentation import significant
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
 from accelbench.report.tables.first_screen import Recommendation, recommendations
-from accelbench.schema.vocab import ARRAYS, MODULE, Library, Mode, Precision
+from accelbench.schema.vocab import ARRAYS, MODULE, Library, Mode
 
 MAX_CANDIDATES = 4
 MODES = {Mode.train: "training", Mode.infer: "inference"}
@@ -113,17 +113,23 @@ class Answer:
         return f"{first} is fastest here{within}, {rate}{self._latency}; {second} ({self.confidence.sureness})."
 
     @property
-    def remarks(self) -> list[str]:
-        """What to know before using the fastest: how it changes the output, and that a larger batch was not tried."""
-        found = []
-        error = self.fastest.number("output_error")
-        if error and self.fastest.cell.precision != Precision.fp32:
-            found.append(f"Its output differs from fp32's by {significant(100 * error, 2)} %.")
-        setting = [each for each in self.found.by_speed if each.name in self.found.names_like(self.fastest)]
-        smaller = [each for each in setting if each.cell.batch_size < self.fastest.cell.batch_size]
-        if smaller and len(smaller) == len(setting) - 1:
-            found.append(f"No batch above {self.fastest.cell.batch_size:,} was tried: a larger one may be faster.")
-        return found
+    def remark(self) -> str:
+        """How far the output of the fastest is from fp32's; empty if it is not of a lower precision."""
+        text = output_error_text(self.fastest.cell.precision, self.fastest.number("output_error"))
+        return text and f"Its output differs from fp32's by {text} for two samples."
+
+    def larger_batch(self, cells: Iterable[ReportedCell]) -> str:
+        """Says that no larger batch was tried, if the fastest has the largest of several; else empty.
+
+        Args:
+            cells: all that were planned, whatever became of them: a larger batch may have run out of memory.
+        """
+        fastest = self.fastest.cell
+        alike = [each.cell for each in cells if (each.cell.model, each.cell.mode) == (fastest.model, fastest.mode)]
+        sizes = {cell.batch_size for cell in alike}
+        if self.limit_ms is not None or len(sizes) == 1 or fastest.batch_size < max(sizes):
+            return ""
+        return f"No batch above {fastest.batch_size:,} was tried: a larger one may be faster."
 
     @property
     def candidates(self) -> list[Candidate]:

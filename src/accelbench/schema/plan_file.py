@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -143,6 +143,7 @@ def read_entries(folder: Path) -> list[PlanEntry]:
     with _explained(folder / PLAN):
         values = read_json(folder / PLAN)
         check_readable(values["schema_version"])
+        load(PlanFile, {**_head(values), "cells": []}, clean=True)
         return [PlanEntry(entry, values["schema_version"]) for entry in values["cells"]]
 
 
@@ -157,11 +158,14 @@ def read_plan(folder: Path) -> PlanFile:
         values = read_json(folder / PLAN)
         check_readable(values["schema_version"])
         entries = [PlanEntry(entry, values["schema_version"]) for entry in values["cells"]]
-        head = {name: values[name] for name in ("suite", "title", "study", "profile")}
-        plan = load(PlanFile, {**head, "cells": [entry.loadable for entry in entries]}, clean=True)
+        plan = load(PlanFile, {**_head(values), "cells": [entry.loadable for entry in entries]}, clean=True)
         for entry, wanted in zip(entries, plan.cells, strict=True):
             entry.check(wanted)
         return plan
+
+
+def _head(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in ("suite", "title", "study", "profile")}
 
 
 @contextlib.contextmanager

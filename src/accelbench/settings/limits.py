@@ -8,10 +8,10 @@ from typing import Any
 
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell, Window
+from accelbench.schema.cell import Window
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.text import MAX_TEXT, beginning, one_line
-from accelbench.schema.vocab import RANDOM, RANDOM_IMAGE_PIPELINES, Augment, Pipeline
+from accelbench.schema.vocab import RANDOM, RANDOM_IMAGE_PIPELINES, Augment, Pipeline, Protocol
 from accelbench.settings.config import DataConfig, RunConfig
 from accelbench.settings.executors import Executor
 from accelbench.settings.sizes import MAX_BRACKETS
@@ -43,9 +43,8 @@ LEAST = {
     "executor.ray.num_retries": 0,
 }
 ABOVE_ZERO = ("timeout_s", "window.measure_s", "window.block_s", "window.width", "model.learning_rate")
-# What a cell spends so many seconds on, with its default.
-SPANS = {f"window.{name}": getattr(Window, name) for name in ("warmup_s", "measure_s", "block_s", "latency_s")}
-SPANS["breakdown_s"] = Cell.breakdown_s
+# What a cell of protocol=window spends at least so many seconds on, with its default.
+SPANS = {f"window.{name}": getattr(Window, name) for name in ("warmup_s", "measure_s", "block_s")}
 # Settings with any text, or any arguments.
 TEXTS = (
     *("model.name", "model.target", "model.args", "model.weights", "model.batch", "model.batch_args", "model.inputs"),
@@ -83,7 +82,8 @@ def check(run: RunConfig) -> None:
     for flag in ABOVE_ZERO:
         if settings[flag] <= 0:
             raise UserError(f"{flag}={settings[flag]:g}: should be above 0")
-    for flag, usual in SPANS.items():  # a short time limit alone is no mistake: the cell may be quick
+    for flag, usual in SPANS.items() if run.protocol == Protocol.window else ():
+        # A short time limit alone is no mistake: the cell may be quick.
         if settings[flag] > max(usual, run.timeout_s):
             raise UserError(f"{flag}={settings[flag]:g}: the cell is ended after {run.timeout_s:g} s (timeout_s)")
 

@@ -43,7 +43,7 @@ def show(records: Sequence[Record], folder: str, console: Console) -> None:
     if not several:
         return
     console.print()
-    for line in _lines(several):
+    for line in _lines(several, cells):
         console.print(line, soft_wrap=isinstance(line, Text) and not console.is_terminal)
     for what, command in _commands(several, folder):
         console.print(f"{what} {command}", markup=False, highlight=False, soft_wrap=True)
@@ -64,22 +64,27 @@ def compared(cells: Sequence[ReportedCell]) -> list[Recommendation]:
     return [each for each in recommendations([sweep]) if len(each.typical) > 1]
 
 
-def _lines(found: Sequence[Recommendation]) -> Iterator[RenderableType]:
+def _lines(found: Sequence[Recommendation], cells: Sequence[ReportedCell]) -> Iterator[RenderableType]:
     for each in found[:MAX_WORKLOADS]:
         yield sentence(Answer(each))
         if len(each.by_speed) <= MAX_CELLS and (table := tabulate_known("", _columns(each), each.by_speed)):
             yield rendered(table)
             if UNEXPLAINED in table.why_dashes:  # a missing warning needs no reason
                 yield Text(table.why_dashes, "dim")
-        yield from remarks(Answer(each))
+        yield from remarks(Answer(each), cells)
     if len(found) > MAX_WORKLOADS:
         yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")
 
 
-def remarks(answer: Answer) -> Iterator[Text]:
-    """What to know before using the fastest cell, and a line for each of its first warnings."""
-    if answer.remarks:
-        yield Text(" ".join(answer.remarks))
+def remarks(answer: Answer, cells: Sequence[ReportedCell]) -> Iterator[Text]:
+    """What to know before using the fastest cell, and a line for each of its first warnings.
+
+    Args:
+        answer: which cell that is.
+        cells: all that were planned.
+    """
+    if words := " ".join(filter(None, [answer.remark, answer.larger_batch(cells)])):
+        yield Text(words)
     known = warnings_of(answer.fastest.row)
     for text in known[:MAX_WARNINGS]:
         yield Text(f"Warning of the fastest: {text}", "yellow")

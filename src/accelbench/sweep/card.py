@@ -8,9 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from accelbench.judging.row import phases_ms, summarise, warnings_of
+from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import and_more, significant
 from accelbench.schema.record import Record, Row, number_of
-from accelbench.schema.vocab import QUANTIZED, Mode, Phase, Precision, Provenance, Status
+from accelbench.schema.vocab import QUANTIZED, Mode, Phase, Provenance, Status
 
 BAR_WIDTH = 48
 MAX_WARNINGS = 3
@@ -126,8 +127,8 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
         "training accuracy": number_of(row, "train_accuracy"),
     }
     known = [f"{name} {100 * value:.2f} %" for name, value in qualities.items() if value is not None]
-    if (error := number_of(row, "output_error")) and cell.precision != Precision.fp32:
-        known.append(f"output differs from fp32's by {significant(100 * error, 2)} %")
+    if error := output_error_text(cell.precision, number_of(row, "output_error")):
+        known.append(f"output differs from fp32's by {error} for two samples")
     if known:
         yield "quality", Text(", ".join(known))
 

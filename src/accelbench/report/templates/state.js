@@ -141,7 +141,15 @@ function buildControls() {
 }
 
 // On a phone the links would fill the first screen.
-document.getElementById("contents").open = matchMedia("(width > 600px)").matches;
+const wide = matchMedia("(width > 600px)");
+const showContents = () => { document.getElementById("contents").open = wide.matches; };
+showContents();
+wide.addEventListener("change", showContents);
+
+// Nothing else shows on a phone that a picture or a table goes on at its right.
+const markOverflow = new ResizeObserver(entries => entries.forEach(({target}) =>
+  target.classList.toggle("wider", target.scrollWidth > target.clientWidth + 1)));
+document.querySelectorAll(".scroll").forEach(box => markOverflow.observe(box));
 
 // Links within the page move the view and the focus, and leave the fragment to the filters.
 document.querySelector("nav").addEventListener("click", event => {
