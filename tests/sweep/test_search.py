@@ -1,6 +1,5 @@
 """Searches with the engine that does what a cell's fault says (`fakes`), and one with real cells."""
 
-import collections
 import contextlib
 import dataclasses
 import io
@@ -25,7 +24,6 @@ from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Device, Protocol, Status
-from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import early, run
 from accelbench.sweep.pulls import Goal
@@ -304,28 +302,30 @@ def test_real_cells_race_and_a_search_goes_on(project, monkeypatch, capsys):
         assert written(project) == before
 
 
-NUM_REPEATS = 5
+# Samples/s of nine processes of each cell of a grid: (network, threads, batch size), measured on two cores.
+GRID = {
+    ("mlp", 1, 1): [7836, 8049, 7764, 7614, 7891, 7923, 7712, 7997, 8047],
+    ("mlp", 1, 16): [28862, 28420, 27563, 28145, 27531, 28223, 27795, 27828, 27636],
+    ("mlp", 1, 64): [37501, 35999, 36746, 35376, 35010, 33766, 35317, 35982, 35854],
+    ("mlp", 2, 1): [7821, 7938, 7379, 7812, 7854, 7914, 5175, 7975, 8032],
+    ("mlp", 2, 16): [40755, 40382, 40917, 43274, 41422, 41540, 42762, 40899, 39196],
+    ("mlp", 2, 64): [63226, 64161, 64308, 66260, 64005, 64212, 65323, 61252, 64131],
+    ("cnn", 1, 1): [1842, 1891, 1882, 1909, 1885, 1890, 1901, 1855, 1887],
+    ("cnn", 1, 16): [1795, 1788, 1636, 1780, 1669, 1694, 1657, 1676, 1923],
+    ("cnn", 1, 64): [1897, 1822, 1706, 1783, 1731, 1752, 1699, 1718, 1691],
+    ("cnn", 2, 1): [2894, 2062, 2720, 2953, 2987, 2842, 2936, 2949, 3002],
+    ("cnn", 2, 16): [3593, 6249, 6067, 4062, 6193, 6412, 6043, 5715, 6268],
+    ("cnn", 2, 64): [3441, 2921, 2063, 2892, 2943, 2666, 2957, 2980, 2981],
+}
 
 
-@pytest.mark.slow
-def test_races_replayed_from_a_grid_that_was_measured_in_full_say_what_is_true(project):
-    settings = {"threads": [1, 2], "batch_size": [1, 16, 64]}
-    words = [f"{name}={','.join(map(str, values))}" for name, values in settings.items()]
-    windows = ["window.warmup_s=0.01", "window.measure_s=0.05", "window.block_s=0.005", "window.latency_s=0.01"]
-    cells, options = cells_of(
-        compose(["-m", "model=mlp,cnn", "mode=infer", *words, *windows, "breakdown_s=0", f"repeats={NUM_REPEATS}"])
-    )
-    with Hosts() as hosts:
-        result = run.run(cells, dataclasses.replace(options, tracking="none"), Console(file=io.StringIO()), hosts=hosts)
-    scores, groups = collections.defaultdict(list), {}
-    for found in result.records:
-        key = (found.cell.model.name, found.cell.threads, found.cell.batch_size)
-        scores[key].append(GOAL.pull(found, found.cell).score)
-        groups[key] = found.cell.model.name
+def test_races_replayed_from_a_grid_that_was_measured_in_full_say_what_is_true():
+    scores = {key: [math.log(rate) for rate in rates] for key, rates in GRID.items()}
+    groups = {key: key[0] for key in scores}
     num_true, keys = [], list(scores)
     for seed in range(200):
         draw = random.Random(seed)
-        left = [60]  # processes, as many as the grid had
+        left = [sum(map(len, scores.values()))]  # processes, as many as the grid had
 
         def measure(i, is_long, left_s, draw=draw, left=left):
             left[0] -= 1
@@ -337,5 +337,4 @@ def test_races_replayed_from_a_grid_that_was_measured_in_full_say_what_is_true(p
             best = max(statistics.median(scores[key]) for key in keys if groups[key] == group)
             behind = best - statistics.median(scores[keys[standing.leader]])
             num_true.append(behind <= math.log1p(standing.margin))
-    # Not .95 as in the simulation: beside other tests, processes differ by more than any machine that is measured on.
-    assert statistics.mean(num_true) >= 0.9
+    assert statistics.mean(num_true) >= 0.95
