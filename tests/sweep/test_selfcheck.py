@@ -26,6 +26,7 @@ def test_a_time_that_is_none_is_refused(minutes, project, capsys):
     assert f"--minutes {minutes}: should be" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_too_little_time_says_how_much_is_needed(project, monkeypatch):
     monkeypatch.setattr(module, "MIN_ROUNDS", 100)
     with Hosts() as hosts, pytest.raises(UserError, match=r"--minutes: \d rounds were measured, and 100 are needed"):

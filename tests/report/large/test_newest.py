@@ -120,8 +120,9 @@ def test_of_a_plan_with_an_entry_that_cant_be_read_the_records_are_shown(spoil, 
     values = json.loads(path.read_text())
     (values if "title" in spoil else values["cells"][2]).update(spoil)
     path.write_text(json.dumps(values))
-    build.build(results, tmp_path / "report")
-    assert [row["status"] for row in rows(tmp_path / "report")] == ["ok"] * 12
+    found = summarise_all(results, {}).found
+    assert len(found) == 12
+    assert all(each.started_at for each in found)  # each has its record
 
 
 def test_few_records_are_shown_as_ever(tmp_path, maker):
