@@ -15,14 +15,14 @@ from pathlib import Path
 from accelbench.judging.row import summarise
 from accelbench.project import RECORDS
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Block, Measurement
 from accelbench.schema.record import Record, read_all
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
+from bench.synthetic import NUM_STEPS, measurement
 
 NUM_CELLS = 1000
 NUM_PROCESSES = 5
-NUM_STEPS = 400
+DICE = random.Random()
 COMPARE_TARGET_S, READ_TARGET_S = 5.0, 3.0
 
 
@@ -57,7 +57,7 @@ def fill(folder: Path, minute: int, num_cells: int = NUM_CELLS) -> None:
     folder.mkdir()
     for seed in range(num_cells):
         for repeat in range(NUM_PROCESSES):
-            made = record(seed, f"{repeat:02}:{minute + seed // 60:02}:{seed % 60:02}", repeat, random.gauss(1, 0.01))
+            made = record(seed, f"{repeat:02}:{minute + seed // 60:02}:{seed % 60:02}", repeat, DICE.gauss(1, 0.01))
             (folder / f"{made.name}.json").write_text(json.dumps(made.to_json(), indent=1))
 
 
@@ -77,21 +77,8 @@ def record(seed: int, time_of_day: str, repeat: int, speed: float) -> Record:
         seed=seed,
         repeat=repeat,
     )
-    steps = [random.gauss(2e-3, 1e-4) for _ in range(NUM_STEPS)]
-    measured = Measurement(
-        device="cpu",
-        device_name="a CPU",
-        precision="fp32",
-        num_devices=1,
-        threads=2,
-        num_params=100_000,
-        num_train_samples=60_000,
-        num_test_samples=10_000,
-        build_s=0.1,
-        warmup_s=steps[:100],
-        blocks=[Block(num_steps=60, num_samples=7680, seconds=random.gauss(0.1, 0.002) / speed) for _ in range(10)],
-        **{name: steps for name in ("latency_s", "launch_s", "data_s")},
-    )
+    steps = [DICE.gauss(2e-3, 1e-4) for _ in range(NUM_STEPS)]
+    measured = measurement(cell.batch_size, DICE, speed, steps, steps, steps)
     environment = {"machine": {"cpu_name": "a CPU"}, "versions": {"torch": "2.9.0"}, "code": "c0de"}
     at = f"2026-01-01T{time_of_day}.000+00:00"
     made = Record(cell=cell, identity="0" * 64, status=Status.ok, started_at=at, wall_s=2.5, environment=environment)

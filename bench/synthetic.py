@@ -84,7 +84,7 @@ def records(
                             wall_s=2.5,
                             environment=environment,
                             data=data,
-                            measurement=_measurement(batch_size, dice, *dice.choice(pool)),
+                            measurement=measurement(batch_size, dice, dice.gauss(1, 0.02), *dice.choice(pool)),
                             system=_system(dice),
                             sweep_id=f"2026-01-{1 + suite:02}_00-00-00-suite{suite:02}",
                         )
@@ -94,10 +94,15 @@ def _samples(dice: random.Random) -> tuple[list[float], ...]:
     return tuple([dice.gauss(mean, mean / 20) for _ in range(NUM_STEPS)] for mean in (2e-3, 1e-3, 1e-5))
 
 
-def _measurement(
-    batch_size: int, dice: random.Random, latency_s: list[float], launch_s: list[float], data_s: list[float]
+def measurement(
+    batch_size: int,
+    dice: random.Random,
+    speed: float,
+    latency_s: list[float],
+    launch_s: list[float],
+    data_s: list[float],
 ) -> Measurement:
-    speed = dice.gauss(1, 0.02)
+    """A measurement of the `window` protocol, of a process that is `speed` times as fast as usual."""
     return Measurement(
         device="cpu",
         device_name="a CPU, 2 threads",

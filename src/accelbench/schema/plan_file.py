@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -141,10 +141,9 @@ def read_entries(folder: Path) -> list[PlanEntry]:
         UserError: the file is missing or not readable.
     """
     with _explained(folder / PLAN):
-        values = read_json(folder / PLAN)
-        check_readable(values["schema_version"])
-        load(PlanFile, {**_head(values), "cells": []}, clean=True)
-        return [PlanEntry(entry, values["schema_version"]) for entry in values["cells"]]
+        head, entries = _read_unchecked(folder)
+        load(PlanFile, {**head, "cells": []}, clean=True)
+        return entries
 
 
 def read_plan(folder: Path) -> PlanFile:
@@ -155,17 +154,20 @@ def read_plan(folder: Path) -> PlanFile:
         UserError: the file is missing or not readable.
     """
     with _explained(folder / PLAN):
-        values = read_json(folder / PLAN)
-        check_readable(values["schema_version"])
-        entries = [PlanEntry(entry, values["schema_version"]) for entry in values["cells"]]
-        plan = load(PlanFile, {**_head(values), "cells": [entry.loadable for entry in entries]}, clean=True)
+        head, entries = _read_unchecked(folder)
+        plan = load(PlanFile, {**head, "cells": [entry.loadable for entry in entries]}, clean=True)
         for entry, wanted in zip(entries, plan.cells, strict=True):
             entry.check(wanted)
         return plan
 
 
-def _head(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: values[name] for name in ("suite", "title", "study", "profile")}
+def _read_unchecked(folder: Path) -> tuple[dict[str, Any], list[PlanEntry]]:
+    """What a plan has beside its cells, and the entries of these."""
+    values = read_json(folder / PLAN)
+    version = values["schema_version"]
+    check_readable(version)
+    head = {name: values[name] for name in ("suite", "title", "study", "profile")}
+    return head, [PlanEntry(entry, version) for entry in values["cells"]]
 
 
 @contextlib.contextmanager

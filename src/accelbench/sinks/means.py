@@ -8,7 +8,7 @@ from accelbench.judging.row import summarise
 from accelbench.schema.record import Record, number_of
 from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.vocab import Status
-from accelbench.stats.mean import mean_of
+from accelbench.stats.mean import common_means
 
 NUM = "mean/num_processes"
 # Metric -> column of cells.csv. The names differ from a measurement's, so that no chart mixes them.
@@ -72,9 +72,13 @@ class CellMean:
     name: str
     start_s: float
     end_s: float
-    num: int
     metrics: dict[str, float]
     params: dict[str, str]
+
+    @property
+    def num(self) -> int:
+        """Of the processes."""
+        return round(self.metrics[NUM])
 
 
 def cell_key(record: Record) -> str:
@@ -95,20 +99,16 @@ def cell_means(processes: Iterable[Process | None]) -> list[CellMean]:
 
 def _mean(group: list[Process]) -> CellMean:
     metrics: dict[str, float] = {NUM: len(group)}
-    for metric in METRICS:
-        values = [each.figures[metric] for each in group if metric in each.figures]
-        if len(values) == len(group):
-            mean = mean_of(values)
-            metrics[metric] = mean.mean
-            if mean.low is not None and mean.high is not None and mean.low > 0:  # of few processes it may reach below
-                metrics |= {f"{metric}_low": mean.low, f"{metric}_high": mean.high}
+    for metric, mean in common_means([each.figures for each in group]).items():
+        metrics[metric] = mean.mean
+        if mean.bounds_above_zero:
+            metrics[f"{metric}_low"], metrics[f"{metric}_high"] = mean.bounds_above_zero
     return CellMean(
         suite=group[0].suite,
         key=group[0].key,
         name=f"mean of {group[0].name}",
         start_s=min(each.start_s for each in group),
         end_s=max(each.end_s for each in group),
-        num=len(group),
         metrics=metrics,
         params=group[0].params,
     )

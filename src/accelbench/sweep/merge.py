@@ -162,16 +162,16 @@ def _merge_record(wanted: _Wanted) -> tuple[_Wanted, Added | None, str]:
     Returns:
         How it ended; None, and why, if the file is no readable record.
     """
-    import orjson  # here, as in schema/serialize.py
-
     path, target, _ = wanted
+    there = target / path.name
     try:
-        content, there = path.read_bytes(), target / path.name
-        if not (there.exists() and there.read_bytes() == content):  # what is there was read before
-            orjson.loads(content)
+        content = path.read_bytes()
+        is_there = there.exists() and (there.samefile(path) or there.read_bytes() == content)
+        if not is_there:  # else it was checked before
+            _check_json(content)
     except (OSError, ValueError) as error:
         return wanted, None, one_line(str(error))
-    added = _add_record(path, content, there)
+    added = Added.same if is_there else _add_record(path, content, there)
     weights = path.with_suffix(SAFETENSORS)
     if added != Added.other and weights.exists():
         _add(weights.read_bytes(), target / weights.name)
@@ -190,20 +190,20 @@ def _add_record(path: Path, content: bytes, there: Path) -> Added:
         except OSError:  # it is there, or on another file system, or the file system has no links
             pass
     added = _add(content, there)
-    if added == Added.other and not _is_json(there):  # the machine stopped while it was written
-        set_aside(there)
-        added = _add(content, there)
+    if added == Added.other:
+        try:
+            _check_json(there.read_bytes())
+        except ValueError:  # the machine stopped while it was written
+            set_aside(there)
+            added = _add(content, there)
     return added
 
 
-def _is_json(path: Path) -> bool:
-    import orjson
+def _check_json(content: bytes) -> None:
+    """Raises a ValueError for what is no JSON."""
+    import orjson  # here, as in schema/serialize.py
 
-    try:
-        orjson.loads(path.read_bytes())
-    except ValueError:
-        return False
-    return True
+    orjson.loads(content)
 
 
 def _plan_of_source(folder: Path, named: str, done: Merged) -> PlanFile:

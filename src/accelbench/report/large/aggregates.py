@@ -8,7 +8,7 @@ from accelbench.report import csv_file
 from accelbench.report.large.summaries import ABOUT, FIGURES, Summary
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
 from accelbench.schema.record import Row
-from accelbench.stats.mean import Mean, mean_of
+from accelbench.stats.mean import Mean, common_means
 
 MAX_ROWS = 200  # of the page's table
 FILE = "aggregates.csv"
@@ -45,9 +45,7 @@ def aggregates(summaries: Sequence[Summary]) -> list[Aggregate]:
             groups.setdefault(each.cell_key, []).append(each)
     found = []
     for group in groups.values():
-        columns = zip(*(each.figures for each in group), strict=True)
-        known = {name: [v for v in values if v is not None] for name, values in zip(FIGURES, columns, strict=True)}
-        means = {name: mean_of(values) for name, values in known.items() if len(values) == len(group)}
+        means = common_means([dict(zip(FIGURES, each.figures, strict=True)) for each in group])
         first = group[0]
         key = first.workload_key or ""
         found.append(Aggregate(workload_key=key, about=first.about, means=means, num=len(group)))
@@ -61,10 +59,8 @@ def write(found: Sequence[Aggregate], folder: Path) -> None:
         row: Row = {**dict(zip(ABOUT, each.about, strict=True)), "num_processes": each.num}
         for name in FIGURES:
             mean = each.means.get(name)
-            is_bounded = mean is not None and mean.low is not None and mean.low > 0  # a speed is never below 0
             row[name] = mean.mean if mean else None
-            row[f"{name}_low"] = mean.low if mean and is_bounded else None
-            row[f"{name}_high"] = mean.high if mean and is_bounded else None
+            row[f"{name}_low"], row[f"{name}_high"] = (mean and mean.bounds_above_zero) or (None, None)
         rows.append(row)
     csv_file.write(rows, folder / FILE)
 
