@@ -58,7 +58,7 @@ def test_what_keras_runs_on_the_cpu(cell):
         (keras_cell(model=ModelSpec(name="My", library=Library.custom, network="a.My")), "use engine=lightning"),
         (keras_cell(options=Options(compile=True)), "compile=true is an option of Lightning's"),
         (keras_cell(options=Options(freeze=True)), "use engine=lightning"),
-        (keras_cell(options=Options(flush_denormals=True)), "flush_denormals=true is an option of Lightning's"),
+        (keras_cell(options=Options(flush_denormals=True)), "flush_denormals=true is not for Keras"),
         (keras_cell(data=DataSpec(name="cats_vs_dogs", pipeline=Pipeline.jpeg)), "use data.pipeline=array"),
         (keras_cell(data=DataSpec(name="mnist", augment=Augment.flip)), "use data.augment=none"),
         (keras_cell(precision=Precision.tf32), "use fp32"),

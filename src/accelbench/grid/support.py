@@ -200,8 +200,8 @@ def _options(cell: Cell, report: DeviceReport) -> str | None:
 def _flush_denormals(cell: Cell, report: DeviceReport) -> str | None:
     if not cell.options.flush_denormals:
         return None
-    if cell.engine != Engine.lightning:
-        return "flush_denormals=true is an option of Lightning's cells: use engine=lightning, or flush_denormals=false"
+    if cell.engine == Engine.keras:
+        return "flush_denormals=true is not for Keras: use engine=lightning, or flush_denormals=false"
     if cell.device == Device.cpu:
         return None
     why = "XLA flushes denormal numbers by itself" if cell.device in XLA else f"a {cell.device} is not slowed by them"

@@ -1,8 +1,12 @@
 """Networks of PyTorch in the engines that they are exported to, each cell in a process of its own."""
 
 import importlib.util
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -12,7 +16,13 @@ from safetensors.torch import save_file
 from accelbench.data.arrays import load_split
 from accelbench.devices import packages
 from accelbench.devices.cpu import look, usable_cores
+from accelbench.engines.exported import run as exported_run
+from accelbench.engines.exported.compiler import Ran
+from accelbench.engines.exported.network import Call
 from accelbench.engines.lightning import zoo
+from accelbench.engines.lightning.denormals import DENORMAL, NOT_FLUSHED
+from accelbench.engines.onnxruntime.engine import _OnnxRuntime
+from accelbench.engines.openvino.engine import _OpenVino
 from accelbench.grid.exported_support import MODULES
 from accelbench.grid.support import why_not
 from accelbench.isolation.hosts import Hosts
@@ -22,11 +32,19 @@ from accelbench.schema.cell import Options
 from accelbench.schema.vocab import EXPORTING, Device, Engine, Library, Mode, Pipeline, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.own.test_workload import own_cell
+from engines.lightning.test_denormals import TINY_WEIGHTS
 from fakes import make_cell
 from judging.test_row import make_record
 
+FLUSHING = Options(flush_denormals=True)
+TINY_VALUES = 1 << 20
 SMALL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0})
 HAVE_FORMATS = (Engine.onnxruntime, Engine.openvino)  # AOTInductor does not say what its operators compute in
+
+
+class Times(torch.nn.Module):
+    def forward(self, numbers):
+        return numbers * 1.5
 
 
 def marked(engine):
@@ -118,32 +136,82 @@ def test_a_format_that_the_cpu_lacks_is_skipped_and_not_computed_in_another_one(
     assert "avx512_bf16 or amx_bf16, which this CPU lacks: use fp32" in reason
 
 
-def test_a_cell_of_which_another_format_ran_is_invalid(digits, monkeypatch):
-    from accelbench.engines.exported import run as exported_run
+class InTorch:
+    """An engine that runs the network in PyTorch, whatever it is asked for."""
 
-    class Rounds:
-        """Computes in another format than it was asked for."""
+    computes_in = Precision.fp32
 
-        computes_in = Precision.fp32
+    def __init__(self, dtype=torch.float32, formats=MappingProxyType({})):
+        self.dtype, self.formats = dtype, formats
 
-        def export(self, network, call, folder):
-            return network
+    def export(self, network, call, folder):
+        return network
 
-        def compile(self, exported, cell, threads, folder):
-            self.network = exported
-            return self
+    def quantized(self, exported, calls, folder):
+        assert len(calls) * 32 >= exported_run.MIN_CALIBRATED
+        return exported
 
-        def __call__(self, call):
-            with torch.inference_mode():
-                return [self.network.bfloat16()(call.args[0].bfloat16()).float()]
+    def compile(self, exported, cell, threads, folder):
+        self.network = exported.to(self.dtype)
+        return self
 
-        def ran(self, call):
-            return exported_run.Ran(stored="bfloat16", computed="bfloat16", threads=None)
+    def __call__(self, call):
+        with torch.inference_mode():
+            return [self.network(call.args[0].to(self.dtype)).float()]
 
+    def ran(self, call):
+        name = str(self.dtype).removeprefix("torch.")
+        return Ran(stored=name, computed=name, threads=None, formats=dict(self.formats))
+
+
+def test_a_cell_of_which_another_format_ran_is_invalid(digits):
     cell = make_cell(engine=Engine.openvino, model=SMALL)
-    found = exported_run.run(cell, digits, Rounds())
+    found = exported_run.run(cell, digits, InTorch(torch.bfloat16))
     assert judge(cell, found) == "asked for precision fp32, but bf16 ran"
     assert np.isfinite(found.output_error)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [marked(Engine.openvino), marked(Engine.aotinductor), pytest.param(Engine.onnxruntime, marks=pytest.mark.slow)],
+)
+def test_denormal_weights_are_named_and_with_the_option_there_are_none(hosts, digits, engine):
+    plain, flushed = (
+        run(hosts, digits, make_cell(engine=engine, model=TINY_WEIGHTS, options=options))
+        for options in (Options(), FLUSHING)
+    )
+    assert [warning for warning in plain.warnings if "denormal" in warning] == [
+        "100 % of the weights of tiny are denormal numbers, which slow a CPU down up to 30-fold: "
+        "flush_denormals=true may be faster"
+    ]
+    assert flushed.warnings == flushed.defects == []
+
+
+def test_a_cell_whose_engine_was_not_set_to_flush_is_invalid(digits):
+    cell = make_cell(engine=Engine.openvino, model=SMALL, options=FLUSHING, threads=1)
+    try:
+        found = exported_run.run(cell, digits, InTorch())
+    finally:
+        torch.set_flush_denormal(False)
+    assert found.defects == [NOT_FLUSHED]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [marked(engine) for engine in HAVE_FORMATS])
+def test_a_compiled_network_computes_with_zero_where_it_is_set_to_flush(engine):
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:  # flushing is a state of threads
+        assert fresh.submit(num_left, engine).result() == [TINY_VALUES, 0]
+
+
+def num_left(engine):
+    """How many of TINY_VALUES denormal numbers are not 0 before and after an engine multiplies them by 1.5."""
+    compiler = {Engine.onnxruntime: _OnnxRuntime, Engine.openvino: _OpenVino}[engine]()
+    tiny = torch.full((1, TINY_VALUES), DENORMAL, dtype=torch.int32).view(torch.float32)
+    cell = make_cell(engine=engine, options=FLUSHING)
+    with tempfile.TemporaryDirectory() as folder:
+        exported = compiler.export(Times(), Call((tiny,)), Path(folder))
+        (output,) = compiler.compile(exported, cell, 2, Path(folder))(Call((tiny,)))
+    return [int(numbers.contiguous().view(torch.int32).count_nonzero()) for numbers in (tiny, output)]
 
 
 @pytest.fixture(scope="module")
@@ -196,30 +264,7 @@ def test_a_quantised_transformer_gives_nearly_what_fp32_gives(hosts, tmp_path, e
 
 
 def test_where_nothing_was_quantised_the_cell_is_invalid(digits):
-    from accelbench.engines.exported import run as exported_run
-
-    class QuantisesNothing:
-        computes_in = Precision.fp32
-
-        def export(self, network, call, folder):
-            return network
-
-        def quantized(self, exported, calls, folder):
-            assert len(calls) * 32 >= exported_run.MIN_CALIBRATED
-            return exported
-
-        def compile(self, exported, cell, threads, folder):
-            self.network = exported
-            return self
-
-        def __call__(self, call):
-            with torch.inference_mode():
-                return [self.network(*call.args)]
-
-        def ran(self, call):
-            return exported_run.Ran(stored="float32", computed="float32", threads=None, formats={"float32": 3})
-
     cell = make_cell(engine=Engine.openvino, model=SMALL, precision=Precision.int8)
-    found = exported_run.run(cell, digits, QuantisesNothing())
+    found = exported_run.run(cell, digits, InTorch(formats={"float32": 3}))
     assert judge(cell, found) == "asked for precision int8, but fp32 ran"
     assert any("0 of 3 matrix products multiply integers" in note for note in found.notes)

@@ -4,24 +4,27 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from accelbench.devices.cpu import FAST_INTEGERS, has_any, usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.exported import quantization
 from accelbench.engines.exported.answers import compared, has_answers
+from accelbench.engines.exported.compiler import Compiler, Ran
 from accelbench.engines.exported.network import Call, call_of
 from accelbench.engines.formats import word_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.busiest import MAX_OPERATORS
+from accelbench.engines.lightning.denormals import NOT_FLUSHED, Denormals
 from accelbench.engines.lightning.feed import Feed
 from accelbench.engines.lightning.global_state import use_threads
 from accelbench.engines.lightning.module import BenchModule
@@ -43,66 +46,6 @@ from accelbench.schema.work import Work
 MIN_CALIBRATED = 128  # samples, in whole batches
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ran:
-    """What an engine says of a network that it has compiled, read back from it.
-
-    Attributes:
-        stored, computed: the dtypes of weights and of matrix products, by their names in NumPy.
-        threads: that compute; None if the engine does not say.
-        formats: how many operators that multiply matrices compute in each format; empty if the engine does not say.
-        times: the operators of one profiled call in turn, each with its name and seconds; empty if there is no profile.
-    """
-
-    stored: str
-    computed: str
-    threads: int | None
-    formats: dict[str, int] = field(default_factory=dict)
-    times: Sequence[tuple[str, float]] = ()
-
-
-class Compiled(Protocol):
-    """A compiled network, for batches of one size."""
-
-    def __call__(self, call: Call) -> Sequence[Tensor]:
-        """The output's tensors; a further call may overwrite them."""
-
-    def ran(self, call: Call) -> Ran:
-        """What ran, perhaps from a further `call` under a profiler. To be called after everything was measured."""
-
-
-class Compiler(Protocol):
-    """An engine: a network -> a file -> what runs.
-
-    Attributes:
-        computes_in: the precision that the network and its inputs are given in; None: that of the cell.
-    """
-
-    computes_in: Precision | None
-
-    def export(self, network: nn.Module, call: Call, folder: Path) -> Any:
-        """The network in a form that `compile` takes, or the path of a file in `folder` that has it.
-
-        Raises:
-            UnsupportedError: it can't be exported, with the reason.
-        """
-
-    def quantized(self, exported: Any, calls: Sequence[Call], folder: Path) -> Any:
-        """What `export` returned, with int8 matrix products, in the same form.
-
-        Args:
-            exported: the network.
-            calls: for the ranges of activations; at least one.
-            folder: of files.
-
-        Raises:
-            UnsupportedError: it can't be quantised, with the reason.
-        """
-
-    def compile(self, exported: Any, cell: Cell, threads: int, folder: Path) -> Compiled:
-        """Compiles what `export` returned for this machine; what it writes to `folder` is a part of the artifact."""
-
-
 def run(cell: Cell, data_folder: Path, compiler: Compiler, work: Work | None = None) -> Measurement | None:
     """Runs `cell` in this process, which must have run no other cell.
 
@@ -119,6 +62,8 @@ def run(cell: Cell, data_folder: Path, compiler: Compiler, work: Work | None = N
     use_threads(usable_cores() if cell.threads is None else cell.threads)
     backend = Backend()
     backend.prepare(allow_tf32=False)
+    if cell.options.flush_denormals:
+        backend.flush_denormals()
     with tempfile.TemporaryDirectory(prefix="exported-") as folder:
         return _Run(cell, data_folder, backend, compiler, Path(folder)).measure(work)
 
@@ -147,10 +92,18 @@ class _Run(CellRun):
         self.network = network
         self.num_calibrated, self.quantize_s = 0, None
         self.build_s = time.perf_counter() - start
-        with torch.no_grad():
-            self.workload.check_first(self.workload.task.infer(network, self.workload.example()))
+        self.denormals = Denormals()
+        self._run_in_torch()
         backend.hold(STORED_DTYPES[self.given])
         self._compile(compiler, folder)
+
+    def _run_in_torch(self) -> None:
+        """Checks the network's output, and looks for denormal numbers: what is compiled does not show its layers'."""
+        looks = not (self.quantizes or self.is_one_step or self.backend.flushes_denormals)
+        if looks:
+            self.denormals.look_at_weights(self.network)
+        with torch.no_grad(), self.denormals.looking_at_outputs(self.network) if looks else nullcontext():
+            self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
 
     def _call(self) -> Call:
         """A call with a whole batch."""
@@ -169,6 +122,8 @@ class _Run(CellRun):
         compiling = time.perf_counter()
         self.compiled = compiler.compile(exported, self.cell, threads, folder)
         compile_s = time.perf_counter() - compiling
+        if self.backend.flushes_denormals:
+            self.backend.flush_denormals()  # an engine may have set this thread back
         self.artifact_bytes = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
         self.backend.count_compiles = lambda: (1, compile_s)
 
@@ -199,6 +154,8 @@ class _Run(CellRun):
         """What ran; then the outputs, each of which takes one more call."""
         ran = self.ran = self.compiled.ran(self._call())
         self.operators = _busiest(ran.times)
+        if self.backend.flushes_denormals and not ran.flushes_denormals:
+            self.defects.append(NOT_FLUSHED)
         if not all_finite(self.step.result):
             self.mark_not_finite()
         self.keep_outputs(self.workload.num_rows, self.workload.shapes())
@@ -268,6 +225,10 @@ class _Run(CellRun):
             if self.output_error is not None:
                 more = "" if has_answers(self.cell) else "; accuracy was not measured (model.weights= has weights)"
                 yield f"int8: the output differs from fp32's by {100 * self.output_error:.1f} %{more}"
+
+    def warnings(self) -> Iterator[str]:
+        """What slows a CPU down."""
+        yield from self.denormals.warnings()
 
     def tokens_per_sample(self) -> float | None:
         """Of the batches that the network got."""

@@ -62,7 +62,7 @@ class Backend(BaseBackend):
         """What is not as it was before the first step (nothing if `hold` was not called), or as it was asked for."""
         found = self.held.changed() if self.held is not None else []
         if self.flushes_denormals and not denormals.are_flushed():
-            found.append("asked for flush_denormals=true, but a thread computed with denormal numbers")
+            found.append(denormals.NOT_FLUSHED)
         return found
 
     def notes(self) -> Iterator[str]:

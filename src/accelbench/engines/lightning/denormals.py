@@ -27,6 +27,7 @@ MIN_SHARE = 1e-4  # below it, they take less time than noise
 DENORMAL = 1 << 20  # as an integer: converting 1e-39 would flush it
 PER_THREAD = 1 << 16  # elements with which PyTorch gives each thread a part
 
+NOT_FLUSHED = "asked for flush_denormals=true, but a thread computed with denormal numbers"
 WEIGHTS, STATE, OUTPUTS = "weights", "optimiser's state", "outputs"
 
 

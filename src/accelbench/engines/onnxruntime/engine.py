@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from accelbench.devices.cpu import FAST_INTEGERS, has_any, look
 from accelbench.engines.exported import run as exported_run
+from accelbench.engines.exported.compiler import Ran
 from accelbench.engines.exported.network import Call, exported, not_exportable
-from accelbench.engines.exported.run import Ran
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
@@ -34,6 +34,7 @@ PRODUCTS |= {"DynamicQuantizeMatMul", "QAttention", "DynamicQuantizeLSTM"}
 # What is quantised in a network with attention: integers in between (softmax, normalisation, GELU) cost half of the
 # output of a vision transformer, and no speed is lost without them. In others, additions and pooling stay integers too.
 QUANTIZED_BESIDE_ATTENTION = ["Conv", "Gemm", "MatMul"]
+FLUSHING = ("session.set_denormal_as_zero", "1")  # ONNX Runtime's option of sessions
 # ONNX Runtime's names of formats -> NumPy's, where they differ.
 DTYPES = {"float": "float32", "double": "float64"}
 
@@ -92,7 +93,7 @@ class _OnnxRuntime:
 
     def compile(self, exported: Path, cell: Cell, threads: int, folder: Path) -> "_Session":
         """A session, which optimises the graph."""
-        return _Session(exported, threads)
+        return _Session(exported, threads, flushes_denormals=cell.options.flush_denormals)
 
 
 def _has_attention(path: Path) -> bool:
@@ -128,8 +129,8 @@ def _arrays(call: Call) -> list[NDArray[Any]]:
 class _Session:
     """A session of ONNX Runtime."""
 
-    def __init__(self, path: Path, threads: int) -> None:
-        self.path, self.threads = path, threads
+    def __init__(self, path: Path, threads: int, *, flushes_denormals: bool) -> None:
+        self.path, self.threads, self.flushes_denormals = path, threads, flushes_denormals
         self.session = self._session()
         self.names = [each.name for each in self.session.get_inputs()]
 
@@ -140,6 +141,8 @@ class _Session:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
         options.log_severity_level = ONLY_ERRORS
+        if self.flushes_denormals:
+            options.add_session_config_entry(*FLUSHING)
         if profile is not None:
             options.enable_profiling, options.profile_file_prefix = True, profile
         return onnxruntime.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
@@ -153,7 +156,7 @@ class _Session:
 
     def ran(self, call: Call) -> Ran:
         """From the second run of another session that writes a profile, and from the options of the measured one."""
-        threads = self.session.get_session_options().intra_op_num_threads
+        options = self.session.get_session_options()
         with tempfile.TemporaryDirectory(prefix="profile-") as folder:
             session = self._session(f"{folder}/run")
             for _ in range(2):
@@ -164,7 +167,14 @@ class _Session:
         times = [(each["args"]["op_name"], each["dur"] / 1e6) for each in kernels]
         formats = Counter(_format(each["args"]) for each in kernels if each["args"]["op_name"] in PRODUCTS)
         computed = computed_in(formats) or "float32"
-        return Ran(stored=computed, computed=computed, threads=threads, formats=dict(formats), times=times)
+        return Ran(
+            stored=computed,
+            computed=computed,
+            threads=options.intra_op_num_threads,
+            formats=dict(formats),
+            times=times,
+            flushes_denormals=self.flushes_denormals and options.get_session_config_entry(FLUSHING[0]) == FLUSHING[1],
+        )
 
 
 def _format(kernel: Mapping[str, Any]) -> str:

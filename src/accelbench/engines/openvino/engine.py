@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accelbench.engines.exported import run as exported_run
+from accelbench.engines.exported.compiler import Ran
 from accelbench.engines.exported.network import Call, exported, not_exportable
-from accelbench.engines.exported.run import Ran
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
@@ -19,6 +19,7 @@ from accelbench.schema.vocab import Precision
 from accelbench.schema.work import Work
 
 FILE, QUANTIZED = "network.xml", "quantized.xml"
+FLUSHING = "CPU_DENORMALS_OPTIMIZATION"  # the plugin's setting
 # OpenVINO's word for the format that it is to compute in. By default it takes 16 bits where the CPU has them.
 HINTS = {Precision.fp32: "f32", Precision.bf16: "bf16", Precision.fp16: "f16", Precision.int8: "f32"}
 # OpenVINO's names of formats -> NumPy's.
@@ -75,16 +76,18 @@ class _OpenVino:
 
     def compile(self, exported: Path, cell: Cell, threads: int, folder: Path) -> "_Request":
         """One stream, in the cell's precision."""
-        return _Request(exported, HINTS[cell.precision], threads)
+        return _Request(exported, cell, threads)
 
 
 class _Request:
     """A compiled network's request."""
 
-    def __init__(self, path: Path, hint: str, threads: int) -> None:
+    def __init__(self, path: Path, cell: Cell, threads: int) -> None:
         self.path = path
         self.settings = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
-        self.settings |= {"INFERENCE_PRECISION_HINT": hint}
+        self.settings |= {"INFERENCE_PRECISION_HINT": HINTS[cell.precision]}
+        if cell.options.flush_denormals:
+            self.settings |= {FLUSHING: True}
         self.network = self._network()
         self.request = self.network.create_infer_request()
 
@@ -114,6 +117,7 @@ class _Request:
             computed=computed,
             threads=int(self.network.get_property("INFERENCE_NUM_THREADS")),
             formats=dict(formats),
+            flushes_denormals=bool(self.network.get_property(FLUSHING)),
             times=[(f"{node.node_type} {node.exec_type}", node.real_time.total_seconds()) for node in nodes],
         )
 
