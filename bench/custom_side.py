@@ -5,13 +5,12 @@ It prints samples/s: the median of blocks of the same length as accelbench's, af
 
 import itertools
 import sys
-import time
 from collections.abc import Callable, Iterator
-from statistics import median
 
 import torch
 from torch import Tensor
 
+from bench.blocks import steps_per_s
 from bench.own_networks import BATCH_SIZE, NUM_BATCHES, Tokens, loader, loss, make_batch
 
 WARMUP_S, BLOCK_S, MEASURE_S = 1.0, 0.3, 4.0
@@ -22,26 +21,6 @@ def main(case: str) -> None:
     torch.manual_seed(0)
     step = infer() if case.endswith("infer") else train(lightning=case == "lightning")
     print(BATCH_SIZE * steps_per_s(step, WARMUP_S, BLOCK_S, MEASURE_S))
-
-
-def steps_per_s(step: Callable[[], object], warmup_s: float, block_s: float, measure_s: float) -> float:
-    """The median of blocks, after a warm-up."""
-    timed(step, warmup_s)
-    rates, spent = [], 0.0
-    while spent < measure_s:
-        num, seconds = timed(step, block_s)
-        rates.append(num / seconds)
-        spent += seconds
-    return median(rates)
-
-
-def timed(step: Callable[[], object], seconds: float) -> tuple[int, float]:
-    """The number of steps in at least `seconds`, and how long they took."""
-    start, num = time.perf_counter(), 0
-    while (took := time.perf_counter() - start) < seconds:
-        step()
-        num += 1
-    return num, took
 
 
 def train(*, lightning: bool) -> Callable[[], object]:

@@ -1,19 +1,23 @@
 """One engine's plain script: `python -m bench.engines_side export|run ENGINE NETWORK BATCH_SIZE FOLDER`.
 
 `export` exports the network into a folder, as the engine's documentation says. `run` loads it from there, runs it in a
-loop, and prints samples/s: the median of blocks of the same length as accelbench's, after a warm-up.
+loop, and prints samples/s: the median of blocks of the same length as accelbench's, after a warm-up. It imports the
+engine alone: PyTorch takes longer to import than the loop runs.
 """
 
 import itertools
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+from numpy.typing import NDArray
 
-from bench.custom_side import steps_per_s
+from bench.blocks import steps_per_s
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 NUM_BATCHES = 8
 WARMUP_S, BLOCK_S, MEASURE_S = 0.5, 0.2, 2.0
@@ -22,19 +26,33 @@ NUM_THREADS = len(os.sched_getaffinity(0))
 
 def main(what: str, engine: str, network: str, batch_size: str, folder: str) -> None:
     """Exports the network, or runs the loop."""
-    torch.manual_seed(0)
     num = int(batch_size)
-    images = [torch.randn(num, 3, 224, 224) for _ in range(NUM_BATCHES)]
+    images = [random_images(num, index) for index in range(NUM_BATCHES)]
     export, load = ENGINES[engine]
+    if what == "run":
+        print(num * steps_per_s(load(images, folder), WARMUP_S, BLOCK_S, MEASURE_S))
+        return
+    import torch
+
     with torch.no_grad():
-        if what == "export":
-            export(built(network).eval(), images[0], folder)
-        else:
-            print(num * steps_per_s(load(images, folder), WARMUP_S, BLOCK_S, MEASURE_S))
+        export(built(network).eval(), torch.from_numpy(images[0]), folder)
 
 
-def built(network: str) -> nn.Module:
+def random_images(num: int, seed: int) -> NDArray[np.float32]:
+    """A batch in memory that begins at a multiple of 64 bytes, as PyTorch's tensors and an engine's own arrays do."""
+    values = np.random.default_rng(seed).standard_normal((num, 3, 224, 224), np.float32)
+    memory = np.empty(values.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    aligned = memory[start : start + values.nbytes].view(np.float32).reshape(values.shape)
+    aligned[:] = values
+    return aligned
+
+
+def built(network: str) -> "nn.Module":
     """The network, from the library that has it."""
+    import torch
+
+    torch.manual_seed(0)
     if network == "resnet18":
         import torchvision
 
@@ -46,12 +64,14 @@ def built(network: str) -> nn.Module:
     return found
 
 
-def export_onnx(network: nn.Module, batch: Tensor, folder: str) -> None:
+def export_onnx(network: "nn.Module", batch: "Tensor", folder: str) -> None:
     """Writes network.onnx."""
+    import torch
+
     torch.onnx.export(network, (batch,), f"{folder}/network.onnx", dynamo=True, verbose=False)
 
 
-def load_onnxruntime(images: list[Tensor], folder: str) -> Callable[[], Any]:
+def load_onnxruntime(images: list[NDArray[np.float32]], folder: str) -> Callable[[], Any]:
     """A loop around `session.run`."""
     import onnxruntime
 
@@ -59,38 +79,43 @@ def load_onnxruntime(images: list[Tensor], folder: str) -> Callable[[], Any]:
     options.intra_op_num_threads = NUM_THREADS
     session = onnxruntime.InferenceSession(f"{folder}/network.onnx", options, providers=["CPUExecutionProvider"])
     (given,) = session.get_inputs()
-    arrays = itertools.cycle([batch.numpy() for batch in images])
+    arrays = itertools.cycle(images)
     return lambda: session.run(None, {given.name: next(arrays)})
 
 
-def export_openvino(network: nn.Module, batch: Tensor, folder: str) -> None:
+def export_openvino(network: "nn.Module", batch: "Tensor", folder: str) -> None:
     """Writes network.xml, and its weights in fp32."""
     import openvino
+    import torch
 
     converted = openvino.convert_model(torch.export.export(network, (batch,)))
     openvino.save_model(converted, f"{folder}/network.xml", compress_to_fp16=False)
 
 
-def load_openvino(images: list[Tensor], folder: str) -> Callable[[], Any]:
+def load_openvino(images: list[NDArray[np.float32]], folder: str) -> Callable[[], Any]:
     """A loop around `infer_request.infer`."""
     import openvino
 
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": NUM_THREADS, "INFERENCE_PRECISION_HINT": "f32"}
     request = openvino.Core().compile_model(f"{folder}/network.xml", "CPU", settings).create_infer_request()
-    arrays = itertools.cycle([batch.numpy() for batch in images])
+    arrays = itertools.cycle(images)
     return lambda: request.infer([next(arrays)], share_inputs=True, share_outputs=True)
 
 
-def export_aotinductor(network: nn.Module, batch: Tensor, folder: str) -> None:
+def export_aotinductor(network: "nn.Module", batch: "Tensor", folder: str) -> None:
     """Writes network.pt2."""
+    import torch
+
     exported = torch.export.export(network, (batch,))
     torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/network.pt2")
 
 
-def load_aotinductor(images: list[Tensor], folder: str) -> Callable[[], Any]:
+def load_aotinductor(images: list[NDArray[np.float32]], folder: str) -> Callable[[], Any]:
     """A loop around the package."""
+    import torch
+
     package = torch._inductor.aoti_load_package(f"{folder}/network.pt2")
-    batches = itertools.cycle(images)
+    batches = itertools.cycle([torch.from_numpy(each) for each in images])
 
     def step() -> object:
         with torch.inference_mode():
@@ -99,7 +124,10 @@ def load_aotinductor(images: list[Tensor], folder: str) -> Callable[[], Any]:
     return step
 
 
-Export, Load = Callable[[nn.Module, Tensor, str], None], Callable[[list[Tensor], str], Callable[[], Any]]
+Export, Load = (
+    Callable[["nn.Module", "Tensor", str], None],
+    Callable[[list[NDArray[np.float32]], str], Callable[[], Any]],
+)
 ENGINES: dict[str, tuple[Export, Load]] = {
     "onnxruntime": (export_onnx, load_onnxruntime),
     "openvino": (export_openvino, load_openvino),
