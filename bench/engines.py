@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -49,11 +50,11 @@ def main() -> None:
             report_case(name, [round_of(index, *sides) for index in range(NUM_ROUNDS)], 32)
 
 
-def by_cell(hosts: Hosts, engine: str, network: str, batch_size: int) -> float:
+def by_cell(hosts: Hosts, engine: str, network: str, batch_size: int, settings: Sequence[str] = WINDOW) -> float:
     """Samples/s of a cell, measured as one of a sweep: the median of its blocks."""
     words = [f"engine={engine}", f"model={NETWORKS[network]}", f"model.name={network}", "mode=infer", "data=random"]
     with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
-        cell, options = one_cell(" ".join([*words, f"batch_size={batch_size}", "tracking=none", *WINDOW]))
+        cell, options = one_cell(" ".join([*words, f"batch_size={batch_size}", "tracking=none", *settings]))
         quiet = Console(file=io.StringIO())
         result = run.run([cell], options, quiet, Path(folder), hosts=hosts, show=lambda result: None)
     (record,) = result.records

@@ -3,6 +3,9 @@
 The peer has an environment of its own, `.venv-peer`, made from bench/peer.lock. Both measure a vision transformer of
 two layers on 32 x 32 images, batch 32, 10 warm-up and 50 measured steps, in a process of its own; each beside a bare
 loop of its own libraries, in a fresh process, in rounds.
+
+Then both measure resnet18 at batch 16 on ONNX Runtime and OpenVINO, for as long as each tool does by default. The peer
+has older releases of the engines: it does not start with newer ones.
 """
 
 import json
@@ -18,9 +21,10 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.robust import median
-from bench.peer_side import BATCH, STEPS, WARMUP
+from bench.engines import by_cell
+from bench.peer_side import BATCH, ENGINES, ENGINES_BATCH, STEPS, WARMUP
 
-ROUNDS = 7
+ROUNDS, ENGINES_ROUNDS = 7, 3
 NETWORK = "timm.models.vision_transformer.VisionTransformer"
 SIZES = {
     "img_size": 32,
@@ -47,21 +51,30 @@ with torch.no_grad():
 
 
 def main() -> None:
-    """Prints a row for each tool: medians over the rounds."""
+    """Prints a row for each tool: medians over the rounds; then one for each engine."""
     root = workplace().root
     python = _environment(root)
     with tempfile.TemporaryDirectory() as folder, Hosts() as hosts:
         side = [str(python), str(root / "bench" / "peer_side.py")]
-        _ours(hosts, root)  # starts the host, as a sweep's first cell does
-        rounds = [
-            {
-                "ours": _ours(hosts, root),
-                "our loop": _printed([sys.executable, "-c", LOOP], folder),
-                "peer": _printed([*side, "cell", folder], folder),
-                "peer's loop": _printed([*side, "loop", folder], folder),
-            }
-            for _ in range(ROUNDS)
-        ]
+        _beside_loops(hosts, root, side, folder)
+        resnet18 = Path(folder, "resnet18")
+        resnet18.mkdir()
+        print(f"{'engine':<12} {'ours/s':>8} {'theirs/s':>8} {'ratio':>6} {'s a cell':>9} {'theirs':>7} {'ratio':>6}")
+        for engine in ENGINES:
+            _on_engine(hosts, engine, [*side, engine, str(resnet18)])
+
+
+def _beside_loops(hosts: Hosts, root: Path, side: list[str], folder: str) -> None:
+    _ours(hosts, root)  # starts the host, as a sweep's first cell does
+    rounds = [
+        {
+            "ours": _ours(hosts, root),
+            "our loop": _printed([sys.executable, "-c", LOOP], folder),
+            "peer": _printed([*side, "cell", folder], folder),
+            "peer's loop": _printed([*side, "loop", folder], folder),
+        }
+        for _ in range(ROUNDS)
+    ]
     print(f"{'tool':<20} {'s per cell':>10} {'samples/s':>10} {'bare loop':>10} {'ratio':>7}   (medians of {ROUNDS})")
     for tool, cell, loop in (("accelbench", "ours", "our loop"), ("optimum-benchmark", "peer", "peer's loop")):
         walls, rates, bare = (
@@ -73,6 +86,23 @@ def main() -> None:
             f"{tool:<20} {median(walls):>10.2f} {median(rates):>10,.0f} {median(bare):>10,.0f} {median(ratios):>7.2f}"
             f"   ({spread})"
         )
+
+
+def _on_engine(hosts: Hosts, engine: str, command: list[str]) -> None:
+    """Prints the row of an engine: samples/s and seconds of a cell, and ours over theirs."""
+    cell = (hosts, engine, "resnet18", ENGINES_BATCH, ())
+    by_cell(*cell)  # starts the engine's host, as above
+    ours, theirs = [], []
+    for _ in range(ENGINES_ROUNDS):
+        start = time.perf_counter()
+        rate = by_cell(*cell)
+        ours.append({"rate": rate, "wall_s": time.perf_counter() - start})
+        theirs.append(_printed(command, command[-1]))
+    row = f"{engine:<12}"
+    for key, style in (("rate", "8,.1f"), ("wall_s", "8.1f")):
+        mine, its = (median([each[key] for each in side]) for side in (ours, theirs))
+        row += f" {mine:>{style}} {its:>{style}} {mine / its:>6.2f}"
+    print(row, flush=True)
 
 
 def _environment(root: Path) -> Path:
@@ -113,7 +143,7 @@ def _ours(hosts: Hosts, root: Path) -> dict[str, float]:
 
 
 def _printed(command: list[str], folder: str) -> dict[str, float]:
-    """Runs a command in `folder` and returns the JSON in the last line that it prints."""
+    """Runs a command in `folder` and returns the JSON in the last line of it; the peer logs to the same stream."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    result: dict[str, float] = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
     return result
