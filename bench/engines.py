@@ -21,6 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench.isolation.hosts import Hosts
+from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
 from accelbench.stats.robust import median
 from accelbench.sweep import run
@@ -58,7 +59,8 @@ def by_cell(hosts: Hosts, engine: str, network: str, batch_size: int, settings: 
         quiet = Console(file=io.StringIO())
         result = run.run([cell], options, quiet, Path(folder), hosts=hosts, show=lambda result: None)
     (record,) = result.records
-    assert record.measurement is not None, record.reason
+    assert record.status == Status.ok, record.reason
+    assert record.measurement is not None
     return median([block.num_samples / block.seconds for block in record.measurement.blocks])
 
 

@@ -4,8 +4,9 @@ The peer has an environment of its own, `.venv-peer`, made from bench/peer.lock.
 two layers on 32 x 32 images, batch 32, 10 warm-up and 50 measured steps, in a process of its own; each beside a bare
 loop of its own libraries, in a fresh process, in rounds.
 
-Then both measure resnet18 at batch 16 on ONNX Runtime and OpenVINO, for as long as each tool does by default. The peer
-has older releases of the engines: it does not start with newer ones.
+Then both measure resnet18 at batch 16 in fp32 on ONNX Runtime and OpenVINO, for as long as each tool does by default.
+The seconds of a cell are those after the tool was imported: accelbench forks its process from a host that has imported
+PyTorch, optimum-benchmark starts a new one. The peer does not start with the newest releases of PyTorch and OpenVINO.
 """
 
 import json
@@ -13,12 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import workplace
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.robust import median
 from bench.engines import by_cell
@@ -92,12 +95,12 @@ def _on_engine(hosts: Hosts, engine: str, command: list[str]) -> None:
     """Prints the row of an engine: samples/s and seconds of a cell, and ours over theirs."""
     cell = (hosts, engine, "resnet18", ENGINES_BATCH, ())
     by_cell(*cell)  # starts the engine's host, as above
-    ours, theirs = [], []
-    for _ in range(ENGINES_ROUNDS):
-        start = time.perf_counter()
-        rate = by_cell(*cell)
-        ours.append({"rate": rate, "wall_s": time.perf_counter() - start})
-        theirs.append(_printed(command, command[-1]))
+    sides = [partial(_timed, lambda: by_cell(*cell)), partial(_printed, command, command[-1])]
+    found: list[list[dict[str, float]]] = [[], []]
+    for index in range(ENGINES_ROUNDS):
+        for side in (0, 1) if index % 2 else (1, 0):
+            found[side].append(sides[side]())
+    ours, theirs = found
     row = f"{engine:<12}"
     for key, style in (("rate", "8,.1f"), ("wall_s", "8.1f")):
         mine, its = (median([each[key] for each in side]) for side in (ours, theirs))
@@ -105,15 +108,19 @@ def _on_engine(hosts: Hosts, engine: str, command: list[str]) -> None:
     print(row, flush=True)
 
 
+def _timed(rate_of: Callable[[], float]) -> dict[str, float]:
+    start = time.perf_counter()
+    return {"rate": rate_of(), "wall_s": time.perf_counter() - start}
+
+
 def _environment(root: Path) -> Path:
     """The path of the peer's Python; creates its environment if needed."""
     folder = root / ".venv-peer"
     python = folder / "bin" / "python"
+    uv, lock = root / ".venv" / "bin" / "uv", root / "bench" / "peer.lock"
     if not python.exists():
-        uv = root / ".venv" / "bin" / "uv"
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
-        lock = root / "bench" / "peer.lock"
-        subprocess.run([uv, "pip", "sync", "--quiet", "--python", python, "--require-hashes", lock], check=True)
+    subprocess.run([uv, "pip", "sync", "--quiet", "--python", python, "--require-hashes", lock], check=True)
     return python
 
 
@@ -138,12 +145,13 @@ def _ours(hosts: Hosts, root: Path) -> dict[str, float]:
     start = time.perf_counter()
     outcome = hosts.run(cell, root / "data" / "random")
     wall_s = time.perf_counter() - start
-    assert outcome.measurement is not None, outcome.reason
+    assert outcome.status == Status.ok, outcome.reason
+    assert outcome.measurement is not None
     return {"wall_s": wall_s, "rate": median([b.num_samples / b.seconds for b in outcome.measurement.blocks])}
 
 
 def _printed(command: list[str], folder: str) -> dict[str, float]:
-    """Runs a command in `folder` and returns the JSON in the last line of it; the peer logs to the same stream."""
+    """Runs a command in `folder` and returns the JSON in its last line of JSON; the peer logs to the same stream."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
     result: dict[str, float] = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
     return result

@@ -20,7 +20,7 @@ from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Ran
 from accelbench.engines.exported.network import Call
 from accelbench.engines.lightning import zoo
-from accelbench.engines.lightning.denormals import DENORMAL, NOT_FLUSHED
+from accelbench.engines.lightning.denormals import DENORMAL, NOT_SET
 from accelbench.engines.onnxruntime.engine import _OnnxRuntime
 from accelbench.engines.openvino.engine import _OpenVino
 from accelbench.grid.exported_support import MODULES
@@ -37,6 +37,7 @@ from fakes import make_cell
 from judging.test_row import make_record
 
 FLUSHING = Options(flush_denormals=True)
+OPENVINO_BF16 = make_cell(engine=Engine.openvino, precision=Precision.bf16)
 TINY_VALUES = 1 << 20
 SMALL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0})
 HAVE_FORMATS = (Engine.onnxruntime, Engine.openvino)  # AOTInductor does not say what its operators compute in
@@ -193,7 +194,21 @@ def test_a_cell_whose_engine_was_not_set_to_flush_is_invalid(digits):
         found = exported_run.run(cell, digits, InTorch())
     finally:
         torch.set_flush_denormal(False)
-    assert found.defects == [NOT_FLUSHED]
+    assert found.defects == [NOT_SET]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
+def test_a_quantiser_does_not_set_the_thread_back_that_flushes(hosts, digits, engine):
+    found = run(hosts, digits, make_cell(engine=engine, model=SMALL, precision=Precision.int8, options=FLUSHING))
+    assert found.defects == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(why_not(OPENVINO_BF16, look()) is not None, reason="OpenVINO does not compute in bf16 here")
+def test_denormal_numbers_of_another_format_than_the_engine_computes_in_are_not_named(hosts, digits):
+    found = run(hosts, digits, replace(OPENVINO_BF16, model=TINY_WEIGHTS))
+    assert not any("denormal" in warning for warning in found.warnings)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from accelbench.engines.formats import word_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.busiest import MAX_OPERATORS
-from accelbench.engines.lightning.denormals import NOT_FLUSHED, Denormals
+from accelbench.engines.lightning.denormals import NOT_SET, Denormals
 from accelbench.engines.lightning.feed import Feed
 from accelbench.engines.lightning.global_state import use_threads
 from accelbench.engines.lightning.module import BenchModule
@@ -99,7 +99,8 @@ class _Run(CellRun):
 
     def _run_in_torch(self) -> None:
         """Checks the network's output, and looks for denormal numbers: what is compiled does not show its layers'."""
-        looks = not (self.quantizes or self.is_one_step or self.backend.flushes_denormals)
+        is_alike = self.given == self.cell.precision  # else the engine computes in another format than PyTorch here
+        looks = is_alike and not self.is_one_step and not self.backend.flushes_denormals
         if looks:
             self.denormals.look_at_weights(self.network)
         with torch.no_grad(), self.denormals.looking_at_outputs(self.network) if looks else nullcontext():
@@ -155,7 +156,7 @@ class _Run(CellRun):
         ran = self.ran = self.compiled.ran(self._call())
         self.operators = _busiest(ran.times)
         if self.backend.flushes_denormals and not ran.flushes_denormals:
-            self.defects.append(NOT_FLUSHED)
+            self.defects.append(NOT_SET)
         if not all_finite(self.step.result):
             self.mark_not_finite()
         self.keep_outputs(self.workload.num_rows, self.workload.shapes())

@@ -6,7 +6,6 @@ from accelbench.engines.lightning import spec as of_torch
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 
-
 EXPORTER = "torch.export._trace"  # what torch.export imports when it is first called: a third of a second
 
 

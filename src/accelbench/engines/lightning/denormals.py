@@ -28,6 +28,7 @@ DENORMAL = 1 << 20  # as an integer: converting 1e-39 would flush it
 PER_THREAD = 1 << 16  # elements with which PyTorch gives each thread a part
 
 NOT_FLUSHED = "asked for flush_denormals=true, but a thread computed with denormal numbers"
+NOT_SET = "asked for flush_denormals=true, but the engine does not say that it was set"
 WEIGHTS, STATE, OUTPUTS = "weights", "optimiser's state", "outputs"
 
 
@@ -97,6 +98,8 @@ class Denormals:
 
 
 def _some(tensor: Tensor) -> Tensor:
+    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
+        tensor = tensor.permute(0, 2, 3, 1)  # as it lies in memory: `reshape` copies any other order
     values = tensor.detach().reshape(-1)
     return values[:: values.numel() // MAX_VALUES + 1]
 
