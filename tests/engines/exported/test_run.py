@@ -162,7 +162,7 @@ class InTorch:
 
     def ran(self, call):
         name = str(self.dtype).removeprefix("torch.")
-        return Ran(stored=name, computed=name, threads=None, formats=dict(self.formats))
+        return Ran(stored=name, computed=name, threads=None, formats=dict(self.formats), flushes_denormals=False)
 
 
 def test_a_cell_of_which_another_format_ran_is_invalid(digits):

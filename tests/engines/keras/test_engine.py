@@ -38,7 +38,7 @@ def fit_cell(**changes):
 
 
 @pytest.mark.parametrize("keras", [{}, {"steps_per_execution": 4}, {"jit_compile": True}], ids=["", "4 steps", "jit"])
-@pytest.mark.parametrize("optimizer", RATES)
+@pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=pytest.mark.slow)])
 def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
     drawn = agreement.network_of
 

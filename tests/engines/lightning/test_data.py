@@ -60,6 +60,7 @@ def test_decoding_for_each_batch_is_seen_as_data_wait(pets):
     assert sum(jpeg.data_s) / sum(jpeg.latency_s) > 5 * sum(array.data_s) / sum(array.latency_s)
 
 
+@pytest.mark.slow
 def test_augmented_training_has_other_losses(pets):
     plain, varied = engine.run(fit(), pets), engine.run(fit(augment=Augment.flip_shift), pets)
     assert [e.loss for e in plain.epochs] != pytest.approx([e.loss for e in varied.epochs], rel=1e-4)

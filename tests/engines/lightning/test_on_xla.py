@@ -70,7 +70,7 @@ def test_two_xla_devices_compile_nothing_in_the_steady_state(hosts, digits, mode
 
 
 @pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize("precision", [Precision.bf16, Precision.bf16_mixed])
+@pytest.mark.parametrize("precision", [Precision.bf16, pytest.param(Precision.bf16_mixed, marks=pytest.mark.slow)])
 def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts, digits, precision, mode):
     outcome = hosts.run(xla(make_cell(model=SGD, precision=precision, mode=mode, window=SHORT)), digits)
     assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error

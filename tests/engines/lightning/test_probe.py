@@ -28,6 +28,7 @@ def least(call):
     return min(taken)
 
 
+@pytest.mark.slow
 def test_a_cpus_ceilings_are_no_lower_than_what_a_plain_call_reaches():
     one = torch.rand(1024, 1024)
     buffer = np.ones(1 << 27, dtype=np.uint8)

@@ -13,7 +13,6 @@ from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Ran
 from accelbench.engines.exported.network import Call, exported, not_exportable
 from accelbench.engines.formats import computed_in
-from accelbench.engines.lightning.denormals import are_flushed
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import QUANTIZED, Precision
@@ -103,9 +102,9 @@ class _Package:
 
     def ran(self, call: Call) -> Ran:
         """From the output, since the library does not say what its operators compute in; int8 from its source."""
-        formats, threads, flushes = self.formats, torch.get_num_threads(), are_flushed()  # the threads are PyTorch's
+        formats, threads = self.formats, torch.get_num_threads()
         computed = computed_in(formats) if formats else None
         if computed is None:
             floats = [tensor for tensor in self.outputs if tensor.is_floating_point()]
             computed = str(floats[0].dtype).removeprefix("torch.") if floats else "no floating-point output"
-        return Ran(stored=computed, computed=computed, threads=threads, formats=formats, flushes_denormals=flushes)
+        return Ran(stored=computed, computed=computed, threads=threads, formats=formats)

@@ -21,7 +21,8 @@ class Ran:
         threads: that compute; None if the engine does not say.
         formats: how many operators that multiply matrices compute in each format; empty if the engine does not say.
         times: the operators of one profiled call in turn, each with its name and seconds; empty if there is no profile.
-        flushes_denormals: whether it was set to compute with 0 instead of denormal numbers.
+        flushes_denormals: whether it was set to compute with 0 instead of denormal numbers; None of an engine in PyTorch's
+            threads, which are tested.
     """
 
     stored: str
@@ -29,7 +30,7 @@ class Ran:
     threads: int | None
     formats: dict[str, int] = field(default_factory=dict)
     times: Sequence[tuple[str, float]] = ()
-    flushes_denormals: bool = False
+    flushes_denormals: bool | None = None
 
 
 class Compiled(Protocol):

@@ -155,7 +155,7 @@ class _Run(CellRun):
         """What ran; then the outputs, each of which takes one more call."""
         ran = self.ran = self.compiled.ran(self._call())
         self.operators = _busiest(ran.times)
-        if self.backend.flushes_denormals and not ran.flushes_denormals:
+        if self.backend.flushes_denormals and ran.flushes_denormals is False:
             self.defects.append(NOT_SET)
         if not all_finite(self.step.result):
             self.mark_not_finite()
