@@ -23,7 +23,7 @@ from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Pipeline, Preci
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import CARRIED, keras_cell
 from engines.keras.exchange import give, weights
-from engines.keras.twins import RATES, trained_cell
+from engines.keras.twins import trained_cell
 from fakes import assert_epochs_in_turn
 
 # Keras' Adam adds its epsilon before it corrects the bias, PyTorch's after.

@@ -21,8 +21,8 @@ class Ran:
         threads: that compute; None if the engine does not say.
         formats: how many operators that multiply matrices compute in each format; empty if the engine does not say.
         times: the operators of one profiled call in turn, each with its name and seconds; empty if there is no profile.
-        flushes_denormals: whether it was set to compute with 0 instead of denormal numbers; None of an engine in PyTorch's
-            threads, which are tested.
+        flushes_denormals: whether it was set to compute with 0 instead of denormal numbers; None of an engine that runs
+            in PyTorch's threads, which are tested.
     """
 
     stored: str
