@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from accelbench.judging.row import steady_rates
 from accelbench.project import RECORDS
 from accelbench.schema.record import read
 from accelbench.stats.robust import median, median_interval
@@ -95,7 +96,7 @@ def rate_of(settings: list[str]) -> float:
         (path,) = Path(folder).glob(RECORDS)
         record = read(path)
     assert record.measurement is not None, record.reason
-    return median([block.num_samples / block.seconds for block in record.measurement.blocks])
+    return median(steady_rates(record.measurement))
 
 
 def by_loop(case: str) -> float:

@@ -21,6 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging.row import steady_rates
 from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
 from accelbench.stats.robust import median
@@ -61,7 +62,7 @@ def by_cell(hosts: Hosts, engine: str, network: str, batch_size: int, settings: 
     (record,) = result.records
     assert record.status == Status.ok, record.reason
     assert record.measurement is not None
-    return median([block.num_samples / block.seconds for block in record.measurement.blocks])
+    return median(steady_rates(record.measurement))
 
 
 def by_script(engine: str, network: str, batch_size: int, exported: Path) -> float:

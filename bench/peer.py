@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging.row import steady_rates
 from accelbench.project import workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Status
@@ -147,7 +148,7 @@ def _ours(hosts: Hosts, root: Path) -> dict[str, float]:
     wall_s = time.perf_counter() - start
     assert outcome.status == Status.ok, outcome.reason
     assert outcome.measurement is not None
-    return {"wall_s": wall_s, "rate": median([b.num_samples / b.seconds for b in outcome.measurement.blocks])}
+    return {"wall_s": wall_s, "rate": median(steady_rates(outcome.measurement))}
 
 
 def _printed(command: list[str], folder: str) -> dict[str, float]:

@@ -48,10 +48,10 @@ class Times(torch.nn.Module):
         return numbers * 1.5
 
 
-def marked(engine):
+def marked(engine, slow=False):
     missing = [name for name in MODULES[engine] if importlib.util.find_spec(name) is None]
     marks = [pytest.mark.skipif(bool(missing), reason=f"{missing} is not installed")]
-    return pytest.param(engine, marks=[*marks, pytest.mark.slow] if engine == Engine.aotinductor else marks)
+    return pytest.param(engine, marks=[*marks, pytest.mark.slow] if slow or engine == Engine.aotinductor else marks)
 
 
 @pytest.fixture(scope="module")
@@ -173,8 +173,7 @@ def test_a_cell_of_which_another_format_ran_is_invalid(digits):
 
 
 @pytest.mark.parametrize(
-    "engine",
-    [marked(Engine.openvino), marked(Engine.aotinductor), pytest.param(Engine.onnxruntime, marks=pytest.mark.slow)],
+    "engine", [marked(Engine.openvino), marked(Engine.aotinductor), marked(Engine.onnxruntime, slow=True)]
 )
 def test_denormal_weights_are_named_and_with_the_option_there_are_none(hosts, digits, engine):
     plain, flushed = (

@@ -98,9 +98,8 @@ class Denormals:
 
 
 def _some(tensor: Tensor) -> Tensor:
-    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
-        tensor = tensor.permute(0, 2, 3, 1)  # as it lies in memory: `reshape` copies any other order
-    values = tensor.detach().reshape(-1)
+    as_in_memory = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)  # `reshape` copies any other order
+    values = tensor.detach().permute(as_in_memory).reshape(-1)
     return values[:: values.numel() // MAX_VALUES + 1]
 
 
