@@ -138,8 +138,28 @@ def _leave_daemon(marker: Path, restless: bool = False) -> None:
     os._exit(0)
 
 
-def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None) -> Measurement | None:
+def export(cell: Cell, data_folder: Path, folder: Path) -> None:
+    """What the faulty engine exports: a megabyte, and a line in `exports`; it may be killed at its first one."""
+    num = len(list(data_folder.glob("exports.*")))
+    Path(data_folder, f"exports.{num}").touch()
+    if cell.model.args.get("fault") == "die" and not num:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if cell.model.args.get("fault") == "no export":
+        raise UnsupportedError("no exporter takes it")
+    folder.mkdir()
+    Path(folder, "network").write_bytes(bytes(1 << 20))
+
+
+def run(
+    cell: Cell,
+    data_folder: Path,
+    weights: Path | None = None,
+    work: Work | None = None,
+    exported: Path | None = None,
+) -> Measurement | None:
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
+    if exported is not None:
+        return make_measurement(artifact_bytes=Path(exported, "network").stat().st_size)
     fault, _, rank = cell.model.args.get("fault", "none").partition("@")
     if rank:
         Path(data_folder, f"{os.environ['LOCAL_RANK']}.pid").write_text(str(os.getpid()))

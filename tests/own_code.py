@@ -1,5 +1,6 @@
 """What users bring: networks with other inputs than images, and functions that make their batches and losses."""
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -209,6 +210,18 @@ class Pooled(nn.Linear):
 
 def two_samples(batch):
     return 2
+
+
+class Drawn(nn.Linear):
+    """Draws its weights from PyTorch's generator, or from one of NumPy's that accelbench can't seed."""
+
+    def __init__(self, seeded):
+        super().__init__(8, 3)
+        if not seeded:
+            nn.init.constant_(self.weight, float(np.random.default_rng().random()))
+
+    def forward(self, left, right):
+        return super().forward(right)
 
 
 class Branches(nn.Linear):

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,3 +203,27 @@ def test_the_work_of_a_users_own_network_is_counted_anew(tmp_path):
             hosts.run(replace(make_cell(), model=own, seed=seed), tmp_path).measurement.work for seed in (0, 1)
         )
     assert first != second
+
+
+def exporting_host(cell):
+    return replace(faulty_host(cell), exported_as=str(cell.batch_size))
+
+
+def test_a_network_is_exported_once_by_a_process_of_its_own(tmp_path):
+    with Hosts(exporting_host) as hosts:
+        for size, num in ((8, 1), (8, 1), (16, 2), (8, 2)):
+            outcome = hosts.run(make_cell(batch_size=size), tmp_path)
+            assert (outcome.status, outcome.measurement.artifact_bytes) == (Status.ok, 1 << 20)
+            assert len(list(tmp_path.glob("exports.*"))) == num
+
+
+def test_how_an_export_fails_is_the_outcome_of_the_cell_and_the_next_one_exports_again(tmp_path):
+    with Hosts(exporting_host) as hosts:
+        outcome = hosts.run(make_cell("no export"), tmp_path)
+        assert (outcome.status, outcome.reason) == (Status.skipped, "no exporter takes it")
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    with Hosts(exporting_host) as hosts:
+        outcome = hosts.run(make_cell("die"), tmp_path)
+        assert (outcome.status, outcome.reason) == (Status.killed, "killed by signal 9 (SIGKILL)")
+        assert hosts.run(make_cell("die"), tmp_path).status == Status.ok

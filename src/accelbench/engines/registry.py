@@ -47,6 +47,8 @@ class HostSpec:
         environment: variables that are set before those imports.
         num_processes: how many processes run one cell: its ranks.
         prober: name of the module whose `run(device, precisions)` measures the device's ceilings, if there is one.
+        exported_as: equal for cells that can load the same exported network, which the engine's
+            `export(cell, data_folder, folder)` writes in a process of its own; None if the engine exports none.
     """
 
     engine: str
@@ -54,6 +56,7 @@ class HostSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     num_processes: int = 1
     prober: str | None = None
+    exported_as: str | None = None
 
     @property
     def key(self) -> tuple[object, ...]:

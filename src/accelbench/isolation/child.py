@@ -96,7 +96,11 @@ def _measure(request: CellRequest) -> Answer:
         if hasattr(engine, "check"):  # an engine with networks of its own alone needs none
             engine.check(request.cell, Path(request.data_folder))
         return Answer(status=Status.ok)
-    known = {"weights": request.weights and Path(request.weights), "work": request.work}
+    if request.only_export:
+        engine.export(request.cell, Path(request.data_folder), Path(str(request.exported)))
+        return Answer(status=Status.ok)
+    paths = {"weights": request.weights, "exported": request.exported}
+    known = {name: path and Path(path) for name, path in paths.items()} | {"work": request.work}
     arguments = {name: value for name, value in known.items() if value is not None}
     measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), **arguments)
     if measurement is None:  # this rank is not the first, which has the measurement

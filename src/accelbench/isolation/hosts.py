@@ -16,6 +16,7 @@ from typing import IO
 
 from accelbench import scratch
 from accelbench.engines.registry import SUBSTITUTING, HostSpec, host_spec
+from accelbench.isolation.exports import Exports
 from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
 from accelbench.lifeline import end_marked
 from accelbench.schema.ceilings import Ceilings
@@ -63,6 +64,7 @@ class Hosts:
 
     def __enter__(self) -> "Hosts":
         self._scratch = self._stack.enter_context(scratch.folder())
+        self._exports = Exports(self._scratch / "exports")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,7 +88,8 @@ class Hosts:
     def run(self, cell: Cell, data_folder: Path, weights: Path | None = None) -> Outcome:
         """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
 
-        The process may still be ending. It has ended before another one starts.
+        The process may still be ending. It has ended before another one starts. If the engine loads an exported
+        network, and no cell before has had it exported, another process does that first.
 
         Args:
             cell: the cell.
@@ -94,10 +97,16 @@ class Hosts:
             weights: the file that gets the trained weights; None: they are not saved.
         """
         spec, counted_as = self._spec_of(cell), _counted_as(cell)
+        exported = None
+        if spec.exported_as is not None:
+            exported = self._exports.folder(spec.exported_as, data_folder)
+            if not exported.exists() and (failure := self._export(spec, cell, data_folder, exported)) is not None:
+                return failure
         request = CellRequest(
             cell=cell,
             engine=spec.engine,
             data_folder=str(data_folder),
+            exported=None if exported is None else str(exported),
             work=self._works.get(counted_as) if counted_as else None,
             weights=None if weights is None else str(weights.absolute()),
             timeout_s=cell.timeout_s,
@@ -109,6 +118,20 @@ class Hosts:
         if counted_as and work is not None and not work.uncounted:
             self._works[counted_as] = work
         return outcome
+
+    def _export(self, spec: HostSpec, cell: Cell, data_folder: Path, folder: Path) -> Outcome | None:
+        """Has the network of `cell` exported in a process of its own; returns the outcome if that failed."""
+        self._exports.make_room()
+        request = CellRequest(
+            cell=cell,
+            engine=spec.engine,
+            data_folder=str(data_folder),
+            exported=str(folder),
+            timeout_s=cell.timeout_s,
+            only_export=True,
+        )
+        outcome = self._ask(spec, request)
+        return None if outcome.status == Status.ok else outcome
 
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
         """Has the cell's engine check, in a fresh process of its host, that the network runs on a batch."""

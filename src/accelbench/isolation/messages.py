@@ -41,13 +41,16 @@ class _Request:
 
 @dataclass(frozen=True, kw_only=True)
 class CellRequest(_Request):
-    """Measure a cell, or only check that its network runs.
+    """Measure a cell, or only check that its network runs, or only export it.
 
     Attributes:
         engine: the module whose `run(cell, data_folder)` measures, with the arguments `weights` and `work` where they
-            are known, and whose `check(cell, data_folder)` checks.
+            are known, and `exported`; whose `check(cell, data_folder)` checks; and whose
+            `export(cell, data_folder, exported)` exports the network.
         data_folder: path of the prepared data set.
         only_check: whether nothing is measured.
+        only_export: whether the network is exported and nothing is measured.
+        exported: path of the folder that the network is exported to, or has been; None for engines that export none.
         weights: path of the file that gets the trained weights; None: they are not saved.
         work: of one step, as a cell counted it that differs only in seed or repeat; None: it is to be counted.
     """
@@ -56,6 +59,8 @@ class CellRequest(_Request):
     engine: str
     data_folder: str
     only_check: bool = False
+    only_export: bool = False
+    exported: str | None = None
     weights: str | None = None
     work: Work | None = None
 

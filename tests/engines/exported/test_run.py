@@ -17,7 +17,8 @@ from accelbench.data.arrays import load_split
 from accelbench.devices import packages
 from accelbench.devices.cpu import look, usable_cores
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Ran
+from accelbench.engines.exported.compiler import Ran, Saved
+from accelbench.engines.exported.export import MIN_CALIBRATED
 from accelbench.engines.exported.network import Call
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.denormals import DENORMAL, NOT_SET
@@ -29,7 +30,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import EXPORTING, Device, Engine, Library, Mode, Pipeline, Precision, Status
+from accelbench.schema.vocab import EXPORTING, Allocator, Device, Engine, Library, Mode, Pipeline, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.own.test_workload import own_cell
 from engines.lightning.test_denormals import TINY_WEIGHTS
@@ -149,11 +150,14 @@ class InTorch:
         return network
 
     def quantized(self, exported, calls, folder):
-        assert len(calls) * 32 >= exported_run.MIN_CALIBRATED
+        assert len(calls) * 32 >= MIN_CALIBRATED
         return exported
 
-    def compile(self, exported, cell, threads, folder):
+    def save(self, exported, cell, folder):
         self.network = exported.to(self.dtype)
+        return Saved(folder / "nothing")
+
+    def load(self, path, formats, cell, threads):
         return self
 
     def __call__(self, call):
@@ -163,6 +167,43 @@ class InTorch:
     def ran(self, call):
         name = str(self.dtype).removeprefix("torch.")
         return Ran(stored=name, computed=name, threads=None, formats=dict(self.formats), flushes_denormals=False)
+
+
+SHARED = {"threads": 2, "repeat": 1, "precision": Precision.bf16, "options": Options(allocator=Allocator.glibc_reuse)}
+
+
+@pytest.mark.parametrize("engine", [marked(Engine.openvino), marked(Engine.aotinductor)])
+def test_cells_that_differ_only_in_how_they_run_load_one_exported_network(digits, engine):
+    def exports(**settings):
+        cell = make_cell(**{"engine": engine, "model": SMALL, "threads": 1, **settings})
+        if why_not(cell, look()) is not None:
+            return num_before
+        found = run(hosts, digits, cell)
+        assert found.threads == cell.threads
+        assert found.output_error < 0.01
+        assert found.warnings == found.notes == []
+        return sum(1 for _ in Path(hosts._scratch, "exports").iterdir())
+
+    with Hosts() as hosts:
+        num_before = exports()
+        compiled_for = engine == Engine.aotinductor  # threads and formats
+        for name, value in SHARED.items():
+            num = exports(**{name: value})
+            assert num == num_before + (compiled_for and name in ("threads", "precision")), name
+            num_before = num
+        if not compiled_for:
+            for name, value in {"batch_size": 16, "seed": 1, "model": replace(SMALL, args={"widths": [16]})}.items():
+                num = exports(**{name: value})
+                assert num == num_before + 1, name
+                num_before = num
+
+
+@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
+def test_a_network_whose_weights_no_seed_fixes_is_exported_by_each_process(hosts, tmp_path, engine):
+    for seeded in (False, True):
+        cell = own_cell("Drawn", "two_inputs", engine=engine, args={"seeded": seeded})
+        first, second = (run(hosts, tmp_path, replace(cell, repeat=repeat)) for repeat in (0, 1))
+        assert (first.export_s == second.export_s) == seeded
 
 
 def test_a_cell_of_which_another_format_ran_is_invalid(digits):
@@ -223,8 +264,8 @@ def num_left(engine):
     tiny = torch.full((1, TINY_VALUES), DENORMAL, dtype=torch.int32).view(torch.float32)
     cell = make_cell(engine=engine, options=FLUSHING)
     with tempfile.TemporaryDirectory() as folder:
-        exported = compiler.export(Times(), Call((tiny,)), Path(folder))
-        (output,) = compiler.compile(exported, cell, 2, Path(folder))(Call((tiny,)))
+        saved = compiler.save(compiler.export(Times(), Call((tiny,)), Path(folder)), cell, Path(folder))
+        (output,) = compiler.load(saved.path, saved.formats, cell, 2)(Call((tiny,)))
     return [int(numbers.contiguous().view(torch.int32).count_nonzero()) for numbers in (tiny, output)]
 
 

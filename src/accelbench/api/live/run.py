@@ -17,6 +17,7 @@ from accelbench.api.live.task import LiveTask, never_fed
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import BenchModule, StructuredStep, TrainStep, new_optimizer
 from accelbench.engines.lightning.outputs import all_finite, described, size_of
 from accelbench.engines.lightning.own.batch import OwnBatch
@@ -152,15 +153,10 @@ class NetworkRun(CellRun):
 
     def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
         """From a new copy of the user's network. It runs in a thread; the dtype of new tensors is the process's."""
-        dtype = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float32)
-        try:
-            with torch.no_grad():
-                original = getattr(self.original, "_orig_mod", self.original)
-                network = copy_of(original).to(device="cpu").float().eval()
-                return [self._described(self.task.infer(network, mapped(each, _as_fp32))) for each in batches]
-        finally:
-            torch.set_default_dtype(dtype)
+        with torch.no_grad(), new_tensors_in(torch.float32):
+            original = getattr(self.original, "_orig_mod", self.original)
+            network = copy_of(original).to(device="cpu").float().eval()
+            return [self._described(self.task.infer(network, mapped(each, _as_fp32))) for each in batches]
 
     def _described(self, output: Any) -> Output:
         return described(output, self.num_rows, min(NUM_SAMPLES, self.num_rows))

@@ -3,14 +3,15 @@
 import re
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from accelbench.engines.exported import export as exporting
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Ran
+from accelbench.engines.exported.compiler import Ran, Saved
 from accelbench.engines.exported.network import Call, exported, not_exportable
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
@@ -25,13 +26,22 @@ PRODUCTS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "a
 INTEGER_CALL = re.compile(r"aoti_torch_cpu__q(?:conv|linear)\w*\(")
 
 
-def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
+def export(cell: Cell, data_folder: Path, folder: Path) -> None:
+    """See `exported.export.export`."""
+    exporting.export(cell, data_folder, _compiler(cell), folder)
+
+
+def run(cell: Cell, data_folder: Path, work: Work | None = None, exported: Path | None = None) -> Measurement | None:
     """See `exported.run.run`."""
-    return exported_run.run(cell, data_folder, _AotInductor(quantizes=cell.precision in QUANTIZED), work)
+    return exported_run.run(cell, data_folder, _compiler(cell), work, exported)
+
+
+def _compiler(cell: Cell) -> "_AotInductor":
+    return _AotInductor(quantizes=cell.precision in QUANTIZED)
 
 
 class _AotInductor:
-    """See `exported.run.Compiler`."""
+    """See `exported.compiler.Compiler`."""
 
     computes_in: Precision | None = None
 
@@ -61,8 +71,8 @@ class _AotInductor:
         except Exception as error:
             raise not_exportable("torchao's PT2E", error) from error
 
-    def compile(self, exported: torch.export.ExportedProgram, cell: Cell, threads: int, folder: Path) -> "_Package":
-        """With its weights as constants if the cell says `freeze`; inductor's cache is empty, as on first use."""
+    def save(self, exported: torch.export.ExportedProgram, cell: Cell, folder: Path) -> Saved:
+        """Compiled, with its weights as constants if the cell says `freeze`; inductor's cache is empty, as at first."""
         import torch._inductor.config as inductor
         from torch._inductor.utils import fresh_cache
 
@@ -73,7 +83,11 @@ class _AotInductor:
                 path = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / FILE))
         except Exception as error:
             raise not_exportable("AOTInductor", error) from error
-        return _Package(path, _formats(exported, Path(path)) if self.quantizes else {})
+        return Saved(Path(path), _formats(exported, Path(path)) if self.quantizes else {})
+
+    def load(self, path: Path, formats: Mapping[str, int], cell: Cell, threads: int) -> "_Package":
+        """In PyTorch's threads."""
+        return _Package(path, formats)
 
 
 def _formats(exported: torch.export.ExportedProgram, package: Path) -> dict[str, int]:
@@ -89,9 +103,9 @@ def _formats(exported: torch.export.ExportedProgram, package: Path) -> dict[str,
 class _Package:
     """A compiled library and its weights."""
 
-    def __init__(self, path: str, formats: dict[str, int]) -> None:
+    def __init__(self, path: Path, formats: Mapping[str, int]) -> None:
         self.formats = formats
-        self.package = torch._inductor.aoti_load_package(path)
+        self.package = torch._inductor.aoti_load_package(str(path))
         self.outputs: Sequence[Tensor]
 
     def __call__(self, call: Call) -> Sequence[Tensor]:

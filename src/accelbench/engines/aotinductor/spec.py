@@ -9,4 +9,4 @@ ENGINE = "accelbench.engines.aotinductor.engine"
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`."""
-    return exporting_host(cell, ENGINE)
+    return exporting_host(cell, ENGINE, saves_compiled=True)

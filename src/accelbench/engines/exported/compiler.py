@@ -1,6 +1,6 @@
 """What an engine that compiles a network of PyTorch has to do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,9 +28,22 @@ class Ran:
     stored: str
     computed: str
     threads: int | None
-    formats: dict[str, int] = field(default_factory=dict)
+    formats: Mapping[str, int] = field(default_factory=dict)
     times: Sequence[tuple[str, float]] = ()
     flushes_denormals: bool | None = None
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A network that can be loaded.
+
+    Attributes:
+        path: of the file to load, beside which there may be others that belong to it.
+        formats: see `Ran.formats`, of an engine that knows them already; else empty.
+    """
+
+    path: Path
+    formats: Mapping[str, int] = field(default_factory=dict)
 
 
 class Compiled(Protocol):
@@ -44,7 +57,7 @@ class Compiled(Protocol):
 
 
 class Compiler(Protocol):
-    """An engine: a network -> a file -> what runs.
+    """An engine: a network -> a file -> what runs, perhaps in another process.
 
     Attributes:
         computes_in: the precision that the network and its inputs are given in; None: that of the cell.
@@ -71,5 +84,19 @@ class Compiler(Protocol):
             UnsupportedError: it can't be quantised, with the reason.
         """
 
-    def compile(self, exported: Any, cell: Cell, threads: int, folder: Path) -> Compiled:
-        """Compiles what `export` returned for this machine; what it writes to `folder` is a part of the artifact."""
+    def save(self, exported: Any, cell: Cell, folder: Path) -> Saved:
+        """Has what `export` or `quantized` returned in a file in `folder`; an engine may compile it for this machine.
+
+        Raises:
+            UnsupportedError: it can't be compiled, with the reason.
+        """
+
+    def load(self, path: Path, formats: Mapping[str, int], cell: Cell, threads: int) -> Compiled:
+        """The network, compiled for this machine, from what `save` returned, perhaps in another process.
+
+        Args:
+            path: of the file.
+            formats: of its operators, as far as `save` knew them.
+            cell: to be run.
+            threads: to compute with.
+        """

@@ -5,17 +5,32 @@ from dataclasses import replace
 from accelbench.engines.lightning import spec as of_torch
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import digest
+from accelbench.schema.vocab import QUANTIZED
 
 EXPORTER = "torch.export._trace"  # what torch.export imports when it is first called: a third of a second
+# Settings of a measurement alone, whatever the network is.
+OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "breakdown_s")
 
 
-def exporting_host(cell: Cell, engine: str, *more: str) -> HostSpec:
+def exporting_host(cell: Cell, engine: str, *more: str, saves_compiled: bool = False) -> HostSpec:
     """The host of `cell`: that of PyTorch, with another engine.
 
     Args:
         cell: to be run.
         engine: the name of the engine's module, which imports its framework only when it runs.
         more: modules that take long to import and start no threads; those that are not installed are passed over.
+        saves_compiled: whether the engine compiles the network before it is saved, for its precision and threads;
+            others do so when they load it.
     """
     base = of_torch.host_spec(cell)
-    return replace(base, engine=engine, preload=(*base.preload, engine, EXPORTER, *more))
+    exported_as = _exported_as(cell, saves_compiled=saves_compiled)
+    return replace(base, engine=engine, preload=(*base.preload, engine, EXPORTER, *more), exported_as=exported_as)
+
+
+def _exported_as(cell: Cell, *, saves_compiled: bool) -> str:
+    settings = cell.settings()
+    settings["options"] = {**settings["options"], "allocator": None}
+    if not saves_compiled:
+        settings |= {"threads": None, "precision": cell.precision in QUANTIZED}
+    return digest({name: value for name, value in settings.items() if name not in OF_MEASUREMENT})

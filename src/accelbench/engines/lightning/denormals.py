@@ -83,7 +83,7 @@ class Denormals:
         counts: Counter[str] = Counter()
         for tensor in tensors:
             if tensor.dtype in BITS:
-                values = _some(tensor)
+                values = some_values(tensor)
                 counts.update(found=_num_denormal(values), all=values.numel())
         share = counts["found"] / counts["all"] if counts["all"] else 0.0
         if share >= MIN_SHARE and share > self.worst.get(kind, (0.0, ""))[0]:
@@ -97,7 +97,8 @@ class Denormals:
             yield f"{what}, which slow a CPU down up to 30-fold: flush_denormals=true may be faster"
 
 
-def _some(tensor: Tensor) -> Tensor:
+def some_values(tensor: Tensor) -> Tensor:
+    """At most MAX_VALUES of a tensor's values, at equal distances in memory; of equal layouts the same ones."""
     as_in_memory = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)  # `reshape` copies any other order
     values = tensor.detach().permute(as_in_memory).reshape(-1)
     return values[:: values.numel() // MAX_VALUES + 1]

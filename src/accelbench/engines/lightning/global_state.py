@@ -74,6 +74,17 @@ SETTINGS: dict[str, _Setting] = {
 
 
 @contextmanager
+def new_tensors_in(dtype: torch.dtype) -> Iterator[None]:
+    """New tensors have `dtype`, and afterwards that which they had before."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
 def _quiet() -> Iterator[None]:
     """Without PyTorch's advice to use its newer settings."""
     with warnings.catch_warnings():

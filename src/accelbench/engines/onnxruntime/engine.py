@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accelbench.devices.cpu import FAST_INTEGERS, has_any, look
+from accelbench.engines.exported import export as exporting
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Ran
+from accelbench.engines.exported.compiler import Ran, Saved
 from accelbench.engines.exported.network import Call, exported, not_exportable
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
@@ -39,13 +40,18 @@ FLUSHING = ("session.set_denormal_as_zero", "1")  # ONNX Runtime's option of ses
 DTYPES = {"float": "float32", "double": "float64"}
 
 
-def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
+def export(cell: Cell, data_folder: Path, folder: Path) -> None:
+    """See `exported.export.export`."""
+    exporting.export(cell, data_folder, _OnnxRuntime(), folder)
+
+
+def run(cell: Cell, data_folder: Path, work: Work | None = None, exported: Path | None = None) -> Measurement | None:
     """See `exported.run.run`."""
-    return exported_run.run(cell, data_folder, _OnnxRuntime(), work)
+    return exported_run.run(cell, data_folder, _OnnxRuntime(), work, exported)
 
 
 class _OnnxRuntime:
-    """See `exported.run.Compiler`."""
+    """See `exported.compiler.Compiler`."""
 
     computes_in: Precision | None = Precision.fp32
 
@@ -91,9 +97,13 @@ class _OnnxRuntime:
                 file.unlink()
         return path
 
-    def compile(self, exported: Path, cell: Cell, threads: int, folder: Path) -> "_Session":
+    def save(self, exported: Path, cell: Cell, folder: Path) -> Saved:
+        """It has been saved."""
+        return Saved(exported)
+
+    def load(self, path: Path, formats: Mapping[str, int], cell: Cell, threads: int) -> "_Session":
         """A session, which optimises the graph."""
-        return _Session(exported, threads, flushes_denormals=cell.options.flush_denormals)
+        return _Session(path, threads, flushes_denormals=cell.options.flush_denormals)
 
 
 def _has_attention(path: Path) -> bool:

@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from accelbench.engines.exported import export as exporting
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Ran
+from accelbench.engines.exported.compiler import Ran, Saved
 from accelbench.engines.exported.network import Call, exported, not_exportable
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
@@ -30,13 +31,18 @@ ATTENTION = "ScaledDotProductAttention"
 PRODUCTS |= {ATTENTION}
 
 
-def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
+def export(cell: Cell, data_folder: Path, folder: Path) -> None:
+    """See `exported.export.export`."""
+    exporting.export(cell, data_folder, _OpenVino(), folder)
+
+
+def run(cell: Cell, data_folder: Path, work: Work | None = None, exported: Path | None = None) -> Measurement | None:
     """See `exported.run.run`."""
-    return exported_run.run(cell, data_folder, _OpenVino(), work)
+    return exported_run.run(cell, data_folder, _OpenVino(), work, exported)
 
 
 class _OpenVino:
-    """See `exported.run.Compiler`."""
+    """See `exported.compiler.Compiler`."""
 
     computes_in: Precision | None = Precision.fp32
 
@@ -74,9 +80,13 @@ class _OpenVino:
             file.unlink()
         return path
 
-    def compile(self, exported: Path, cell: Cell, threads: int, folder: Path) -> "_Request":
+    def save(self, exported: Path, cell: Cell, folder: Path) -> Saved:
+        """It has been saved."""
+        return Saved(exported)
+
+    def load(self, path: Path, formats: Mapping[str, int], cell: Cell, threads: int) -> "_Request":
         """One stream, in the cell's precision."""
-        return _Request(exported, cell, threads)
+        return _Request(path, cell, threads)
 
 
 class _Request:

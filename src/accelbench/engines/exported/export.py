@@ -1,0 +1,76 @@
+"""Exports the network of a cell into files that processes load."""
+
+import tempfile
+import time
+from pathlib import Path
+
+from accelbench.engines.exported.artifact import Artifact
+from accelbench.engines.exported.compiler import Compiler
+from accelbench.engines.exported.given import Given, cpu_of
+from accelbench.engines.exported.network import Call, call_of
+from accelbench.errors import UnsupportedError
+from accelbench.schema.cell import Cell
+
+MIN_CALIBRATED = 128  # samples, in whole batches
+
+
+def export(cell: Cell, data_folder: Path, compiler: Compiler, folder: Path) -> None:
+    """Exports the network of `cell`, in this process, which must have run no cell.
+
+    Args:
+        cell: inference on the CPU.
+        data_folder: where the data set's arrays are.
+        compiler: the engine.
+        folder: a new one. It appears when everything has been written.
+
+    Raises:
+        UnsupportedError: the cell can't run, with the reason.
+    """
+    unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
+    given = Given(cell, data_folder, cpu_of(cell), compiler)
+    given.run_in_torch()
+    export_given(given, compiler, unfinished).write(unfinished)
+    unfinished.rename(folder)
+
+
+def export_given(given: Given, compiler: Compiler, folder: Path) -> Artifact:
+    """Exports a network that has run in PyTorch into `folder`. Raises an UnsupportedError if that can't be."""
+    weights = given.weights()  # before anything else has run that may change them
+    start = time.perf_counter()
+    exported = compiler.export(given.network, given.call(), folder)
+    export_s = time.perf_counter() - start
+    quantize_s, num_calibrated = None, 0
+    if given.quantizes:
+        calls, num_calibrated = _calibration(given)
+        start = time.perf_counter()
+        exported = compiler.quantized(exported, calls, folder)
+        quantize_s = time.perf_counter() - start
+    start = time.perf_counter()
+    saved = compiler.save(exported, given.cell, folder)
+    compile_s = time.perf_counter() - start
+    return Artifact(
+        file=saved.path.name,
+        weights=weights,
+        export_s=export_s,
+        quantize_s=quantize_s,
+        num_calibrated=num_calibrated,
+        compile_s=compile_s,
+        formats=saved.formats,
+        num_bytes=sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()),
+    )
+
+
+def _calibration(given: Given) -> tuple[list[Call], int]:
+    """Calls with batches of the cell's data, and how many samples they have."""
+    task, calls, num = given.workload.task, [], 0
+    shapes = [tensor.shape for tensor in given.call().tensors()]
+    for batch in given.workload.calibration():
+        call: Call = task.infer(call_of, batch)  # type: ignore[arg-type]
+        if [tensor.shape for tensor in call.tensors()] == shapes:
+            calls.append(call)
+            num += task.num_samples(batch)
+        if num >= MIN_CALIBRATED:
+            break
+    if not calls:
+        raise UnsupportedError("precision=int8: the training set has no whole batch to calibrate with")
+    return calls, num

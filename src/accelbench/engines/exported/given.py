@@ -1,0 +1,103 @@
+"""The network of a cell in PyTorch, as an engine is given it."""
+
+import hashlib
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+
+from accelbench.devices.cpu import usable_cores
+from accelbench.engines.exported.compiler import Compiler
+from accelbench.engines.exported.network import Call, call_of
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.denormals import Denormals, some_values
+from accelbench.engines.lightning.global_state import use_threads
+from accelbench.engines.lightning.precision import STORED_DTYPES
+from accelbench.engines.lightning.ranks import Ranks
+from accelbench.engines.lightning.trainer import hush_lightning
+from accelbench.engines.lightning.workloads import workload_of
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import QUANTIZED, Precision
+
+
+def cpu_of(cell: Cell) -> Backend:
+    """The CPU, set for a cell."""
+    hush_lightning()
+    use_threads(usable_cores() if cell.threads is None else cell.threads)
+    backend = Backend()
+    backend.prepare(allow_tf32=False)
+    if cell.options.flush_denormals:
+        backend.flush_denormals()
+    return backend
+
+
+class Given:
+    """The network of `cell`, and its batches.
+
+    Args:
+        cell: inference on the CPU.
+        data_folder: where the data set's arrays are.
+        backend: as `cpu_of` returns it.
+        compiler: the engine.
+
+    Raises:
+        UnsupportedError: the cell can't run, with the reason.
+
+    Attributes:
+        precision: of the network and its inputs.
+        build_s: time to build the network.
+    """
+
+    def __init__(self, cell: Cell, data_folder: Path, backend: Backend, compiler: Compiler) -> None:
+        self.cell, self.backend = cell, backend
+        self.quantizes = cell.precision in QUANTIZED
+        self.precision = compiler.computes_in or (Precision.fp32 if self.quantizes else cell.precision)
+        self.workload = workload_of(replace(cell, precision=self.precision), data_folder, backend, Ranks(1))
+        start = time.perf_counter()
+        pl.seed_everything(cell.seed, verbose=False)
+        network = self.workload.build().eval().to(self.dtype)
+        if cell.options.channels_last:
+            self.workload.check_layout()
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network = network
+        self.build_s = time.perf_counter() - start
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the network and its inputs."""
+        return STORED_DTYPES[self.precision]
+
+    def call(self) -> Call:
+        """A call with a whole batch."""
+        call: Call = self.workload.task.infer(call_of, self.workload.example())  # type: ignore[arg-type]
+        return call
+
+    def weights(self) -> str:
+        """The digest of the weights, of a large tensor of a part of them."""
+        found = hashlib.blake2b(digest_size=16)
+        for name, tensor in self.network.state_dict().items():
+            if isinstance(tensor, torch.Tensor):
+                found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+                found.update(some_values(tensor).contiguous().view(torch.uint8).numpy().tobytes())
+        return found.hexdigest()
+
+    def run_in_torch(self, *, looks: bool = False) -> Denormals:
+        """Checks the network's output in PyTorch.
+
+        Args:
+            looks: whether to look for denormal numbers: what is compiled does not show its layers'.
+        """
+        # PyTorch here may compute in another format than the engine, whose denormal numbers are others.
+        looks = looks and self.precision == self.cell.precision and not self.backend.flushes_denormals
+        denormals = Denormals()
+        if looks:
+            denormals.look_at_weights(self.network)
+        if torch.get_default_dtype() == torch.float32:  # else the user's code has changed it, as `hold` notes
+            torch.set_default_dtype(self.dtype)  # as Lightning does around a step
+        with torch.no_grad(), denormals.looking_at_outputs(self.network) if looks else nullcontext():
+            self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
+        self.backend.hold(self.dtype)  # the user's code has run
+        return denormals

@@ -1,0 +1,43 @@
+"""The exported networks of a sweep, which its cells share: exporting takes seconds, compiling half a minute."""
+
+import os
+import shutil
+from pathlib import Path
+
+from accelbench.schema.serialize import digest
+
+MAX_BYTES = 2 << 30  # of all together: the temporary folder may be in memory
+
+
+class Exports:
+    """Folders of exported networks.
+
+    Args:
+        parent: has them; made when it is needed.
+        max_bytes: when they take more, those that were not used for the longest time are removed.
+    """
+
+    def __init__(self, parent: Path, max_bytes: int = MAX_BYTES) -> None:
+        self._parent, self._max_bytes = parent, max_bytes
+
+    def folder(self, exported_as: str, data_folder: Path) -> Path:
+        """The folder of a network, which exists if it has been exported.
+
+        Args:
+            exported_as: see `HostSpec.exported_as`.
+            data_folder: of the cell's data set, which may calibrate the network.
+        """
+        path = self._parent / digest([exported_as, str(data_folder)])[:16]
+        self._parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            os.utime(path)
+        return path
+
+    def make_room(self) -> None:
+        """Removes folders until the others take at most `max_bytes`; to be called before a network is exported."""
+        folders = sorted(self._parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        total = 0
+        for path in folders:
+            total += sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+            if total > self._max_bytes:
+                shutil.rmtree(path, ignore_errors=True)
