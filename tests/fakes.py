@@ -262,7 +262,7 @@ def run(
         while len([*Path(data_folder).glob(f"*.of{cell.devices}")]) < cell.devices:  # so that all have it at once
             assert time.monotonic() < deadline, "a rank is missing"
             time.sleep(0.01)
-        time.sleep(0.3)
+        time.sleep(0.6)
     return make_measurement(num_devices=cell.devices)
 
 

@@ -112,7 +112,7 @@ SPEED = {
 }
 PREPARATION = {
     "build_s": About("seconds to build the network"),
-    "export_s": About("seconds to export it", "engines that don't"),
+    "export_s": About("seconds to export it, once for all cells that load the file", "engines that don't"),
     "quantize_s": About("seconds of the quantiser, calibration included", "precisions other than int8"),
     "compile_s": About("seconds of compilations", "nothing was compiled"),
     "num_compiles": About("compilations, from the first step to the last", "the engine does not count them"),

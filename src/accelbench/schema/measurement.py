@@ -116,8 +116,9 @@ class Measurement:
         num_params: trainable parameters.
         num_train_samples, num_test_samples: samples in each split; None for random images.
         build_s: time to build the model and put it onto its device.
-        export_s: time to export the network from PyTorch; None if it was not exported.
-        quantize_s: time to quantise the exported network, calibration included; None if it was not.
+        export_s: time to export the network from PyTorch, once for all cells that load the file; None if it was not
+            exported.
+        quantize_s: time to quantise the exported network, calibration included, as often; None if it was not.
         compile_s, num_compiles: compilations by XLA, by torch.compile or of an exported network; None if the engine
             can't tell.
         artifact_bytes: size of the files that an exported network was compiled from or to; None without.
