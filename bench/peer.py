@@ -6,7 +6,8 @@ loop of its own libraries, in a fresh process, in rounds.
 
 Then both measure resnet18 at batch 16 in fp32 on ONNX Runtime and OpenVINO, for as long as each tool does by default.
 The seconds of a cell are those after the tool was imported: accelbench forks its process from a host that has imported
-PyTorch, optimum-benchmark starts a new one. The peer does not start with the newest releases of PyTorch and OpenVINO.
+PyTorch, optimum-benchmark starts a new one. accelbench exports a network for its first cell; further ones, such as
+repeats, load it. The peer does not start with the newest releases of PyTorch and OpenVINO.
 """
 
 import json
@@ -63,7 +64,10 @@ def main() -> None:
         _beside_loops(hosts, root, side, folder)
         resnet18 = Path(folder, "resnet18")
         resnet18.mkdir()
-        print(f"{'engine':<12} {'ours/s':>8} {'theirs/s':>8} {'ratio':>6} {'s a cell':>9} {'theirs':>7} {'ratio':>6}")
+        print(
+            f"{'engine':<12} {'ours/s':>8} {'theirs/s':>8} {'ratio':>6} {'s, theirs':>9}"
+            f" {'first':>8} {'ratio':>6} {'further':>8} {'ratio':>6}"
+        )
         for engine in ENGINES:
             _on_engine(hosts, engine, [*side, engine, str(resnet18)])
 
@@ -94,18 +98,23 @@ def _beside_loops(hosts: Hosts, root: Path, side: list[str], folder: str) -> Non
 
 def _on_engine(hosts: Hosts, engine: str, command: list[str]) -> None:
     """Prints the row of an engine: samples/s and seconds of a cell, and ours over theirs."""
-    cell = (hosts, engine, "resnet18", ENGINES_BATCH, ())
-    by_cell(*cell)  # starts the engine's host, as above
-    sides = [partial(_timed, lambda: by_cell(*cell)), partial(_printed, command, command[-1])]
-    found: list[list[dict[str, float]]] = [[], []]
-    for index in range(ENGINES_ROUNDS):
-        for side in (0, 1) if index % 2 else (1, 0):
-            found[side].append(sides[side]())
-    ours, theirs = found
-    row = f"{engine:<12}"
-    for key, style in (("rate", "8,.1f"), ("wall_s", "8.1f")):
-        mine, its = (median([each[key] for each in side]) for side in (ours, theirs))
-        row += f" {mine:>{style}} {its:>{style}} {mine / its:>6.2f}"
+    by_cell(hosts, engine, "resnet18", ENGINES_BATCH, ())  # starts the engine's host, as above
+    found: dict[str, list[dict[str, float]]] = {"first": [], "further": [], "theirs": []}
+    for seed in range(1, ENGINES_ROUNDS + 1):
+        ours = partial(by_cell, hosts, engine, "resnet18", ENGINES_BATCH, (f"seed={seed}",))  # of other weights
+        if seed % 2:
+            found["theirs"].append(_printed(command, command[-1]))
+        found["first"].append(_timed(ours))
+        found["further"].append(_timed(ours))
+        if not seed % 2:
+            found["theirs"].append(_printed(command, command[-1]))
+    rates, walls = (
+        {side: median([each[key] for each in of]) for side, of in found.items()} for key in ("rate", "wall_s")
+    )
+    row = f"{engine:<12} {rates['further']:>8,.1f} {rates['theirs']:>8,.1f} {rates['further'] / rates['theirs']:>6.2f}"
+    row += f" {walls['theirs']:>9.1f}"
+    for side in ("first", "further"):
+        row += f" {walls[side]:>8.1f} {walls[side] / walls['theirs']:>6.2f}"
     print(row, flush=True)
 
 

@@ -6,7 +6,7 @@ import pytest
 from accelbench.grid.estimate import FACTOR, Length, lengths, total
 from accelbench.grid.evidence import START_S, Evidence
 from accelbench.schema.cell import Window
-from accelbench.schema.vocab import Protocol
+from accelbench.schema.vocab import Engine, Protocol
 from fakes import make_cell
 from grid.finished import finished, of_model
 
@@ -72,6 +72,18 @@ def test_the_first_cell_of_a_host_waits_for_its_start():
     assert first.estimate_s == pytest.approx(second.estimate_s + 8.0)
     (started,) = lengths([STEPS], evidence, started=[replace(STEPS, batch_size=8)])
     assert started == second
+
+
+def test_the_first_of_the_cells_that_load_an_exported_network_waits_for_its_export():
+    cell = replace(STEPS, engine=Engine.openvino)
+    seen = [finished(cell, 0.1, at_s=at_s, waited_s=waited_s) for at_s, waited_s in ((0.0, 12.0), (30.0, 0.0))]
+    seen.append(finished(replace(cell, batch_size=8), 0.1, at_s=60.0, waited_s=4.0))
+    evidence = Evidence(seen)
+    for other, waits_s in ((cell, 12.0), (replace(cell, batch_size=8), 4.0), (replace(cell, batch_size=4), 8.0)):
+        first, second = lengths([other, replace(other, repeat=1)], evidence)
+        assert first.longest_s - second.longest_s == pytest.approx(waits_s)
+    started = [replace(cell, threads=1), replace(cell, batch_size=8)]  # other threads load the same file
+    assert lengths([cell], evidence, started) == lengths([cell, cell], evidence)[1:]
 
 
 def test_where_no_start_was_seen_short_cells_are_of_unknown_length():

@@ -23,7 +23,7 @@ from accelbench.report.tables import best_of_each
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
-from accelbench.schema.vocab import Device, Protocol, Status
+from accelbench.schema.vocab import Device, Engine, Protocol, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import early, run
 from accelbench.sweep.pulls import Goal
@@ -252,10 +252,14 @@ def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched
     assert plan_file.read_plan(project / "runs/mine").cells == []
 
 
-def test_cells_that_compile_come_last_where_nothing_was_measured_yet(searched):
-    cells = [make_cell("batch decides", batch_size=1, options=Options(compile=True)), *batches(1, 64)]
+@pytest.mark.parametrize(
+    ("word", "changes"),
+    [("compile", {"options": Options(compile=True)}), ("aotinductor", {"engine": Engine.aotinductor})],
+)
+def test_cells_that_compile_come_last_where_nothing_was_measured_yet(searched, word, changes):
+    cells = [make_cell("batch decides", batch_size=1, **changes), *batches(1, 64)]
     _, _, race = searched(cells, dataclasses.replace(GOAL, budget_s=8.0))
-    (compiled,) = [cell for cell in race.cells if "compile" in cell.label]
+    (compiled,) = [cell for cell in race.cells if word in cell.label]
     assert compiled.outcome == RaceOutcome.untried
     assert not any(cell.outcome == RaceOutcome.untried for cell in race.cells if cell is not compiled)
 

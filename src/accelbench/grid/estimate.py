@@ -66,26 +66,28 @@ def _shown(seconds: float) -> str:
 
 
 def length_of(cell: Cell, evidence: Evidence, start_s: Limits = (0.0, 0.0)) -> Length:
-    """How long `cell` takes, see `evidence`, after its host has started for `start_s`."""
+    """How long `cell` takes, see `evidence`, after it has waited for `start_s`."""
     shortest_s, longest_s = (limit + start for limit, start in zip(evidence.limits_s(cell), start_s, strict=True))
     length = Length(shortest_s, longest_s, num=1, num_new=int(not evidence.has_same_work(cell)))
     return replace(length, num_unknown=int(length.estimate_s is None))
 
 
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
-    """How long each of `cells` takes, one after another: the first one of a host waits for its start.
+    """How long each of `cells` takes, one after another.
+
+    The first cell of a host waits for its start, and the first one of an exported network for the export.
 
     Args:
         cells: that are not skipped, in the order in which they run.
         evidence: what was measured on this machine.
-        started: cells whose hosts have started already.
+        started: cells that have run already.
     """
-    hosts = {evidence.traits(cell).host for cell in started}
+    ready = {evidence.traits(cell).needs for cell in started}
     found = []
     for cell in cells:
-        host = evidence.traits(cell).host
-        found.append(length_of(cell, evidence, (0.0, 0.0) if host in hosts else evidence.start_s(cell)))
-        hosts.add(host)
+        needs = evidence.traits(cell).needs
+        found.append(length_of(cell, evidence, (0.0, 0.0) if needs in ready else evidence.start_s(cell)))
+        ready.add(needs)
     return found
 
 

@@ -48,7 +48,7 @@ MIN_OTHERS, MAX_OTHERS = 3, 8  # other models that are enough, and how many cell
 MAX_READ = 500  # records of other cells that are read, the newest; reading one takes some .5 ms
 SAME_START_S = 60.0  # records whose offsets (`_offset_s`) differ less are of one start of the machine
 START_S = (0.0, 15.0)  # of a host, where no cell waited for one yet
-IMPORT_S = 0.5  # a host that a cell waited for this long imported its framework
+IMPORT_S = 0.5  # a host that a cell waited for this long imported its framework, or exported a network
 
 Limits = tuple[float, float]  # the shortest and the longest, in seconds
 
@@ -80,7 +80,7 @@ class Finished:
 
         Args:
             record: of the cell.
-            waited_s: how long the cell waited for its host.
+            waited_s: how long the cell waited for its host or its network.
         """
         cell, measured = record.cell, record.measurement
         if measured is None or (one_s := step_s(cell, measured)) is None:
@@ -127,12 +127,14 @@ class Traits:
         work: equal for cells whose steps do the same work for each sample.
         kind: equal for cells of other models that may take about as long.
         host: equal for cells that are forked from the same host.
+        needs: equal for cells of which only the first has to wait: for its host, or for the export of its network.
     """
 
     cell: Cell
     work: str
     kind: str
     host: tuple[object, ...]
+    needs: tuple[object, ...]
 
     @classmethod
     def of(cls, cell: Cell) -> "Traits":
@@ -140,7 +142,8 @@ class Traits:
         spec, backend = host_spec(cell), cell.keras and cell.keras.backend
         work = {name: value for name, value in cell.settings().items() if name not in COUNTS}
         kind = [cell.engine, backend, cell.device, cell.devices, cell.data.name, cell.protocol]
-        return cls(cell=cell, work=canonical_json(work), kind=canonical_json(kind), host=spec.key)
+        needs = (*spec.key, spec.exported_as)
+        return cls(cell=cell, work=canonical_json(work), kind=canonical_json(kind), host=spec.key, needs=needs)
 
 
 class Evidence:
@@ -184,8 +187,12 @@ class Evidence:
         return self.traits(cell).work in self._same_work
 
     def start_s(self, cell: Cell) -> Limits:
-        """Seconds that the start of the cell's host takes, which imports the framework."""
-        waits_s = self._waits_s.get(self.traits(cell).host)
+        """Seconds until the cell's process can start: its host imports the framework, and may export the network.
+
+        A network that was never exported takes as long as the host's others.
+        """
+        traits = self.traits(cell)
+        waits_s = self._waits_s.get(traits.needs) or self._waits_s.get(traits.host)
         return (median(waits_s[-NUM_LATEST:]),) * 2 if waits_s else START_S
 
     def _note(self, record: Record) -> None:
@@ -198,10 +205,11 @@ class Evidence:
         self._others[traits.kind].pop((traits.work, cell.batch_size), None)
         self._others[traits.kind][traits.work, cell.batch_size] = finished
         if waited_s > IMPORT_S:
-            self._waits_s[traits.host].append(waited_s)
+            for key in {traits.host, traits.needs}:
+                self._waits_s[key].append(waited_s)
 
     def _waited_s(self, record: Record) -> float:
-        """How long the cell waited for its host: other cells since the machine started did not have to."""
+        """How long the cell waited for its host or its network; other cells since the machine started did not."""
         offset_s = _offset_s(record)
         if offset_s is None:
             return 0.0

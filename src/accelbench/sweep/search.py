@@ -29,7 +29,7 @@ from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.race_file import RacedProcess
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
-from accelbench.schema.vocab import Protocol, Status
+from accelbench.schema.vocab import Engine, Protocol, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run, search_answer
 from accelbench.sweep.kept import KeptFiles
@@ -42,6 +42,7 @@ from accelbench.sweep.session import Session
 RACE_WRITTEN_S = 5.0
 # What a process is taken to last if nothing like it was measured here; and if it compiles its network.
 UNKNOWN_S, COMPILED_S = 1.0, 20.0
+COMPILED_FIRST = (Engine.aotinductor,)  # engines that compile a network before a cell can start
 WORK = tuple(name for name in CHOSEN_SETTINGS if name != "batch_size")
 
 
@@ -119,13 +120,14 @@ class _Search:
         # Equal costs are common where nothing was measured yet: cells that need no compilation come first then.
         self.asked = sorted(
             (item for item in ready.planned if item.skip_reason is None),
-            key=lambda item: (item.cell.options.compile, item.cell.batch_size),
+            key=lambda item: (item.cell.options.compile or item.cell.engine in COMPILED_FIRST, item.cell.batch_size),
         )
         self.short = [goal.short(item.cell) for item in self.asked]
         self.race = Race([_group(item.cell, goal) for item in self.asked], goal.margin, limit=goal.log_limit)
         self.records: list[tuple[int, bool, Record]] = []  # in their order, with the cell, and whether it is in full
         self.dropped_after: dict[int, int] = {}
         self.cut_s: dict[int, float] = {}  # how long cells ran that were cut off: they take longer
+        self.ready_needs: set[tuple[object, ...]] = set()  # see `Traits.needs`: of the cells that have run
         self.kept = KeptFiles()
         self.now, self.began_s = now, now()
         self.race_written_s = self.began_s
@@ -221,7 +223,17 @@ class _Search:
         length = length_of(cell, self.session.evidence)
         known_s = math.sqrt(length.shortest_s * length.longest_s)
         guess_s = max(length.shortest_s, COMPILED_S if cell.options.compile else UNKNOWN_S)
-        return max(self.cut_s.get(i, 0.0), known_s if known_s < math.inf else guess_s)
+        return max(self.cut_s.get(i, 0.0), (known_s if known_s < math.inf else guess_s) + self._wait_s(cell))
+
+    def _wait_s(self, cell: Cell) -> float:
+        """How long the cell waits until its host has started, or its network has been exported."""
+        evidence = self.session.evidence
+        if evidence.traits(cell).needs in self.ready_needs:
+            return 0.0
+        shortest_s, longest_s = evidence.start_s(cell)
+        if shortest_s == longest_s:
+            return longest_s
+        return COMPILED_S if cell.engine in COMPILED_FIRST else 0.0
 
     def _measure(self, i: int, is_long: bool, left_s: float) -> Pull:
         self._note_drops()
@@ -231,6 +243,7 @@ class _Search:
             limit_s = min(item.cell.timeout_s, max(1.0, left_s))
             cut = dataclasses.replace(item, cell=dataclasses.replace(item.cell, timeout_s=limit_s))
             record = self.session.judge(self.session.measure(cut))
+            self.ready_needs.add(self.session.evidence.traits(self.asked[i].cell).needs)
             self.session.show(record)
         pull = self.goal.pull(record, item.cell)
         if pull.is_cut:
