@@ -11,15 +11,8 @@ import sys
 DEFAULT = ["waiting", "overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
 # Not run by default: scale takes ten minutes and ten gigabytes of disk, custom and engines half an hour each, searching
 # ten minutes and accuracy an hour; peer installs another tool, and keras can't share a process with torch.
-LOCKING = (
-    "waiting",
-    "overhead",
-    "custom",
-    "engines",
-    "searching",
-    "keras",
-    "accuracy",
-)  # they run sweeps, which take the lock themselves
+# They run sweeps, which take the lock themselves.
+LOCKING = ("waiting", "overhead", "custom", "engines", "searching", "keras", "accuracy", "peer")
 PARTS = [*DEFAULT, "scale", "custom", "engines", "searching", "keras", "accuracy", "peer"]
 
 

@@ -163,5 +163,6 @@ def _ours(hosts: Hosts, root: Path) -> dict[str, float]:
 def _printed(command: list[str], folder: str) -> dict[str, float]:
     """Runs a command in `folder` and returns the JSON in its last line of JSON; the peer logs to the same stream."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
-    result: dict[str, float] = json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
+    line = [line for line in done.stdout.splitlines() if line.startswith("{")][-1]
+    result: dict[str, float] = json.JSONDecoder().raw_decode(line)[0]  # the peer's log may go on behind it
     return result

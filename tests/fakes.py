@@ -146,6 +146,8 @@ def export(cell: Cell, data_folder: Path, folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if cell.model.args.get("fault") == "no export":
         raise UnsupportedError("no exporter takes it")
+    if cell.model.args.get("fault") == "hang after export":
+        time.sleep(1.2)
     folder.mkdir()
     Path(folder, "network").write_bytes(bytes(1 << 20))
 
@@ -159,6 +161,8 @@ def run(
 ) -> Measurement | None:
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
     if exported is not None:
+        if cell.model.args.get("fault") == "hang after export":
+            time.sleep(600)
         return make_measurement(artifact_bytes=Path(exported, "network").stat().st_size)
     fault, _, rank = cell.model.args.get("fault", "none").partition("@")
     if rank:

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -227,3 +228,12 @@ def test_how_an_export_fails_is_the_outcome_of_the_cell_and_the_next_one_exports
         outcome = hosts.run(make_cell("die"), tmp_path)
         assert (outcome.status, outcome.reason) == (Status.killed, "killed by signal 9 (SIGKILL)")
         assert hosts.run(make_cell("die"), tmp_path).status == Status.ok
+
+
+def test_the_export_and_the_measurement_together_have_the_time_limit(tmp_path):
+    with Hosts(exporting_host) as hosts:
+        outcome = hosts.run(make_cell("hang after export", timeout_s=2.0), tmp_path)
+        assert outcome.status == Status.timeout
+        assert re.fullmatch(r"no result within 2 s \(timeout_s\), of which the export took 1\.\d s", outcome.reason), (
+            outcome.reason
+        )

@@ -1,12 +1,14 @@
 """The exported networks of a sweep, which its cells share: exporting takes seconds, compiling half a minute."""
 
 import os
-import shutil
+from itertools import accumulate
 from pathlib import Path
+from shutil import disk_usage, rmtree
 
 from accelbench.schema.serialize import digest
 
 MAX_BYTES = 2 << 30  # of all together: the temporary folder may be in memory
+MAX_SHARE = 0.5  # of the room that there would be without them
 
 
 class Exports:
@@ -14,7 +16,8 @@ class Exports:
 
     Args:
         parent: has them; made when it is needed.
-        max_bytes: when they take more, those that were not used for the longest time are removed.
+        max_bytes: when they take more, or more than `MAX_SHARE`, those that were not used for the longest time are
+            removed.
     """
 
     def __init__(self, parent: Path, max_bytes: int = MAX_BYTES) -> None:
@@ -34,10 +37,10 @@ class Exports:
         return path
 
     def make_room(self) -> None:
-        """Removes folders until the others take at most `max_bytes`; to be called before a network is exported."""
+        """Removes folders until the others take no more than they may; to be called before a network is exported."""
         folders = sorted(self._parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-        total = 0
-        for path in folders:
-            total += sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
-            if total > self._max_bytes:
-                shutil.rmtree(path, ignore_errors=True)
+        sizes = [sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) for path in folders]
+        limit = min(self._max_bytes, MAX_SHARE * (disk_usage(self._parent).free + sum(sizes)))
+        for path, total in zip(folders, accumulate(sizes), strict=True):
+            if total > limit:
+                rmtree(path, ignore_errors=True)

@@ -34,6 +34,7 @@ MARGIN_S = 60.0
 START_S = 600.0
 PROBE_TIMEOUT_S = 300.0
 CHECK_TIMEOUT_S = 60.0
+MIN_LEFT_S = 1.0  # of a cell's timeout_s for its measurement, however long its network took to be exported
 
 
 class ProbeFailedError(Exception):
@@ -97,30 +98,38 @@ class Hosts:
             weights: the file that gets the trained weights; None: they are not saved.
         """
         spec, counted_as = self._spec_of(cell), _counted_as(cell)
-        exported = None
+        exported, export_s = None, 0.0
         if spec.exported_as is not None:
             exported = self._exports.folder(spec.exported_as, data_folder)
-            if not exported.exists() and (failure := self._export(spec, cell, data_folder, exported)) is not None:
-                return failure
+            if not exported.exists():
+                start = time.monotonic()
+                outcome = self._export(spec, cell, data_folder, exported)
+                if outcome.status != Status.ok:
+                    return outcome
+                export_s = time.monotonic() - start
+        left_s = max(MIN_LEFT_S, cell.timeout_s - export_s) if export_s else cell.timeout_s
         request = CellRequest(
-            cell=cell,
+            cell=replace(cell, timeout_s=left_s),
             engine=spec.engine,
             data_folder=str(data_folder),
             exported=None if exported is None else str(exported),
             work=self._works.get(counted_as) if counted_as else None,
             weights=None if weights is None else str(weights.absolute()),
-            timeout_s=cell.timeout_s,
+            timeout_s=left_s,
             num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,
         )
         outcome = self._ask(spec, request, self.meanwhile)
+        if outcome.status == Status.timeout and export_s:
+            reason = f"no result within {cell.timeout_s:g} s (timeout_s), of which the export took {export_s:.1f} s"
+            return replace(outcome, reason=reason)
         work = outcome.measurement.work if outcome.measurement is not None else None
         if counted_as and work is not None and not work.uncounted:
             self._works[counted_as] = work
         return outcome
 
-    def _export(self, spec: HostSpec, cell: Cell, data_folder: Path, folder: Path) -> Outcome | None:
-        """Has the network of `cell` exported in a process of its own; returns the outcome if that failed."""
+    def _export(self, spec: HostSpec, cell: Cell, data_folder: Path, folder: Path) -> Outcome:
+        """Has the network of `cell` exported to `folder`, in a process of its own."""
         self._exports.make_room()
         request = CellRequest(
             cell=cell,
@@ -130,8 +139,7 @@ class Hosts:
             timeout_s=cell.timeout_s,
             only_export=True,
         )
-        outcome = self._ask(spec, request)
-        return None if outcome.status == Status.ok else outcome
+        return self._ask(spec, request)
 
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
         """Has the cell's engine check, in a fresh process of its host, that the network runs on a batch."""

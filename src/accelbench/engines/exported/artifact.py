@@ -1,7 +1,7 @@
 """An exported network in files, which several processes load."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,8 @@ class Artifact:
         compile_s: time to compile it before it was saved; next to 0 of an engine that compiles what it loads.
         formats: see `compiler.Ran.formats`, of an engine that knows them before the network runs; else empty.
         num_bytes: size of its files.
+        num_rows: rows of a batch, as its output in PyTorch showed; see `workload.Workload`.
+        denormals: sentences about its denormal numbers in PyTorch.
     """
 
     file: str
@@ -31,6 +33,8 @@ class Artifact:
     compile_s: float = 0.0
     formats: Mapping[str, int] = field(default_factory=dict)
     num_bytes: int
+    num_rows: int
+    denormals: Sequence[str]
 
     def write(self, folder: Path) -> None:
         """Writes it beside the network's files."""

@@ -28,14 +28,14 @@ def export(cell: Cell, data_folder: Path, compiler: Compiler, folder: Path) -> N
     """
     unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
     given = Given(cell, data_folder, cpu_of(cell), compiler)
-    given.run_in_torch()
     export_given(given, compiler, unfinished).write(unfinished)
     unfinished.rename(folder)
 
 
 def export_given(given: Given, compiler: Compiler, folder: Path) -> Artifact:
-    """Exports a network that has run in PyTorch into `folder`. Raises an UnsupportedError if that can't be."""
-    weights = given.weights()  # before anything else has run that may change them
+    """Runs a network in PyTorch and exports it into `folder`. Raises an UnsupportedError if it can't be exported."""
+    weights = given.weights()  # of the network as it was built
+    denormals = given.run_in_torch()
     start = time.perf_counter()
     exported = compiler.export(given.network, given.call(), folder)
     export_s = time.perf_counter() - start
@@ -57,6 +57,8 @@ def export_given(given: Given, compiler: Compiler, folder: Path) -> Artifact:
         compile_s=compile_s,
         formats=saved.formats,
         num_bytes=sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()),
+        num_rows=given.workload.num_rows,
+        denormals=list(denormals.warnings()),
     )
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import time
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,20 +83,23 @@ class Given:
                 found.update(some_values(tensor).contiguous().view(torch.uint8).numpy().tobytes())
         return found.hexdigest()
 
-    def run_in_torch(self, *, looks: bool = False) -> Denormals:
-        """Checks the network's output in PyTorch.
-
-        Args:
-            looks: whether to look for denormal numbers: what is compiled does not show its layers'.
-        """
-        # PyTorch here may compute in another format than the engine, whose denormal numbers are others.
-        looks = looks and self.precision == self.cell.precision and not self.backend.flushes_denormals
+    def run_in_torch(self) -> Denormals:
+        """Checks the output in PyTorch, and finds denormal numbers: what is compiled does not show its layers'."""
         denormals = Denormals()
-        if looks:
+        if not self.backend.flushes_denormals:
             denormals.look_at_weights(self.network)
-        if torch.get_default_dtype() == torch.float32:  # else the user's code has changed it, as `hold` notes
-            torch.set_default_dtype(self.dtype)  # as Lightning does around a step
-        with torch.no_grad(), denormals.looking_at_outputs(self.network) if looks else nullcontext():
+        self._use_dtype()
+        with torch.no_grad(), denormals.looking_at_outputs(self.network):
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
-        self.backend.hold(self.dtype)  # the user's code has run
+        self.backend.hold(self.dtype)
         return denormals
+
+    def hold(self) -> None:
+        """Sets what is global in PyTorch again: the user's code has run. To be called where `run_in_torch` is not."""
+        self._use_dtype()
+        self.backend.hold(self.dtype)
+
+    def _use_dtype(self) -> None:
+        """New tensors get the network's format, as Lightning has it around a step."""
+        if torch.get_default_dtype() == torch.float32:  # else the user's code has changed it, as `Backend.hold` notes
+            torch.set_default_dtype(self.dtype)

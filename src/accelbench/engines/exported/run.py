@@ -72,8 +72,9 @@ class _Run(CellRun):
         self.given = given = Given(cell, data_folder, backend, compiler)
         self.workload, self.feed, self.build_s = given.workload, given.workload.feed, given.build_s
         self.num_params = zoo.num_params(given.network)
-        self.denormals = given.run_in_torch(looks=not self.is_one_step)
         if exported is not None and (artifact := read(exported)).weights == given.weights():
+            given.hold()
+            given.workload.num_rows = artifact.num_rows
             self._load(compiler, artifact, exported)
         else:  # of a user's network, no seed may fix the weights
             self._load(compiler, export_given(given, compiler, own), own)
@@ -175,7 +176,9 @@ class _Run(CellRun):
 
     def warnings(self) -> Iterator[str]:
         """What slows a CPU down."""
-        yield from self.denormals.warnings()
+        # PyTorch may have computed in another format than the engine, whose denormal numbers are others.
+        if self.given.precision == self.cell.precision and not self.is_one_step:
+            yield from self.artifact.denormals
 
     def tokens_per_sample(self) -> float | None:
         """Of the batches that the network got."""

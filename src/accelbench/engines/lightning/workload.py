@@ -28,7 +28,13 @@ from accelbench.schema.vocab import Protocol as CellProtocol
 
 
 class Workload(Protocol):
-    """What the engine asks of a cell's network and data."""
+    """What the engine asks of a cell's network and data.
+
+    Attributes:
+        num_rows: rows of a batch, of which each gives a row of the output; the first output may show it.
+    """
+
+    num_rows: int
 
     @property
     def feed(self) -> Feed:
@@ -37,10 +43,6 @@ class Workload(Protocol):
     @property
     def task(self) -> Task:
         """What runs the network on them; it may be known only after `build`."""
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of a batch, of which each gives a row of the output."""
 
     def build(self) -> nn.Module:
         """A new network, its weights drawn from torch's generator."""
