@@ -11,7 +11,7 @@ import sys
 DEFAULT = ["waiting", "overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
 # Not run by default: scale takes ten minutes and ten gigabytes of disk, custom and engines half an hour each, searching
 # ten minutes and accuracy an hour; peer installs another tool, and keras can't share a process with torch.
-# They run sweeps, which take the lock themselves.
+# They take the lock themselves, or run sweeps, which do.
 LOCKING = ("waiting", "overhead", "custom", "engines", "searching", "keras", "accuracy", "peer")
 PARTS = [*DEFAULT, "scale", "custom", "engines", "searching", "keras", "accuracy", "peer"]
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.row import steady_rates
+from accelbench.lock import hold_measuring
 from accelbench.project import workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Status
@@ -61,7 +62,8 @@ def main() -> None:
     python = _environment(root)
     with tempfile.TemporaryDirectory() as folder, Hosts() as hosts:
         side = [str(python), str(root / "bench" / "peer_side.py")]
-        _beside_loops(hosts, root, side, folder)
+        with hold_measuring(print):
+            _beside_loops(hosts, root, side, folder)
         resnet18 = Path(folder, "resnet18")
         resnet18.mkdir()
         print(

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from accelbench.engines.registry import HostSpec
+from accelbench.engines.registry import UNFINISHED, HostSpec
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring import done
 from accelbench.schema.cell import Cell, Window
@@ -143,11 +143,14 @@ def export(cell: Cell, data_folder: Path, folder: Path) -> None:
     num = len(list(data_folder.glob("exports.*")))
     Path(data_folder, f"exports.{num}").touch()
     if cell.model.args.get("fault") == "die" and not num:
+        Path(folder.parent, f"{UNFINISHED}first").mkdir()
         os.kill(os.getpid(), signal.SIGKILL)
     if cell.model.args.get("fault") == "no export":
         raise UnsupportedError("no exporter takes it")
     if cell.model.args.get("fault") == "hang after export":
         time.sleep(1.2)
+    if cell.model.args.get("fault") == "die" and num == 1:
+        assert not list(folder.parent.glob(f"{UNFINISHED}*")), "what the killed process left was not removed"
     folder.mkdir()
     Path(folder, "network").write_bytes(bytes(1 << 20))
 

@@ -36,6 +36,8 @@ SUBSTITUTING = {
     "MKL_NUM_THREADS",
 }
 
+UNFINISHED = "unfinished-"  # how the name of a folder begins while an engine exports a network to it
+
 
 @dataclass(frozen=True)
 class HostSpec:

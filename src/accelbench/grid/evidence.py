@@ -46,7 +46,8 @@ COUNTS = {"batch_size", "scaling", "protocol", "window", "warmup", "steps", "epo
 NUM_LATEST = 3  # of the cells of one batch, the latest count
 MIN_OTHERS, MAX_OTHERS = 3, 8  # other models that are enough, and how many cells of them count
 MAX_READ = 500  # records of other cells that are read, the newest; reading one takes some .5 ms
-SAME_START_S = 60.0  # records whose offsets (`_offset_s`) differ less are of one start of the machine
+# Records whose offsets (`_offset_s`) differ less are of one start of the machine: an export may take minutes.
+SAME_START_S = 600.0
 START_S = (0.0, 15.0)  # of a host, where no cell waited for one yet
 IMPORT_S = 0.5  # a host that a cell waited for this long imported its framework, or exported a network
 

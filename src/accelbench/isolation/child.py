@@ -97,7 +97,8 @@ def _measure(request: CellRequest) -> Answer:
             engine.check(request.cell, Path(request.data_folder))
         return Answer(status=Status.ok)
     if request.only_export:
-        engine.export(request.cell, Path(request.data_folder), Path(str(request.exported)))
+        assert request.exported is not None, "the request says where to"
+        engine.export(request.cell, Path(request.data_folder), Path(request.exported))
         return Answer(status=Status.ok)
     paths = {"weights": request.weights, "exported": request.exported}
     known = {name: path and Path(path) for name, path in paths.items()} | {"work": request.work}

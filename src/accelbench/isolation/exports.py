@@ -5,6 +5,7 @@ from itertools import accumulate
 from pathlib import Path
 from shutil import disk_usage, rmtree
 
+from accelbench.engines.registry import UNFINISHED
 from accelbench.schema.serialize import digest
 
 MAX_BYTES = 2 << 30  # of all together: the temporary folder may be in memory
@@ -38,7 +39,10 @@ class Exports:
 
     def make_room(self) -> None:
         """Removes folders until the others take no more than they may; to be called before a network is exported."""
-        folders = sorted(self._parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in self._parent.glob(f"{UNFINISHED}*"):  # of a process that was killed, and may still be ending
+            rmtree(path, ignore_errors=True)
+        folders = [path for path in self._parent.iterdir() if not path.name.startswith(UNFINISHED)]
+        folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         sizes = [sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) for path in folders]
         limit = min(self._max_bytes, MAX_SHARE * (disk_usage(self._parent).free + sum(sizes)))
         for path, total in zip(folders, accumulate(sizes), strict=True):

@@ -117,6 +117,7 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
     forkserver.ensure_running()  # starts another one if it has died
     own = children(os.getpid())
     ranks: list[_Rank] = []
+    start = time.monotonic()
     try:
         for environment in _environments(request.num_processes):
             ranks.append(_start(context, request, environment))
@@ -132,6 +133,7 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
                 measurement=result.measurement,
                 ceilings=result.ceilings,
                 system=sampler.series(result.peak_host_bytes, result.until_boot_s),
+                took_s=time.monotonic() - start,
             )
         )
         if result.status in GOOD:

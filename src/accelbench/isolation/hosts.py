@@ -102,11 +102,10 @@ class Hosts:
         if spec.exported_as is not None:
             exported = self._exports.folder(spec.exported_as, data_folder)
             if not exported.exists():
-                start = time.monotonic()
                 outcome = self._export(spec, cell, data_folder, exported)
                 if outcome.status != Status.ok:
                     return outcome
-                export_s = time.monotonic() - start
+                export_s = outcome.took_s
         left_s = max(MIN_LEFT_S, cell.timeout_s - export_s) if export_s else cell.timeout_s
         request = CellRequest(
             cell=replace(cell, timeout_s=left_s),

@@ -44,8 +44,8 @@ class CellRequest(_Request):
     """Measure a cell, or only check that its network runs, or only export it.
 
     Attributes:
-        engine: the module whose `run(cell, data_folder)` measures, with the arguments `weights` and `work` where they
-            are known, and `exported`; whose `check(cell, data_folder)` checks; and whose
+        engine: the module whose `run(cell, data_folder)` measures, with those of the arguments `weights`, `work` and
+            `exported` that are given; whose `check(cell, data_folder)` checks; and whose
             `export(cell, data_folder, exported)` exports the network.
         data_folder: path of the prepared data set.
         only_check: whether nothing is measured.
@@ -129,9 +129,11 @@ class Outcome(_Result):
 
     Attributes:
         system: the samples taken meanwhile; None if the host died.
+        took_s: seconds from the start of the processes to the outcome; 0 if the host died.
     """
 
     system: SystemSeries | None = None
+    took_s: float = 0.0
 
 
 def encode(message: object) -> str:

@@ -113,8 +113,8 @@ SPEED = {
 PREPARATION = {
     "build_s": About("seconds to build the network"),
     "export_s": About("seconds to export it, once for all cells that load the file", "engines that don't"),
-    "quantize_s": About("seconds of the quantiser, calibration included", "precisions other than int8"),
-    "compile_s": About("seconds of compilations", "nothing was compiled"),
+    "quantize_s": About("seconds to quantise it, calibration included, as often", "precisions other than int8"),
+    "compile_s": About("seconds of compilations; with AOTInductor as often as the export", "nothing was compiled"),
     "num_compiles": About("compilations, from the first step to the last", "the engine does not count them"),
     "artifact_mb": About("size of the exported and compiled network", "engines that don't export"),
     "num_fallbacks": About("operators that ran on the CPU instead of the device", "the engine can't tell"),

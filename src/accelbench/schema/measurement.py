@@ -118,7 +118,8 @@ class Measurement:
         build_s: time to build the model and put it onto its device.
         export_s: time to export the network from PyTorch, once for all cells that load the file; None if it was not
             exported.
-        quantize_s: time to quantise the exported network, calibration included, as often; None if it was not.
+        quantize_s: time to quantise the exported network, calibration included, once like the export; None if it was
+            not quantised.
         compile_s, num_compiles: compilations by XLA, by torch.compile or of an exported network; None if the engine
             can't tell.
         artifact_bytes: size of the files that an exported network was compiled from or to; None without.

@@ -243,7 +243,8 @@ class _Search:
             limit_s = min(item.cell.timeout_s, max(1.0, left_s))
             cut = dataclasses.replace(item, cell=dataclasses.replace(item.cell, timeout_s=limit_s))
             record = self.session.judge(self.session.measure(cut))
-            self.ready_needs.add(self.session.evidence.traits(self.asked[i].cell).needs)
+            if record.measurement is not None:
+                self.ready_needs.add(self.session.evidence.traits(self.asked[i].cell).needs)
             self.session.show(record)
         pull = self.goal.pull(record, item.cell)
         if pull.is_cut:

@@ -1,6 +1,7 @@
 """Networks of PyTorch in the engines that they are exported to, each cell in a process of its own."""
 
 import importlib.util
+import shutil
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -20,16 +21,18 @@ from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Ran, Saved
 from accelbench.engines.exported.export import MIN_CALIBRATED
 from accelbench.engines.exported.network import Call
+from accelbench.engines.exported.run import EXPORTED_ANEW
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.denormals import DENORMAL, NOT_SET
 from accelbench.engines.onnxruntime.engine import _OnnxRuntime
 from accelbench.engines.openvino.engine import _OpenVino
+from accelbench.engines.registry import host_spec
 from accelbench.grid.exported_support import MODULES
 from accelbench.grid.support import why_not
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.asked import judge
 from accelbench.judging.row import summarise
-from accelbench.schema.cell import Options
+from accelbench.schema.cell import Options, Window
 from accelbench.schema.vocab import EXPORTING, Allocator, Device, Engine, Library, Mode, Pipeline, Precision, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.own.test_workload import own_cell
@@ -169,41 +172,62 @@ class InTorch:
         return Ran(stored=name, computed=name, threads=None, formats=dict(self.formats), flushes_denormals=False)
 
 
-SHARED = {"threads": 2, "repeat": 1, "precision": Precision.bf16, "options": Options(allocator=Allocator.glibc_reuse)}
-
-
 @pytest.mark.parametrize("engine", [marked(Engine.openvino), marked(Engine.aotinductor)])
-def test_cells_that_differ_only_in_how_they_run_load_one_exported_network(digits, engine):
-    def exports(**settings):
-        cell = make_cell(**{"engine": engine, "model": SMALL, "threads": 1, **settings})
-        if why_not(cell, look()) is not None:
-            return num_before
-        found = run(hosts, digits, cell)
-        assert found.threads == cell.threads
+def test_cells_that_differ_only_in_how_they_run_load_one_exported_network(hosts, digits, engine):
+    plain = make_cell(engine=engine, model=SMALL, threads=1, seed=7)
+
+    def new_exports(**settings):
+        before = folders()
+        found = run(hosts, digits, replace(plain, **settings))
         assert found.output_error < 0.01
         assert found.warnings == found.notes == []
-        return sum(1 for _ in Path(hosts._scratch, "exports").iterdir())
+        return len(folders() - before)
 
+    def folders():
+        return set(Path(hosts._scratch, "exports").glob("*"))
+
+    assert new_exports() == 1
+    assert new_exports(repeat=1) == 0
+    if why_not(OPENVINO_BF16, look()) is None:
+        assert new_exports(precision=Precision.bf16) == (engine == Engine.aotinductor)
+
+
+def test_cells_share_an_export_only_if_it_is_the_same_network():
+    cell = make_cell(engine=Engine.openvino, model=SMALL)
+    others = {"seed": 1, "batch_size": 16, "threads": 1, "precision": Precision.int8, "options": FLUSHING}
+    others["model"] = replace(SMALL, args={"widths": [16]})
+    cells = [cell, *(replace(cell, **{name: value}) for name, value in others.items())]
+    cells += [replace(cell, engine=each) for each in EXPORTING if each != Engine.openvino]
+    assert len({host_spec(each).exported_as for each in cells}) == len(cells)
+    shares = replace(cell, repeat=1, options=Options(allocator=Allocator.jemalloc), window=Window(), breakdown_s=9.0)
+    assert host_spec(shares).exported_as == host_spec(cell).exported_as
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
+def test_an_exported_network_that_made_room_is_exported_again(digits, engine):
     with Hosts() as hosts:
-        num_before = exports()
-        compiled_for = engine == Engine.aotinductor  # threads and formats
-        for name, value in SHARED.items():
-            num = exports(**{name: value})
-            assert num == num_before + (compiled_for and name in ("threads", "precision")), name
-            num_before = num
-        if not compiled_for:
-            for name, value in {"batch_size": 16, "seed": 1, "model": replace(SMALL, args={"widths": [16]})}.items():
-                num = exports(**{name: value})
-                assert num == num_before + 1, name
-                num_before = num
+        first = run(hosts, digits, make_cell(engine=engine, model=SMALL))
+        shutil.rmtree(Path(hosts._scratch, "exports"))
+        assert run(hosts, digits, make_cell(engine=engine, model=SMALL, repeat=1)).export_s != first.export_s
 
 
 @pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
-def test_a_network_whose_weights_no_seed_fixes_is_exported_by_each_process(hosts, tmp_path, engine):
-    for seeded in (False, True):
-        cell = own_cell("Drawn", "two_inputs", engine=engine, args={"seeded": seeded})
-        first, second = (run(hosts, tmp_path, replace(cell, repeat=repeat)) for repeat in (0, 1))
-        assert (first.export_s == second.export_s) == seeded
+@pytest.mark.parametrize("seeded", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_a_network_whose_weights_no_seed_fixes_is_exported_by_each_process(hosts, tmp_path, engine, seeded):
+    cell = own_cell("Drawn", "two_inputs", engine=engine, args={"seeded": seeded})
+    first, second = (run(hosts, tmp_path, replace(cell, repeat=repeat)) for repeat in (0, 1))
+    assert (first.export_s == second.export_s) == seeded
+    assert (EXPORTED_ANEW in second.notes) != seeded
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [marked(Engine.onnxruntime)])
+def test_what_the_first_output_in_torch_shows_is_known_where_the_network_is_loaded(hosts, tmp_path, engine):
+    cell = own_cell("Drawn", "two_inputs", engine=engine, args={"seeded": True}, samples="own_code.one_sample")
+    found = run(hosts, tmp_path, cell)
+    assert all(block.num_samples == block.num_steps for block in found.blocks)
+    assert found.defects == []
 
 
 def test_a_cell_of_which_another_format_ran_is_invalid(digits):

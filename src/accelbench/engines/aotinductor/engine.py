@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from accelbench.engines.exported import export as exporting
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Ran, Saved
-from accelbench.engines.exported.network import Call, exported, not_exportable
+from accelbench.engines.exported.network import Call, not_exportable, program_of
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
@@ -50,7 +50,7 @@ class _AotInductor:
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> torch.export.ExportedProgram:
         """Through PyTorch's exporter, for inputs of exactly these shapes."""
-        return exported(network, call, strict=self.quantizes)  # the quantiser finds layers by their names
+        return program_of(network, call, strict=self.quantizes)  # the quantiser finds layers by their names
 
     def quantized(
         self, exported: torch.export.ExportedProgram, calls: Sequence[Call], folder: Path

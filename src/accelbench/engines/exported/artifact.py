@@ -14,7 +14,7 @@ class Artifact:
 
     Attributes:
         file: the name of the file that the engine loads, in the artifact's folder.
-        weights: digest of the network's, see `given.Given.weights`.
+        given: digest of what was exported, see `given.Given.digest`.
         export_s: time to export the network from PyTorch.
         quantize_s: time to quantise it, calibration included; None if it was not.
         num_calibrated: samples that it was calibrated on.
@@ -23,10 +23,11 @@ class Artifact:
         num_bytes: size of its files.
         num_rows: rows of a batch, as its output in PyTorch showed; see `workload.Workload`.
         denormals: sentences about its denormal numbers in PyTorch.
+        notes: what its code set in vain when it ran in PyTorch.
     """
 
     file: str
-    weights: str
+    given: str
     export_s: float
     quantize_s: float | None = None
     num_calibrated: int = 0
@@ -35,6 +36,7 @@ class Artifact:
     num_bytes: int
     num_rows: int
     denormals: Sequence[str]
+    notes: Sequence[str]
 
     def write(self, folder: Path) -> None:
         """Writes it beside the network's files."""

@@ -85,7 +85,7 @@ class Compiler(Protocol):
         """
 
     def save(self, exported: Any, cell: Cell, folder: Path) -> Saved:
-        """Has what `export` or `quantized` returned in a file in `folder`; an engine may compile it for this machine.
+        """Saves what `export` or `quantized` returned in `folder`, unless it is one, and may compile it first.
 
         Raises:
             UnsupportedError: it can't be compiled, with the reason.

@@ -1,5 +1,6 @@
 """Exports the network of a cell into files that processes load."""
 
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ from accelbench.engines.exported.artifact import Artifact
 from accelbench.engines.exported.compiler import Compiler
 from accelbench.engines.exported.given import Given, cpu_of
 from accelbench.engines.exported.network import Call, call_of
+from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell
 
@@ -26,15 +28,19 @@ def export(cell: Cell, data_folder: Path, compiler: Compiler, folder: Path) -> N
     Raises:
         UnsupportedError: the cell can't run, with the reason.
     """
-    unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
-    given = Given(cell, data_folder, cpu_of(cell), compiler)
-    export_given(given, compiler, unfinished).write(unfinished)
-    unfinished.rename(folder)
+    unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
+    try:
+        given = Given(cell, data_folder, cpu_of(cell), compiler)
+        export_given(given, compiler, unfinished).write(unfinished)
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
 
 
 def export_given(given: Given, compiler: Compiler, folder: Path) -> Artifact:
     """Runs a network in PyTorch and exports it into `folder`. Raises an UnsupportedError if it can't be exported."""
-    weights = given.weights()  # of the network as it was built
+    digest = given.digest()  # of the network as it was built
     denormals = given.run_in_torch()
     start = time.perf_counter()
     exported = compiler.export(given.network, given.call(), folder)
@@ -50,7 +56,7 @@ def export_given(given: Given, compiler: Compiler, folder: Path) -> Artifact:
     compile_s = time.perf_counter() - start
     return Artifact(
         file=saved.path.name,
-        weights=weights,
+        given=digest,
         export_s=export_s,
         quantize_s=quantize_s,
         num_calibrated=num_calibrated,
@@ -59,6 +65,7 @@ def export_given(given: Given, compiler: Compiler, folder: Path) -> Artifact:
         num_bytes=sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()),
         num_rows=given.workload.num_rows,
         denormals=list(denormals.warnings()),
+        notes=list(given.backend.notes()),
     )
 
 

@@ -2,8 +2,11 @@
 
 import hashlib
 import time
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -16,8 +19,10 @@ from accelbench.engines.lightning.denormals import Denormals, some_values
 from accelbench.engines.lightning.global_state import use_threads
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
+from accelbench.engines.lightning.structure import mapped
 from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.lightning.workloads import workload_of
+from accelbench.engines.sources import check_has_epochs
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import QUANTIZED, Precision
 
@@ -51,6 +56,7 @@ class Given:
     """
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, compiler: Compiler) -> None:
+        check_has_epochs(cell)
         self.cell, self.backend = cell, backend
         self.quantizes = cell.precision in QUANTIZED
         self.precision = compiler.computes_in or (Precision.fp32 if self.quantizes else cell.precision)
@@ -74,22 +80,24 @@ class Given:
         call: Call = self.workload.task.infer(call_of, self.workload.example())  # type: ignore[arg-type]
         return call
 
-    def weights(self) -> str:
-        """The digest of the weights, of a large tensor of a part of them."""
-        found = hashlib.blake2b(digest_size=16)
-        for name, tensor in self.network.state_dict().items():
-            if isinstance(tensor, torch.Tensor):
-                found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-                found.update(some_values(tensor).contiguous().view(torch.uint8).numpy().tobytes())
+    def digest(self) -> str:
+        """The digest of what is exported: the weights, of a large tensor a part of them, and a call's arguments."""
+        call = self.call()
+        arguments = mapped((call.args, call.kwargs), _described)
+        found = hashlib.blake2b(repr(arguments).encode(), digest_size=16)
+        for name, tensor in chain(self.network.named_parameters(), self.network.named_buffers()):
+            found.update(f"{name} {_described(tensor)}".encode())
+            found.update(some_values(tensor).contiguous().view(torch.uint8).numpy().tobytes())
         return found.hexdigest()
 
     def run_in_torch(self) -> Denormals:
         """Checks the output in PyTorch, and finds denormal numbers: what is compiled does not show its layers'."""
         denormals = Denormals()
-        if not self.backend.flushes_denormals:
+        looks = not self.backend.flushes_denormals
+        if looks:
             denormals.look_at_weights(self.network)
         self._use_dtype()
-        with torch.no_grad(), denormals.looking_at_outputs(self.network):
+        with torch.no_grad(), denormals.looking_at_outputs(self.network) if looks else nullcontext():
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
         self.backend.hold(self.dtype)
         return denormals
@@ -103,3 +111,7 @@ class Given:
         """New tensors get the network's format, as Lightning has it around a step."""
         if torch.get_default_dtype() == torch.float32:  # else the user's code has changed it, as `Backend.hold` notes
             torch.set_default_dtype(self.dtype)
+
+
+def _described(tensor: Any) -> Any:
+    return f"{tensor.dtype} {tuple(tensor.shape)}"

@@ -49,7 +49,7 @@ class GivesTensors(nn.Module):
         return tuple(tensors_in(self.network(*args, **kwargs)))
 
 
-def exported(network: nn.Module, call: Call, *, strict: bool = False) -> torch.export.ExportedProgram:
+def program_of(network: nn.Module, call: Call, *, strict: bool = False) -> torch.export.ExportedProgram:
     """The network as PyTorch exports it, for inputs of exactly these shapes.
 
     Args:

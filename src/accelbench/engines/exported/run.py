@@ -40,6 +40,11 @@ from accelbench.schema.measurement import Answers, Measurement, Operator
 from accelbench.schema.vocab import Pipeline
 from accelbench.schema.work import Work
 
+EXPORTED_ANEW = (
+    "its weights or its batch's form are not those that were exported before, since no seed fixes them: the measured "
+    "process exported them itself, which is part of its peak of memory"
+)
+
 
 def run(
     cell: Cell, data_folder: Path, compiler: Compiler, work: Work | None = None, exported: Path | None = None
@@ -72,11 +77,13 @@ class _Run(CellRun):
         self.given = given = Given(cell, data_folder, backend, compiler)
         self.workload, self.feed, self.build_s = given.workload, given.workload.feed, given.build_s
         self.num_params = zoo.num_params(given.network)
-        if exported is not None and (artifact := read(exported)).weights == given.weights():
+        self.exported_anew = False
+        if exported is not None and (artifact := read(exported)).given == given.digest():
             given.hold()
             given.workload.num_rows = artifact.num_rows
             self._load(compiler, artifact, exported)
-        else:  # of a user's network, no seed may fix the weights
+        else:
+            self.exported_anew = exported is not None
             self._load(compiler, export_given(given, compiler, own), own)
 
     def _load(self, compiler: Compiler, artifact: Artifact, folder: Path) -> None:
@@ -163,7 +170,9 @@ class _Run(CellRun):
     def notes(self) -> Iterator[str]:
         """How the batches are used, and what the user's code set in vain."""
         yield from self.workload.notes()
-        yield from self.backend.notes()
+        yield from dict.fromkeys([*self.artifact.notes, *self.backend.notes()])
+        if self.exported_anew:
+            yield EXPORTED_ANEW
         if self.given.quantizes:
             of_set = self.cell.data.pipeline in (Pipeline.array, Pipeline.jpeg)
             where = "the training set" if of_set else "the kind that was measured"

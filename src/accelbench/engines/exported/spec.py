@@ -20,8 +20,8 @@ def exporting_host(cell: Cell, engine: str, *more: str, saves_compiled: bool = F
         cell: to be run.
         engine: the name of the engine's module, which imports its framework only when it runs.
         more: modules that take long to import and start no threads; those that are not installed are passed over.
-        saves_compiled: whether the engine compiles the network before it is saved, for its precision and threads;
-            others do so when they load it.
+        saves_compiled: whether the engine compiles the network before it is saved, for its precision; others do so when
+            they load it.
     """
     base = of_torch.host_spec(cell)
     exported_as = _exported_as(cell, saves_compiled=saves_compiled)
@@ -29,8 +29,9 @@ def exporting_host(cell: Cell, engine: str, *more: str, saves_compiled: bool = F
 
 
 def _exported_as(cell: Cell, *, saves_compiled: bool) -> str:
+    # Weights depend on the number of threads too: LAPACK, which makes orthogonal ones, rounds differently.
     settings = cell.settings()
     settings["options"] = {**settings["options"], "allocator": None}
     if not saves_compiled:
-        settings |= {"threads": None, "precision": cell.precision in QUANTIZED}
+        settings["precision"] = cell.precision in QUANTIZED
     return digest({name: value for name, value in settings.items() if name not in OF_MEASUREMENT})

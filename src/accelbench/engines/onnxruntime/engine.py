@@ -15,7 +15,7 @@ from accelbench.devices.cpu import FAST_INTEGERS, has_any, look
 from accelbench.engines.exported import export as exporting
 from accelbench.engines.exported import run as exported_run
 from accelbench.engines.exported.compiler import Ran, Saved
-from accelbench.engines.exported.network import Call, exported, not_exportable
+from accelbench.engines.exported.network import Call, not_exportable, program_of
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
@@ -57,7 +57,7 @@ class _OnnxRuntime:
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> Path:
         """Through PyTorch's exporter, for inputs of exactly these shapes."""
-        program = exported(network, call)
+        program = program_of(network, call)
         try:
             converted = torch.onnx.export(program, dynamo=True, verbose=False)
         except Exception as error:
