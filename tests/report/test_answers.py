@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.compare.command_words import command_words
+from accelbench.report import build
 from accelbench.report.answers import answers
 from accelbench.report.read import read as read_sweep
 from accelbench.schema.cell import Options
@@ -72,6 +73,12 @@ def test_how_far_the_output_is_from_fp32s_is_said_of_lower_precisions(answered, 
     assert answer.remark == "Its output differs from fp32's by <0.1 % for two samples."
     (answer,) = answered([maker.ok(cell, 1000 - rate, output_error=0.0123) for cell, rate in cells])
     assert answer.remark == ""
+
+
+def test_sentences_of_an_answer_stand_apart_in_report_md(tmp_path, maker) -> None:
+    maker.suite(tmp_path / "results", [maker.ok(maker.cell(precision="bf16"), 200, output_error=0.0123)])
+    text = build.build(tmp_path / "results", tmp_path / "report").with_name("report.md").read_text()
+    assert "in full. Its output differs from fp32's by 1.2 % for two samples.\n" in text
 
 
 def test_that_no_larger_batch_was_tried_is_said_only_if_none_was(tmp_path, maker) -> None:
