@@ -6,7 +6,7 @@ import pytest
 from accelbench.grid.estimate import FACTOR, Length, lengths, total
 from accelbench.grid.evidence import START_S, Evidence
 from accelbench.schema.cell import Window
-from accelbench.schema.vocab import Engine, Protocol
+from accelbench.schema.vocab import Engine, Precision, Protocol
 from fakes import make_cell
 from grid.finished import finished, of_model
 
@@ -82,7 +82,7 @@ def test_the_first_of_the_cells_that_load_an_exported_network_waits_for_its_expo
     for other, waits_s in ((cell, 12.0), (replace(cell, batch_size=8), 4.0), (replace(cell, batch_size=4), 8.0)):
         first, second = lengths([other, replace(other, repeat=1)], evidence)
         assert first.longest_s - second.longest_s == pytest.approx(waits_s)
-    started = [replace(cell, threads=1), replace(cell, batch_size=8)]  # other threads load the same file
+    started = [replace(cell, precision=Precision.bf16), replace(cell, batch_size=8)]  # formats share the file
     assert lengths([cell], evidence, started) == lengths([cell, cell], evidence)[1:]
 
 
