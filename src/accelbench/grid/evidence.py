@@ -206,7 +206,7 @@ class Evidence:
         self._others[traits.kind].pop((traits.work, cell.batch_size), None)
         self._others[traits.kind][traits.work, cell.batch_size] = finished
         if waited_s > IMPORT_S:
-            for key in {traits.host, traits.needs}:
+            for key in (traits.host, traits.needs):
                 self._waits_s[key].append(waited_s)
 
     def _waited_s(self, record: Record) -> float:

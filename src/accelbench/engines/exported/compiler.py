@@ -85,7 +85,7 @@ class Compiler(Protocol):
         """
 
     def save(self, exported: Any, cell: Cell, folder: Path) -> Saved:
-        """Saves what `export` or `quantized` returned in `folder`, unless it is one, and may compile it first.
+        """Saves what `export` or `quantized` returned in `folder`, if they have not, and may compile it first.
 
         Raises:
             UnsupportedError: it can't be compiled, with the reason.
