@@ -12,7 +12,7 @@ from pathlib import Path
 
 from accelbench.engines.registry import UNFINISHED, HostSpec
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.measuring import done
+from accelbench.measuring import witness
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block, Measurement
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
@@ -82,7 +82,7 @@ def assert_epochs_in_turn(measured: Measurement) -> None:
 
 def faulty_host(cell: Cell) -> HostSpec:
     """A host whose engine is this module."""
-    return HostSpec("fakes", ("fakes",), num_processes=cell.devices)
+    return HostSpec("fakes", ("fakes",), num_processes=cell.devices, says_when=False)
 
 
 def _raise(error: BaseException) -> None:
@@ -190,7 +190,7 @@ def run(
     if fault == "await news":
         news = Path(data_folder, "news")
         is_early, patience = news.exists(), time.monotonic() + 10
-        done.announce()
+        witness.done()
         while not news.exists() and time.monotonic() < patience:
             time.sleep(0.001)
         return make_measurement(defects=["the news came early"] if is_early else ["no news"] * (not news.exists()))

@@ -11,7 +11,7 @@ from accelbench.engines.backend import BaseBackend
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.observed import Observed
 from accelbench.judging.asked import judge
-from accelbench.measuring import done
+from accelbench.measuring import witness
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import NOT_IN_TIME, STALE, OutputTensor
 from accelbench.schema.cell import Options
@@ -118,11 +118,11 @@ def test_whole_epochs_are_trained_and_tested(digits):
 
 def test_it_says_when_nothing_more_is_timed(digits):
     run = Run(digits, **FIT)
-    done.listen(lambda: run.log.append("timed"))
+    witness.listen(lambda moment: run.log.append(str(moment)))
     run.measure()
-    assert run.log == ["test", "test", "timed"]
+    assert run.log == ["begin", "end", "test", "begin", "end"] * 2 + ["done"]
     Run(digits, **FIT).measure()
-    assert run.log == ["test", "test", "timed"]  # once
+    assert run.log.count("done") == 1
 
 
 def test_epochs_of_inference_have_no_loss_and_are_not_tested(digits):

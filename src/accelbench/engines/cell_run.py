@@ -18,7 +18,7 @@ from accelbench.devices.registry import look
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.observed import Observed, Resources
 from accelbench.engines.sources import Shape, check_has_epochs, is_random
-from accelbench.measuring import clock, done, epochs
+from accelbench.measuring import clock, epochs, witness
 from accelbench.measuring.in_time import in_time
 from accelbench.measuring.output_check import NOT_FINITE, Findings, Output, Outputs, check
 from accelbench.measuring.output_error import limit
@@ -156,7 +156,7 @@ class CellRun:
         self.known_work = work
         self.run_steps()
         self.note_resources()
-        done.announce()
+        witness.done()
         observed = self.observe()
         return None if observed is None else self._collect(observed)
 
@@ -188,7 +188,8 @@ class CellRun:
     def measure_epoch(self, step: Step) -> None:
         """Measures one epoch."""
         self.ranks.end()  # so that all ranks begin together
-        began_boot_s, took = epochs.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
+        with witness.timed():
+            began_boot_s, took = epochs.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
         self.defects += self.backend.changed()
         num_samples = self.feed.num_samples
         loss, accuracy = self.outcome(step, num_samples) if self.trains else (None, None)
@@ -207,7 +208,8 @@ class CellRun:
         """Evaluates the model on the test set after an epoch, outside of the epoch's time."""
         num_samples = self.test_feed.num_samples
         self.ranks.end()
-        seconds = epochs.time_epoch(step, self._wait_for_ranks).seconds
+        with witness.timed():
+            seconds = epochs.time_epoch(step, self._wait_for_ranks).seconds
         loss, accuracy = self.outcome(step, num_samples)
         tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
         self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)

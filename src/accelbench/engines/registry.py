@@ -51,6 +51,7 @@ class HostSpec:
         prober: name of the module whose `run(device, precisions)` measures the device's ceilings, if there is one.
         exported_as: equal for cells that can load the same exported network, which the engine's
             `export(cell, data_folder, folder)` writes in a process of its own; None if the engine exports none.
+        says_when: whether the engine says when it times something (`measuring.witness`), as `CellRun` does.
     """
 
     engine: str
@@ -59,6 +60,7 @@ class HostSpec:
     num_processes: int = 1
     prober: str | None = None
     exported_as: str | None = None
+    says_when: bool = True
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -23,10 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.isolation import child
-from accelbench.isolation.messages import Answer, Outcome, Request, decode, decode_request, encode
+from accelbench.isolation.messages import Answer, CellRequest, Outcome, Request, decode, decode_request, encode
 from accelbench.isolation.processes import children, end_orphans
 from accelbench.isolation.sampler import Sampler
+from accelbench.isolation.witness import Witness
+from accelbench.judging.asked import judge
 from accelbench.lifeline import adopt_orphans
+from accelbench.measuring.witness import Moment
+from accelbench.schema.conditions import Witnessed
 from accelbench.schema.vocab import Status
 
 # A process that has answered but does not exit, because a framework's thread hangs, is killed after this long.
@@ -35,6 +39,7 @@ END_S = 10.0
 LATE_S = 1.0
 # How long to wait for the first bytes of a hung process's call stack, and between two parts of it.
 STACK_S = 0.5
+MAX_WORD = 32  # bytes of what a process says
 STACK_CALLS = 12  # innermost calls of a stack that are kept
 LOCALHOST = "127.0.0.1"
 # How much of the end of a cell's output becomes its error: after a death, and after a hang, where stacks say more.
@@ -83,6 +88,15 @@ class _Rank:
             return decode(Answer, self.answers.recv_bytes())
         except (EOFError, OSError):
             return None
+        except (ValueError, KeyError, TypeError) as error:  # of code that writes to the pipe itself
+            return Answer(status=Status.failed, reason=f"its process gave an answer that is none ({error})")
+
+    def hear(self) -> str | None:
+        """What the process says, if the pipe is readable; None if it will say nothing more."""
+        try:
+            return self.timed.recv_bytes(MAX_WORD).decode(errors="replace")
+        except (EOFError, OSError):
+            return None
 
     def read_stack(self) -> str:
         """The call stack after `STACK_DUMP_SIGNAL`, innermost call last; empty if the process writes none."""
@@ -122,8 +136,10 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
         for environment in _environments(request.num_processes):
             ranks.append(_start(context, request, environment))
         sampler = Sampler(ranks[0].pid, num_gpus=request.num_gpus, others=[rank.pid for rank in ranks[1:]])
-        answers = _await(ranks, sampler, request.timeout_s, lambda: answer(None))
-        result = _result(ranks, answers, request, oom_kills)
+        witness = Witness(ranks[0].pid)
+        answers = _await(ranks, sampler, witness, request.timeout_s, lambda: answer(None))
+        witnessed = witness.witnessed()
+        result = _judged(_result(ranks, answers, request, oom_kills), request, witnessed)
         answer(
             Outcome(
                 status=result.status,
@@ -133,6 +149,7 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
                 measurement=result.measurement,
                 ceilings=result.ceilings,
                 system=sampler.series(result.peak_host_bytes, result.until_boot_s),
+                witnessed=None if result.measurement is None else witnessed,
                 took_s=time.monotonic() - start,
             )
         )
@@ -152,6 +169,14 @@ def _result(ranks: Sequence[_Rank], answers: Answers | None, request: Request, o
     if answer is None or not all(map(_is_good, answers.values())):
         return _failure(ranks, _with_late(ranks, answers), oom_kills, request.log)
     return answer
+
+
+def _judged(answer: Answer, request: Request, seen: Witnessed) -> Answer:
+    """The answer with the status that its measurement deserves: the process that gave it has run the user's code."""
+    if answer.measurement is None or not isinstance(request, CellRequest):
+        return answer
+    defect = judge(request.cell, answer.measurement, seen if request.says_when else None)
+    return replace(answer, status=Status.invalid if defect else Status.ok, reason=defect)
 
 
 def _end(ranks: Sequence[_Rank], own: Collection[int]) -> None:
@@ -200,7 +225,9 @@ def _environments(num: int) -> list[dict[str, str]]:
     return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(num)]
 
 
-def _await(ranks: Sequence[_Rank], sampler: Sampler, timeout_s: float, say_timed: Callable[[], None]) -> Answers | None:
+def _await(
+    ranks: Sequence[_Rank], sampler: Sampler, witness: Witness, timeout_s: float, say_timed: Callable[[], None]
+) -> Answers | None:
     """The answers once rank 0 has answered or any rank has failed; None after `timeout_s`. Samples meanwhile.
 
     Calls `say_timed` when nothing more is timed in rank 0, which then has dismissed the others.
@@ -210,7 +237,15 @@ def _await(ranks: Sequence[_Rank], sampler: Sampler, timeout_s: float, say_timed
     answers: Answers = {}
     while (left := deadline - time.monotonic()) > 0:
         pipes = {rank.answers: index for index, rank in enumerate(ranks) if index not in answers}
-        ready = connection.wait([*pipes, *timed, stdin], timeout=min(sampler.pause_s, left))
+        before, pause_s = time.monotonic(), min(sampler.pause_s, left)
+        ready = connection.wait([*pipes, *timed, stdin], timeout=pause_s)
+        witness.woke_late(time.monotonic() - before - pause_s)
+        if ranks[0].timed in ready and (moment := ranks[0].hear()) != Moment.done:
+            if moment is None:
+                timed.clear()
+            else:
+                witness.hear(moment)
+            continue
         answered = [index for pipe, index in pipes.items() if pipe in ready]
         answers |= {index: ranks[index].read() for index in answered}
         if 0 in answers or not all(map(_is_good, answers.values())):
@@ -221,6 +256,7 @@ def _await(ranks: Sequence[_Rank], sampler: Sampler, timeout_s: float, say_timed
             timed.clear()
             say_timed()
         sampler.sample()
+        witness.sample()
     return None
 
 

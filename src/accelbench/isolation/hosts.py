@@ -117,6 +117,7 @@ class Hosts:
             timeout_s=left_s,
             num_gpus=cell.devices if cell.device == Device.gpu else 0,
             num_processes=spec.num_processes,
+            says_when=spec.says_when,
         )
         outcome = self._ask(spec, request, self.meanwhile)
         if outcome.status == Status.timeout and export_s:

@@ -3,7 +3,8 @@
 sweep  -- CellRequest or ProbeRequest -->  host  -- the same -->  child
 sweep  <-- Outcome --                      host  <-- Answer --    child
 
-When nothing more is timed, the child says so by an empty message, and the host by an empty line.
+The child says when a timed section begins and ends, and when nothing more is timed (`measuring.witness.Moment`); the
+host says the last one by an empty line.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import TypeVar
 
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.conditions import SystemSeries, Witnessed
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.text import MAX_REASON, beginning, ending
@@ -53,6 +54,7 @@ class CellRequest(_Request):
         exported: path of the folder that the network is exported to, or has been; None for engines that export none.
         weights: path of the file that gets the trained weights; None: they are not saved.
         work: of one step, as a cell counted it that differs only in seed or repeat; None: it is to be counted.
+        says_when: whether the engine says when it times something; else nothing confirms its times.
     """
 
     cell: Cell
@@ -63,6 +65,7 @@ class CellRequest(_Request):
     exported: str | None = None
     weights: str | None = None
     work: Work | None = None
+    says_when: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +132,12 @@ class Outcome(_Result):
 
     Attributes:
         system: the samples taken meanwhile; None if the host died.
+        witnessed: what the host saw of the process that timed a cell; None without a measurement.
         took_s: seconds from the start of the processes to the outcome; 0 if the host died.
     """
 
     system: SystemSeries | None = None
+    witnessed: Witnessed | None = None
     took_s: float = 0.0
 
 

@@ -7,11 +7,14 @@ are kept.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from random import SystemRandom
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
+from accelbench.measuring import witness
 from accelbench.measuring.step import ONE_RANK, CountingStep, RankGroup, Step
 from accelbench.measuring.stopping import STRETCH, has_settled, why_stop
 from accelbench.schema.cell import Window
@@ -47,6 +50,8 @@ class Timing:
     Attributes:
         warmup_s: seconds per warm-up step, of the first `MAX_WARMUP_KEPT` steps.
         warmup_total_s: seconds of the whole warm-up.
+        dropped_s: seconds of the steady state that no block and no single step has: blocks that were measured again, and
+            what ran between them.
         typical_s: the median of the last warm-up steps, from which the number of steps per block is chosen.
         steady_boot_s: when the steady state began and ended, in seconds since the machine started.
         compiled_in_steady_state: the number of compilations after the warm-up.
@@ -59,6 +64,7 @@ class Timing:
     settled: bool | None = None
     stop: Stop | None = None
     blocks: list[Block] = field(default_factory=list)
+    dropped_s: float = 0.0
     latency_s: list[float] = field(default_factory=list)
     launch_s: list[float] = field(default_factory=list)
     data_s: list[float] = field(default_factory=list)
@@ -91,24 +97,36 @@ def raw_s() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-@dataclass
-class _Steady:
+class Watch(Protocol):
+    """Looks at the workload while it is measured, between what is timed."""
+
+    def start(self) -> None:
+        """The warm-up is over."""
+
+    def look(self, batch: Any) -> None:
+        """To look at the step that has just been timed.
+
+        It is called once, at a moment that nothing in the process can know before.
+
+        Args:
+            batch: as the step's `fetch` returned it.
+        """
+
+
+@contextmanager
+def _steady(runner: "Runner", reference: Now) -> Iterator[None]:
     """Notes when the steady state begins and ends, its compilations, and how far the clock drifts meanwhile."""
-
-    timing: Timing
-    compiles: Callable[[], Compiles]
-    now: Now
-    reference: Now
-
-    def __enter__(self) -> None:
-        self.num_compiled = self.compiles()[0]
-        self.began_boot_s, self.began_s, self.began_reference_s = boot_s(), self.now(), self.reference()
-
-    def __exit__(self, *_: object) -> None:
-        took_s, reference_s = self.now() - self.began_s, self.reference() - self.began_reference_s
-        self.timing.clock_drift = took_s / reference_s - 1 if reference_s > 0 else None
-        self.timing.steady_boot_s = (self.began_boot_s, boot_s())
-        self.timing.compiled_in_steady_state = self.compiles()[0] - self.num_compiled
+    timing, now = runner.timing, runner.now
+    if runner.watch is not None:
+        runner.watch.start()
+    with witness.timed():
+        num_compiled = runner.compiles()[0]
+        began_boot_s, began_s, began_reference_s = boot_s(), now(), reference()
+        yield
+        took_s, reference_s = now() - began_s, reference() - began_reference_s
+        timing.clock_drift = took_s / reference_s - 1 if reference_s > 0 else None
+        timing.steady_boot_s = (began_boot_s, boot_s())
+        timing.compiled_in_steady_state = runner.compiles()[0] - num_compiled
 
 
 def measure(
@@ -119,6 +137,7 @@ def measure(
     now: Now = time.perf_counter,
     reference: Now = raw_s,
     ranks: RankGroup = ONE_RANK,
+    watch: Watch | None = None,
 ) -> Timing:
     """Measures `step` within the bounds of `window`.
 
@@ -130,11 +149,13 @@ def measure(
         now: the clock.
         reference: a clock that the drift of `now` is measured against.
         ranks: the processes that run the steps.
+        watch: looks at one of the measured steps.
     """
     timing = Timing()
-    runner = Runner(timing, step, wait, compiles, now, ranks)
+    runner = Runner(timing, step, wait, compiles, now, ranks, watch)
     _warm_up(runner, window)
-    with _Steady(timing, compiles, now, reference):
+    runner.look_after_s = SystemRandom().uniform(0, window.measure_s + window.latency_s)
+    with _steady(runner, reference):
         _run_blocks(runner, window)
         _run_steps(runner, window)
     return timing
@@ -149,6 +170,7 @@ def measure_steps(
     now: Now = time.perf_counter,
     reference: Now = raw_s,
     ranks: RankGroup = ONE_RANK,
+    watch: Watch | None = None,
 ) -> Timing:
     """Measures a fixed number of steps in up to `NUM_PARTS` blocks, then as many single steps, but one step only once.
 
@@ -161,14 +183,18 @@ def measure_steps(
         now: the clock.
         reference: a clock that the drift of `now` is measured against.
         ranks: the processes that run the steps.
+        watch: looks at one of the measured steps.
     """
     timing = Timing(stop=Stop.fixed)
-    runner = Runner(timing, step, wait, compiles, now, ranks)
+    runner = Runner(timing, step, wait, compiles, now, ranks, watch)
     _note_warmup(timing, [runner.plain_step() for _ in range(warmup)])
     num_parts = min(NUM_PARTS, steps)
-    with _Steady(timing, compiles, now, reference):
+    looked_at = SystemRandom().randrange(num_parts)
+    with _steady(runner, reference):
         for part in range(num_parts):
             num_steps = steps * (part + 1) // num_parts - steps * part // num_parts
+            if part == looked_at:
+                runner.look_after_s = 0.0
             timing.blocks.append(runner.block(num_steps))
         for _ in range(steps if steps > 1 else 0):
             runner.step_in_parts()
@@ -185,6 +211,9 @@ class Runner:
     compiles: Callable[[], Compiles]
     now: Now
     ranks: RankGroup
+    watch: Watch | None = None
+    look_after_s: float = math.inf  # measured seconds after which `watch` looks
+    measured_s: float = 0.0
 
     def plain_step(self) -> float:
         """Seconds of one step, waited for at its end."""
@@ -213,7 +242,17 @@ class Runner:
             num_samples = num_steps * self.step.num_samples(batch)
         block = Block(num_steps=num_steps, num_samples=num_samples, seconds=seconds)
         self.timing.num_steady_samples += block.num_samples
+        self._measured(seconds, batch)
         return block
+
+    def _measured(self, seconds: float, batch: Any) -> None:
+        """Has `watch` look if it is time to."""
+        self.measured_s += seconds
+        if self.watch is not None and self.measured_s >= self.look_after_s:
+            self.look_after_s = math.inf
+            start = self.now()
+            self.watch.look(batch)
+            self.timing.dropped_s += self.now() - start
 
     def step_in_parts(self) -> float:
         """Seconds of one step, each of whose parts is waited for and noted."""
@@ -223,10 +262,10 @@ class Runner:
         batch = step.fetch()
         fetched = now()
         num_samples = step.num_samples(batch)
-        batch = step.copy_in(batch)
+        on_device = step.copy_in(batch)
         wait()
         copied = now()
-        result = step.compute(batch)
+        result = step.compute(on_device)
         launched = now()
         wait()
         self.ranks.end()
@@ -241,6 +280,7 @@ class Runner:
         timing.data_s.append(fetched - start)
         timing.copy_in_s.append(copied - fetched)
         timing.copy_out_s.append(end - computed)
+        self._measured(end - start, batch)
         return end - start
 
 
@@ -280,14 +320,17 @@ def _run_blocks(runner: Runner, window: Window) -> None:
     timing, compiles = runner.timing, runner.compiles
     num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(timing.typical_s, 1e-9)))
     for attempt in range(MAX_RESTARTS + 1):
+        timing.dropped_s += sum(block.seconds for block in timing.blocks)
         timing.blocks, timing.stop = [], None
         while timing.stop is None:
             compiled, _ = compiles()
             block = runner.block(num_steps)
             if compiles()[0] != compiled and attempt < MAX_RESTARTS:
+                timing.dropped_s += block.seconds
                 break
             if block.seconds < window.block_s and attempt < MAX_RESTARTS:
                 num_steps = math.ceil(num_steps * max(1.1, BLOCK_MARGIN * window.block_s / max(block.seconds, 1e-9)))
+                timing.dropped_s += block.seconds
                 break
             timing.blocks.append(block)
             timing.stop = why_stop([block.seconds for block in timing.blocks], window)

@@ -35,6 +35,25 @@ class SystemSeries:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Witnessed:
+    """What the host saw of the process that timed a cell. The host runs no code of the cell.
+
+    Attributes:
+        num_sections: timed sections that the process said it began and ended.
+        timed_s: seconds of all sections, on the host's clock.
+        late_s: how late the host heard of things meanwhile, at most.
+        num_cores: on which the process's threads could run, at least, while something was timed.
+        num_allowed_cores: the same when the process started.
+    """
+
+    num_sections: Count
+    timed_s: Seconds
+    late_s: Seconds
+    num_cores: Count
+    num_allowed_cores: Count
+
+
+@dataclass(frozen=True, kw_only=True)
 class Data:
     """The data set that a cell read, as its manifest describes it.
 

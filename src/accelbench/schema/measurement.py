@@ -131,6 +131,7 @@ class Measurement:
         warmup_total_s, num_warmup_steps: total time and number of all warm-up steps; the number is 0 if unknown.
         settled: whether step times had stopped changing when warm-up ended; None if that was not checked.
         stop: why no more blocks were measured; None for whole epochs.
+        dropped_s: seconds of the steady state that belong to no block and no step; None in older records.
         blocks: the steady state, from which the throughput is computed.
         latency_s: further steps of the steady state, each waited for. In Keras a step is one execution, of
             `steps_per_execution` batches.
@@ -187,6 +188,7 @@ class Measurement:
     settled: bool | None = None
     stop: Stop | None = None
     blocks: list[Block] = field(default_factory=list)
+    dropped_s: Seconds | None = None
     latency_s: list[Duration] = field(default_factory=list)
     launch_s: list[Seconds] = field(default_factory=list)
     data_s: list[Seconds] = field(default_factory=list)

@@ -1,0 +1,66 @@
+"""The host as a witness of a cell: its own clock over what the cell's process says it times, and the process's cores."""
+
+import contextlib
+import os
+import time
+
+from accelbench.measuring.witness import Moment
+from accelbench.schema.conditions import Witnessed
+
+LATE_S = 0.05  # below it, a busy machine explains why the host woke up late
+
+
+class Witness:
+    """What the host sees of the process of a cell, or of its first rank, which times it.
+
+    Args:
+        pid: of the process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._allowed = len(os.sched_getaffinity(0))  # inherited by the process
+        self._cores = self._allowed
+        self._began_s: float | None = None
+        self._num_sections, self._timed_s, self._late_s = 0, 0.0, 0.0
+
+    def hear(self, moment: str) -> None:
+        """Notes what the process says. Words that are none of `Moment`, and an end without a begin, count as nothing."""
+        now = time.monotonic()
+        if moment == Moment.begin:
+            self._began_s = now
+        elif moment == Moment.end and self._began_s is not None:
+            self._timed_s += now - self._began_s
+            self._num_sections += 1
+            self._look_at_cores()
+            self._began_s = None
+
+    def sample(self) -> None:
+        """Looks at the process's cores, if something is timed."""
+        if self._began_s is not None:
+            self._look_at_cores()
+
+    def woke_late(self, late_s: float) -> None:
+        """The host was stopped, or got no processor, for so long: what it heard meanwhile has a wrong time."""
+        if late_s > LATE_S:
+            self._late_s += late_s
+
+    def witnessed(self) -> Witnessed:
+        """What was seen so far."""
+        return Witnessed(
+            num_sections=self._num_sections,
+            timed_s=self._timed_s,
+            late_s=self._late_s,
+            num_cores=self._cores,
+            num_allowed_cores=self._allowed,
+        )
+
+    def _look_at_cores(self) -> None:
+        """Threads may each be bound to a core of their own: those of all threads count."""
+        cores: set[int] = set()
+        with contextlib.suppress(OSError):  # the process, or a thread of it, has ended
+            for thread in os.listdir(f"/proc/{self._pid}/task"):
+                cores |= os.sched_getaffinity(int(thread))
+                if len(cores) >= self._allowed:
+                    return
+            self._cores = min(self._cores, len(cores))

@@ -1,0 +1,42 @@
+"""What a cell's process claims, compared with what its host saw."""
+
+from collections.abc import Iterator
+
+from accelbench.schema.cell import Cell
+from accelbench.schema.conditions import Witnessed
+from accelbench.schema.measurement import Measurement
+
+# Between two steps the clock notes times, and the host hears of a section's begin and end a moment later.
+MAX_UNCLAIMED = 0.1  # share of the seconds that the host saw
+MAX_UNCLAIMED_S = 0.2
+
+
+def claimed_s(measurement: Measurement) -> float:
+    """Seconds of everything that the process says it timed, and of what it dropped in between."""
+    blocks_s = sum(block.seconds for block in measurement.blocks)
+    evaluations_s = sum(epoch.evaluation.seconds for epoch in measurement.epochs if epoch.evaluation)
+    epochs_s = sum(epoch.seconds for epoch in measurement.epochs) + evaluations_s
+    return blocks_s + (measurement.dropped_s or 0.0) + sum(measurement.latency_s) + epochs_s
+
+
+def defects(cell: Cell, measurement: Measurement, seen: Witnessed) -> Iterator[str]:
+    """Sentences about claims that can't be true; each makes the cell invalid."""
+    claimed, unexplained_s = claimed_s(measurement), MAX_UNCLAIMED_S + seen.late_s
+    if not seen.num_sections:
+        yield "its process did not say when it timed something, so that nothing confirms its times"
+    elif abs(claimed - seen.timed_s) > MAX_UNCLAIMED * seen.timed_s + unexplained_s:
+        yield f"its process claims {claimed:.2f} s of measuring, and the host's clock saw {seen.timed_s:.2f} s"
+    yield from _about_counts(cell, measurement)
+    threads = min(measurement.threads or 1, seen.num_allowed_cores)
+    if seen.num_cores < threads:
+        yield (
+            f"its code bound the process to {seen.num_cores} of {seen.num_allowed_cores} cores, and {measurement.threads} "
+            "threads were to compute"
+        )
+
+
+def _about_counts(cell: Cell, measurement: Measurement) -> Iterator[str]:
+    """Without a function of the user that counts samples, no step has more of them than were asked for."""
+    most = cell.batch_size * (cell.keras.steps_per_execution if cell.keras else 1)
+    if cell.model.samples is None and any(block.num_samples > most * block.num_steps for block in measurement.blocks):
+        yield f"its process claims more than {most} samples a step"

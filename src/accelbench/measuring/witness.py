@@ -1,0 +1,45 @@
+"""Tells the host of a cell's process when something is timed, so that a clock outside of the process can check it.
+
+The host runs no user code. It notes on its own clock when a section begins and ends; `judging.witnessed` compares that
+with the times that the process claims.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+
+class Moment(StrEnum):
+    """What the process says."""
+
+    begin = "begin"
+    end = "end"
+    done = "done"
+    """Nothing more is timed: other work on the machine disturbs no number from then on."""
+
+
+_listeners: list[Callable[[Moment], None]] = []
+
+
+def listen(listener: Callable[[Moment], None]) -> None:
+    """Has `listener` called with each moment, until `done`."""
+    _listeners.append(listener)
+
+
+def _say(moment: Moment) -> None:
+    for listener in _listeners:
+        listener(moment)
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    """A section that is timed as a whole, or whose parts are timed without gaps."""
+    _say(Moment.begin)
+    yield
+    _say(Moment.end)
+
+
+def done() -> None:
+    """To be called after everything was timed."""
+    _say(Moment.done)
+    _listeners.clear()
