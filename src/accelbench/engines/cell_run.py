@@ -9,30 +9,46 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from random import SystemRandom
 from typing import Any, Protocol
 
 from accelbench.data.manifest import read_counts
 from accelbench.devices.memory import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.backend import BaseBackend
+from accelbench.engines.formats import FORMATS
 from accelbench.engines.observed import Observed, Resources
 from accelbench.engines.sources import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, epochs, witness
 from accelbench.measuring.in_time import in_time
-from accelbench.measuring.output_check import NOT_FINITE, Findings, Output, Outputs, check
-from accelbench.measuring.output_error import limit
+from accelbench.measuring.output_check import (
+    NOT_FINITE,
+    NUM_ROWS,
+    Findings,
+    Output,
+    Outputs,
+    References,
+    check,
+    random_rows,
+)
+from accelbench.measuring.output_error import limit, wrong
+from accelbench.measuring.products import Products
+from accelbench.measuring.replay import Replay
 from accelbench.measuring.step import ONE_RANK, RankGroup, Step
+from accelbench.measuring.training import Training
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
+from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Operator
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision
+from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision, Promise
 from accelbench.schema.vocab import Protocol as CellProtocol
 from accelbench.schema.work import Work
 
 # The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
 # the record. The rest is for what comes before a `CellRun`, such as starting a device, and after it.
 MAX_UNTIL_CHECKED = 0.9
+MAX_NAMED = 3  # layers in a sentence
 
 
 class CountedSamples(Protocol):
@@ -81,10 +97,17 @@ class CellRun:
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
         self.outputs: Outputs | None = None  # of the network that was measured
+        self.rows: list[int] = []  # that are compared, once they were drawn
+        self.timed: tuple[Any, Output] | None = None  # a batch of a timed step, and its output
         self.defects: list[str] = []
         self.resources: Resources | None = None
         self.output_error: float | None = None
         self.known_work: Work | None = None
+        self.products = Products()  # of one step, as far as they were watched
+        self.training = Training()
+        self.replayed: Replay | None = None
+        # Layers that are in training mode, in inference: those that drop at random, perhaps on purpose, and others.
+        self.modes: tuple[Sequence[str], Sequence[str]] = ((), ())
         # One step shows whether a cell fits into memory and time; more steps would take as long again.
         self.is_one_step = cell.protocol == CellProtocol.steps and cell.steps == 1
 
@@ -104,19 +127,28 @@ class CellRun:
         """What really ran, after everything was measured; None in a process that is not the first of its ranks."""
         raise NotImplementedError
 
+    num_reference_rows = NUM_ROWS
+    """How many of `rows` `reference_outputs` gives, the first ones."""
+
     def compared_inputs(self) -> tuple[Any, Any]:
-        """Inputs that the feed gives, and inputs that it never gives (of images, `sources.unseen_images`)."""
+        """A batch that was fed, that of `timed` if there is one, and one that the feed never gives."""
         raise NotImplementedError
 
-    def measured_outputs(self, batches: Sequence[Any]) -> list[Output]:
-        """The outputs of what was timed for each of `batches`, which are made as large as a whole step.
+    def shifted_inputs(self, batch: Any, by: int) -> Any:
+        """The batch whose sample i is sample i + `by` of `batch`, in a circle; None if that can't be made."""
+        return None
 
-        The rows of the output's tensors (`OutputTensor.rows`) are at most `output_error.NUM_SAMPLES`.
+    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
+        """The output of what was timed for a batch, which is made as large as a whole step, with these of its rows."""
+        raise NotImplementedError
+
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False) -> list[Output]:
+        """The outputs of a newly built network for each of `batches`, in fp32 on the CPU, with the first of `rows`.
+
+        Args:
+            batches: as `compared_inputs` returns them.
+            other: whether it has other weights than the network that was measured.
         """
-        raise NotImplementedError
-
-    def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
-        """The outputs of a newly built network with the same weights for each of `batches`, in fp32 on the CPU."""
         raise NotImplementedError
 
     def notes(self) -> Iterator[str]:
@@ -172,11 +204,12 @@ class CellRun:
 
     def measure_window(self, step: Step) -> None:
         """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
-        cell, wait, compiles, ranks = self.cell, self.backend.wait, self.backend.compiles, self.ranks
+        cell, wait, compiles = self.cell, self.backend.wait, self.backend.compiles
+        ranks, watch = self.ranks, None if self.is_one_step else self.watch(step)
         if cell.protocol == CellProtocol.steps:
-            self.timing = clock.measure_steps(step, wait, cell.warmup, cell.steps, compiles, ranks=ranks)
+            self.timing = clock.measure_steps(step, wait, cell.warmup, cell.steps, compiles, ranks=ranks, watch=watch)
         else:
-            self.timing = clock.measure(step, wait, cell.window, compiles, ranks=ranks)
+            self.timing = clock.measure(step, wait, cell.window, compiles, ranks=ranks, watch=watch)
         self.defects += self.backend.changed()
         if self.fetches_inside:
             self.timing.data_s = []
@@ -231,8 +264,23 @@ class CellRun:
         self.note_resources()
         if self.is_one_step:
             return
+        rows = self.rows_of(size)
         fed, unseen = self.compared_inputs()
-        self.outputs = Outputs((fed, unseen), size, shapes, *self.measured_outputs([fed, unseen, fed]))
+        of_fed, of_unseen = self.measured_output(fed, rows), self.measured_output(unseen, rows)
+        by = SystemRandom().randrange(size)
+        shifted = self.shifted_inputs(fed, by) if by else None
+        moved = None if shifted is None else self.measured_output(shifted, [(row - by) % size for row in rows])
+        timed = self.timed[1] if self.timed else None
+        self.outputs = Outputs((fed, unseen), size, shapes, of_fed, of_unseen, timed, moved)
+
+    def rows_of(self, size: int) -> list[int]:
+        """The rows of a step's output that are compared, drawn when they are first needed."""
+        self.rows = self.rows or random_rows(size)
+        return self.rows
+
+    def watch(self, step: Any) -> clock.Watch | None:
+        """What looks at one of the measured steps; None if nothing does."""
+        return None
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
         """What one step has to do: as known or as `count` returns it; None if only one step is to run."""
@@ -266,8 +314,9 @@ class CellRun:
         counts = {} if is_random(self.cell) or self.cell.data.name == MODULE else read_counts(self.data_folder)
         found = Findings()
         if self.outputs is not None:
-            found = check(self.outputs, self.cell.precision, self._reference_in_time, is_reference=self.is_reference)
-        self.output_error = found.error
+            found = check(self.outputs, self.cell.precision, self._references())
+        self.defects += self._found_later()
+        self.output_error = None if self.is_reference else found.error
         return Measurement(
             **vars(observed),
             num_params=self.num_params,
@@ -281,20 +330,60 @@ class CellRun:
             operators=self.operators,
             epochs=self.epochs,
             evaluation=self.epochs[-1].evaluation if self.epochs else None,
-            output_error=found.error,
+            output_error=self.output_error,
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
             tokens_per_sample=self.tokens_per_sample(),
-            notes=list(self.notes()),
+            checks=list(self.checks(found)),
+            notes=[*self.notes(), *self._common_notes(), *found.notes],
             warnings=[*self.warnings(), *self._common_warnings(found.error), *found.warnings],
             defects=list(dict.fromkeys([*self.defects, *found.defects])),
             **self.timing.measured(),
         )
 
-    def _reference_in_time(self, batches: Sequence[Any]) -> list[Output]:
-        """`reference_outputs`; raises NotInTimeError if the cell would run into its time limit."""
-        left_s = self._began_s + MAX_UNTIL_CHECKED * self.cell.timeout_s - time.monotonic()
-        return in_time(lambda: self.reference_outputs(batches), left_s)
+    def _references(self) -> References:
+        """Raise NotInTimeError if the cell would run into its time limit."""
+
+        def run(batches: Sequence[Any], *, other: bool = False) -> list[Output]:
+            left_s = self._began_s + MAX_UNTIL_CHECKED * self.cell.timeout_s - time.monotonic()
+            return in_time(lambda: self.reference_outputs(batches, other=other), left_s)
+
+        return References(
+            run,
+            partial(run, other=True),
+            self.num_reference_rows,
+            constant=self.cell.model.constant,
+            in_training=any(self.modes),
+        )
+
+    def _found_later(self) -> Iterator[str]:
+        """Defects that further steps showed."""
+        yield from self.training.defects()
+        if self.replayed is not None and (kept := self.replayed.defect()) is not None:
+            yield kept
+
+    def checks(self, found: Findings) -> Iterator[Check]:
+        """What was observed of each promise, and over what share of the work; see docs/measuring.md."""
+        yield Check(promise=Promise.settings, observed="the library's settings and threads were read back", share=1.0)
+        seen = self.products.observed() if self.products.flops else ""
+        whole = seen and not self.products.uncounted
+        yield Check(promise=Promise.precision, observed=seen, share=1.0 if whole else None)
+        if self.trains:
+            seen = self.training.observed() if self.training.end else ""
+            yield Check(promise=Promise.training, observed=seen, share=1.0 if seen else None)
+        elif self.outputs is not None and found.compared is not None:
+            rows, size = f"{len(self.rows)} random rows of {self.outputs.size}", self.outputs.size
+            seen = f"{rows}, of {found.compared} of {len(self.outputs.fed)} tensors"
+            yield Check(promise=Promise.outputs, observed=seen, share=len(self.rows) / size)
+        else:
+            yield Check(promise=Promise.outputs)
+        if self.replayed is not None:
+            yield Check(promise=Promise.outputs, observed=self.replayed.observed(), share=1.0)
+
+    def _common_notes(self) -> Iterator[str]:
+        yield from self.products.notes(FORMATS[self.cell.precision].computed)
+        if of_dropout := self.modes[0]:
+            yield f"layers that drop at random did so in inference: {', '.join(of_dropout[:MAX_NAMED])}"
 
     def _common_warnings(self, output_error: float | None) -> Iterator[str]:
         if self.is_one_step:
@@ -303,5 +392,9 @@ class CellRun:
             yield f"compiled {self.timing.compiled_in_steady_state} times in the steady state"
         if self.resources is not None and self.resources.fallbacks:
             yield f"ran on the CPU instead: {', '.join(self.resources.fallbacks)}"
-        if output_error is not None and output_error > limit(self.cell.precision):
+        if output_error is not None and limit(self.cell.precision) < output_error <= wrong(self.cell.precision):
             yield f"the output differs from fp32's on the CPU by {100 * output_error:.1f} %"
+        yield from self.training.warnings()
+        yield from self.products.warnings(FORMATS[self.cell.precision].computed)
+        if others := self.modes[1]:
+            yield f"in training mode, although it infers: {', '.join(others[:MAX_NAMED])}"

@@ -74,9 +74,10 @@ def first_images(cell: Cell, data_folder: Path, num: int, drawn: Callable[[], An
 
 
 def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
-    """Images that no feed gives: the pixels rise from the first to the last one, in every second image they fall.
+    """Images that no feed gives, others at each call: the pixels rise up to a random one, and begin anew behind it.
 
-    Networks that average over an image give nearly equal outputs for all random images; for these they differ.
+    Networks that average over an image give nearly equal outputs for all random images; for these they differ, since
+    each has another contrast.
 
     Args:
         num: how many.
@@ -84,5 +85,11 @@ def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
         floats: float32 from -2 to 2, like random images; else uint8, 0 to 255.
     """
     low, high, dtype = (-2, 2, np.float32) if floats else (0, 255, np.uint8)
-    rising = np.linspace(low, high, math.prod(shape)).astype(dtype).reshape(shape)
-    return np.stack([np.flip(rising) if index % 2 else rising for index in range(num)])
+    numbers, size = np.random.default_rng(), math.prod(shape)
+    rising = np.linspace(low, high, size).astype(np.float32)
+    images = np.empty((num, size), dtype)
+    for image in images:
+        image[:] = np.roll(rising, numbers.integers(size)) * np.float32(numbers.uniform(0.3, 1.0))
+        if numbers.random() < 0.5:
+            image[:] = image[::-1].copy()
+    return images.reshape(num, *shape)

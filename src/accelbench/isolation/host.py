@@ -27,6 +27,7 @@ from accelbench.isolation.messages import Answer, CellRequest, Outcome, Request,
 from accelbench.isolation.processes import children, end_orphans
 from accelbench.isolation.sampler import Sampler
 from accelbench.isolation.witness import Witness
+from accelbench.judging import witnessed
 from accelbench.judging.asked import judge
 from accelbench.lifeline import adopt_orphans
 from accelbench.measuring.witness import Moment
@@ -138,8 +139,8 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
         sampler = Sampler(ranks[0].pid, num_gpus=request.num_gpus, others=[rank.pid for rank in ranks[1:]])
         witness = Witness(ranks[0].pid)
         answers = _await(ranks, sampler, witness, request.timeout_s, lambda: answer(None))
-        witnessed = witness.witnessed()
-        result = _judged(_result(ranks, answers, request, oom_kills), request, witnessed)
+        seen = witness.witnessed()
+        result = _judged(_result(ranks, answers, request, oom_kills), request, seen)
         answer(
             Outcome(
                 status=result.status,
@@ -149,7 +150,7 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
                 measurement=result.measurement,
                 ceilings=result.ceilings,
                 system=sampler.series(result.peak_host_bytes, result.until_boot_s),
-                witnessed=None if result.measurement is None else witnessed,
+                witnessed=None if result.measurement is None else seen,
                 took_s=time.monotonic() - start,
             )
         )
@@ -175,8 +176,11 @@ def _judged(answer: Answer, request: Request, seen: Witnessed) -> Answer:
     """The answer with the status that its measurement deserves: the process that gave it has run the user's code."""
     if answer.measurement is None or not isinstance(request, CellRequest):
         return answer
-    defect = judge(request.cell, answer.measurement, seen if request.says_when else None)
-    return replace(answer, status=Status.invalid if defect else Status.ok, reason=defect)
+    known = seen if request.says_when else None
+    defect = judge(request.cell, answer.measurement, known)
+    checks = [*answer.measurement.checks, *witnessed.checks(request.cell, answer.measurement, known)]
+    measurement = replace(answer.measurement, checks=checks)
+    return replace(answer, status=Status.invalid if defect else Status.ok, reason=defect, measurement=measurement)
 
 
 def _end(ranks: Sequence[_Rank], own: Collection[int]) -> None:

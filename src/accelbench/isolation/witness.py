@@ -1,4 +1,4 @@
-"""The host as a witness of a cell: its own clock over what the cell's process says it times, and the process's cores."""
+"""The host as a witness of a cell: its own clock over what the cell's process times, and the process's cores."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ class Witness:
         self._num_sections, self._timed_s, self._late_s = 0, 0.0, 0.0
 
     def hear(self, moment: str) -> None:
-        """Notes what the process says. Words that are none of `Moment`, and an end without a begin, count as nothing."""
+        """Notes what the process says; other words than `Moment`, and an end without a begin, count as nothing."""
         now = time.monotonic()
         if moment == Moment.begin:
             self._began_s = now

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Witnessed
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Check, Measurement
+from accelbench.schema.vocab import Promise
 
 # Between two steps the clock notes times, and the host hears of a section's begin and end a moment later.
 MAX_UNCLAIMED = 0.1  # share of the seconds that the host saw
@@ -30,9 +31,24 @@ def defects(cell: Cell, measurement: Measurement, seen: Witnessed) -> Iterator[s
     threads = min(measurement.threads or 1, seen.num_allowed_cores)
     if seen.num_cores < threads:
         yield (
-            f"its code bound the process to {seen.num_cores} of {seen.num_allowed_cores} cores, and {measurement.threads} "
-            "threads were to compute"
+            f"its code bound the process to {seen.num_cores} of {seen.num_allowed_cores} cores, "
+            f"and {measurement.threads} threads were to compute"
         )
+
+
+def checks(cell: Cell, measurement: Measurement, seen: Witnessed | None) -> Iterator[Check]:
+    """What the host observed of each promise."""
+    if seen is None or not seen.timed_s:
+        yield Check(promise=Promise.times)
+    else:
+        claimed = claimed_s(measurement)
+        text = f"{claimed:.2f} s of blocks and steps, in {seen.timed_s:.2f} s on the host's clock"
+        yield Check(promise=Promise.times, observed=text, share=min(1.0, claimed / seen.timed_s))
+    if cell.model.samples is None and measurement.blocks:
+        num = f"samples of {len(measurement.blocks)} blocks, compared with batch_size"
+        yield Check(promise=Promise.counts, observed=num, share=1.0)
+    else:
+        yield Check(promise=Promise.counts)
 
 
 def _about_counts(cell: Cell, measurement: Measurement) -> Iterator[str]:

@@ -50,8 +50,8 @@ class Timing:
     Attributes:
         warmup_s: seconds per warm-up step, of the first `MAX_WARMUP_KEPT` steps.
         warmup_total_s: seconds of the whole warm-up.
-        dropped_s: seconds of the steady state that no block and no single step has: blocks that were measured again, and
-            what ran between them.
+        dropped_s: seconds of the steady state that no block and no single step has: blocks that were measured again,
+            and what ran between them.
         typical_s: the median of the last warm-up steps, from which the number of steps per block is chosen.
         steady_boot_s: when the steady state began and ended, in seconds since the machine started.
         compiled_in_steady_state: the number of compilations after the warm-up.

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import SystemRandom
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.measuring.in_time import NotInTimeError
-from accelbench.measuring.output_error import limit, relative_error
+from accelbench.measuring.output_error import limit, relative_error, wrong
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
 
@@ -16,21 +17,32 @@ Shape = tuple[int, ...]
 # Two outputs are the same if they differ by less than this share of what they should differ by.
 SAME = 0.01
 MAX_DIFFERENCE = 2.0  # of two outputs: see `difference`
-# A state is what changes the output for the same inputs by more than this share of what other inputs change.
-MAX_STATE = 0.1
 MAX_WHY = 200  # characters of an error in a warning
+NUM_ROWS = 8  # rows of an output that are looked at, and of these, rows that are compared with the reference's
+MAX_ROW_NUMBERS = 1 << 22  # of all rows that are looked at: 32 MB
 
 NOT_FINITE = "the output is not finite"
 STALE = (
     "the output does not depend on the inputs: inputs that were never fed give the output of earlier ones, "
     "but another output in a newly built network"
 )
+WRONG = "the output differs by {percent} from that of a newly built network with the same weights, in fp32 on the CPU"
+NOT_TIMED = "in a timed step the output was not that of the step's own inputs: it differs by {percent} from it"
+CONSTANT = (
+    "the output is the same for all inputs, and with other weights too, so that nothing of the network need be "
+    "computed: model.constant=true says that this is meant"
+)
+NO_TENSOR = "the output holds no tensor that accelbench finds: return a tensor, a tuple, a mapping or a dataclass"
 NO_BATCH = "no tensor of the output has a dimension of the batch's size ({size}), so its values were not checked"
 NOT_FLOAT = "no floating-point tensor of the output has the batch's size, so its values were not checked"
 NOT_RUN = "the output was not compared with fp32's on the CPU, where the network fails ({why})"
 NOT_IN_TIME = "the output was not compared with fp32's on the CPU, which takes too long for timeout_s"
+# Notes: the network may be sound.
 STATE = "the same inputs give different outputs in two steps, so it was not checked that each batch is computed"
-CONSTANT = "different inputs give the same output, so it was not checked that each batch is computed"
+ANEW = "two newly built networks give different outputs, so the output was not compared with theirs"
+SAME_FOR_ALL = "its weights make the output the same for all inputs, so it was not checked that each batch is computed"
+IN_TRAINING = "it ran in training mode, so the output was not compared with that of a newly built network"
+NOT_BY_ROW = "the output of a sample depends on the other samples of its batch, or on their order"
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,10 @@ class OutputTensor:
     shape: Shape
     rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
 
+    def first(self, num: int) -> "OutputTensor":
+        """The tensor with the first `num` of its rows."""
+        return OutputTensor(self.shape, {axis: rows[:num] for axis, rows in self.rows.items()})
+
 
 # All tensors of a network's output, in order.
 Output = Sequence[OutputTensor]
@@ -55,14 +71,15 @@ RunReference = Callable[[Sequence[Any]], Sequence[Output]]
 
 
 class Outputs(NamedTuple):
-    """What a network gave after it was measured.
+    """What a network gave that was measured, for the same random rows of each batch.
 
     Attributes:
-        inputs: inputs that it was fed before, and inputs that it never was, as `RunReference` takes them.
+        inputs: inputs that it was fed, and inputs that it never was, as `RunReference` takes them.
         size: samples in the batches of the outputs.
         shapes: the shapes that the output, a single tensor, may have; None: any that is not one row for all samples.
-        fed, unseen: the outputs for the two kinds of inputs.
-        again: the output for the first kind, after the other two.
+        fed, unseen: the outputs for the two kinds of inputs, after everything was measured.
+        timed: the output for the first kind of a step that was timed; None if none was kept.
+        moved: the output for the first kind in another order, put back into theirs; None if they can't be moved.
     """
 
     inputs: tuple[Any, Any]
@@ -70,7 +87,27 @@ class Outputs(NamedTuple):
     shapes: Sequence[Shape] | None
     fed: Output
     unseen: Output
-    again: Output
+    timed: Output | None = None
+    moved: Output | None = None
+
+
+class References(NamedTuple):
+    """What the outputs are compared with.
+
+    Attributes:
+        run: runs a newly built network with the same weights, in fp32 on the CPU. It may raise anything;
+            `in_time.NotInTimeError` if it takes too long.
+        run_other: the same with other weights; None if the engine can't change them.
+        num_rows: how many of the outputs' rows it gives, the first ones.
+        constant: whether the user says that the output may be constant.
+        in_training: whether the network was measured in training mode, in which a new one does not run.
+    """
+
+    run: RunReference
+    run_other: RunReference | None = None
+    num_rows: int = NUM_ROWS
+    constant: bool = False
+    in_training: bool = False
 
 
 @dataclass
@@ -79,39 +116,44 @@ class Findings:
 
     Attributes:
         error: how far the output is from the reference's (`relative_error`); None if unknown.
-        warnings: what a reader of the cell's numbers should know.
-        defects: what makes them wrong.
+        notes: what a reader of the cell's numbers may want to know.
+        warnings: what a reader should know.
+        defects: what makes the numbers wrong.
+        compared: tensors of the output that were compared with the reference's; None if none were.
     """
 
     error: float | None = None
+    notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)
+    compared: int | None = None
 
 
-def check(outputs: Outputs, precision: Precision, run_reference: RunReference, *, is_reference: bool) -> Findings:
+def random_rows(size: int, num: int = NUM_ROWS) -> list[int]:
+    """Indices of rows that nothing in the process can know before."""
+    return SystemRandom().sample(range(size), min(num, size))
+
+
+def check(outputs: Outputs, precision: Precision, references: References) -> Findings:
     """Checks the outputs of the network that was measured.
 
     Args:
         outputs: of that network.
         precision: that it computes in.
-        run_reference: runs newly built networks with the same weights, in fp32 on the CPU. It may raise anything;
-            `in_time.NotInTimeError` if it takes too long.
-        is_reference: whether the network itself is such a network, so that no error is computed.
+        references: what they are compared with.
     """
     if (problem := wrong_shape(outputs.fed, outputs.size, outputs.shapes)) is not None:
         return Findings(defects=[problem])
-    index = compared(outputs.fed)
-    if index is None:
+    if not outputs.fed:
+        return Findings(defects=[NO_TENSOR])
+    if not any(tensor.rows for tensor in outputs.fed):
         has_batch = any(batch_axes(tensor.shape, outputs.size) for tensor in outputs.fed)
         return Findings(warnings=[NOT_FLOAT if has_batch else NO_BATCH.format(size=outputs.size)])
-    if not all(np.isfinite(rows).all() for rows in outputs.fed[index].rows.values()):
+    if not all(np.isfinite(rows).all() for tensor in outputs.fed for rows in tensor.rows.values()):
         return Findings(defects=[NOT_FINITE])
     found = Findings()
     try:
-        _check_dependence(outputs, index, precision, run_reference, found)
-        if not is_reference:
-            (expected,) = run_reference([outputs.inputs[0]])
-            found.error = next((relative_error(*pair) for pair in _pairs(outputs.fed, expected, index)), None)
+        _compare(outputs, precision, references, found)
     except NotInTimeError:
         found.warnings.append(NOT_IN_TIME)
     except Exception as error:  # it may need its device, or batches of one size
@@ -120,31 +162,50 @@ def check(outputs: Outputs, precision: Precision, run_reference: RunReference, *
     return found
 
 
-def _check_dependence(
-    outputs: Outputs, index: int, precision: Precision, run_reference: RunReference, found: Findings
-) -> None:
-    """Finds whether the output is computed from the inputs of each batch, or kept from an earlier one.
+def _compare(outputs: Outputs, precision: Precision, references: References, found: Findings) -> None:
+    """Finds whether each output is the one of its inputs."""
+    num = references.num_rows
+    fed, unseen = _first(outputs.fed, num), _first(outputs.unseen, num)
+    should_unseen, should_fed = references.run([outputs.inputs[1], outputs.inputs[0]])  # what it keeps shows in `fed`
+    found.error = _error(fed, should_fed)
+    error, most = max(_error(unseen, should_unseen) or 0.0, found.error or 0.0), limit(precision)
+    moved, should_move = _between(fed, unseen), _between(should_fed, should_unseen)
+    # With outputs that hardly move, an error within the limit may hide that they are kept.
+    stuck = moved <= SAME * should_move < np.inf
+    kept = stuck and should_move > most
+    in_time = _between(outputs.fed, outputs.timed) if outputs.timed is not None else 0.0
+    found.compared = sum(bool(tensor.rows) for tensor in outputs.fed)
+    if kept or error > wrong(precision) or in_time > max(most, SAME * moved):
+        reason = _unsteady(outputs, references, (should_unseen, should_fed), most)
+        if reason is not None or (references.in_training and not kept):
+            found.notes.append(reason or IN_TRAINING)
+            found.compared, found.error = None, None if reason == ANEW else found.error
+        elif kept:
+            found.defects.append(STALE)
+        elif error > wrong(precision):
+            found.defects.append(WRONG.format(percent=_percent(error)))
+        else:
+            found.defects.append(NOT_TIMED.format(percent=_percent(in_time)))
+        return
+    if stuck and not references.constant:
+        never = should_move == 0.0 and references.run_other is not None
+        never = never and _between(*references.run_other(outputs.inputs)) == 0.0
+        (found.defects if never else found.notes).append(CONSTANT if never else SAME_FOR_ALL)
+    elif outputs.moved is not None and _between(outputs.fed, outputs.moved) > max(most, SAME * moved):
+        found.notes.append(NOT_BY_ROW)
 
-    The reference runs only if the outputs are nearly the same.
-    """
-    moved = _between(outputs.fed, outputs.unseen, index)
-    if _between(outputs.fed, outputs.again, index) > min(limit(precision), MAX_STATE * moved):
-        found.warnings.append(STATE)
-        return
-    if moved > SAME * MAX_DIFFERENCE:
-        return
-    fed, unseen = outputs.inputs
-    # Networks of their own: a network that keeps its first output must not have seen the other inputs.
-    (first, again), (anew,), (other,) = (run_reference(batches) for batches in ([fed, fed], [fed], [unseen]))
-    should_move = _between(first, other, index)
-    if moved > SAME * should_move:
-        return
-    if should_move <= limit(precision) or should_move == np.inf:
-        found.warnings.append(CONSTANT)
-    elif max(_between(first, again, index), _between(first, anew, index)) > limit(precision):
-        found.warnings.append(STATE)
-    else:
-        found.defects.append(STALE)
+
+def _unsteady(outputs: Outputs, references: References, known: tuple[Output, Output], most: float) -> str | None:
+    """Why new networks can't say what the output should be; None if they can."""
+    unseen, fed = outputs.inputs[1], outputs.inputs[0]
+    first, again, other = references.run([unseen, unseen, fed])
+    if _between(first, again) > most:
+        return STATE
+    return ANEW if max(_between(first, known[0]), _between(other, known[1])) > most else None
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def batch_axes(shape: Shape, size: int) -> list[int]:
@@ -171,11 +232,6 @@ def wrong_shape(output: Output, size: int, shapes: Sequence[Shape] | None) -> st
     return f"the output is {gave}: one row, not one for each of the batch's {size} samples" if one_row else None
 
 
-def compared(output: Output) -> int | None:
-    """The index of the tensor that is compared: the first with `rows`; None if there is none."""
-    return next((index for index, tensor in enumerate(output) if tensor.rows), None)
-
-
 def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
     """The norm of the difference over the larger norm, 0 to `MAX_DIFFERENCE`; infinite if a value is not finite.
 
@@ -187,19 +243,30 @@ def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
     return float(np.linalg.norm(one - other)) / norm if norm else 0.0
 
 
-def _pairs(one: Output, other: Output, index: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+def _first(output: Output, num: int) -> Output:
+    return [tensor.first(num) for tensor in output]
+
+
+def _pairs(one: Output, other: Output) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """The rows of two outputs' tensors along each dimension that may be the batch's in both, and that makes them alike.
 
     With outputs for batches of two sizes that is one dimension, the batch's. With outputs for one size there may be
     several: then all of them show whether the outputs are the same.
     """
-    if index < min(len(one), len(other)):
-        first, second = one[index].rows, other[index].rows
-        for axis in first.keys() & second.keys():
-            if first[axis].shape == second[axis].shape:
-                yield first[axis], second[axis]
+    for first, second in zip(one, other, strict=False):
+        for axis in first.rows.keys() & second.rows.keys():
+            num = min(len(first.rows[axis]), len(second.rows[axis]))
+            pair = first.rows[axis][:num], second.rows[axis][:num]
+            if pair[0].shape == pair[1].shape:
+                yield pair
 
 
-def _between(one: Output, other: Output, index: int) -> float:
+def _between(one: Output, other: Output) -> float:
     """The largest `difference` of two outputs' tensors along a dimension; infinite if they are not alike."""
-    return max((difference(*pair) for pair in _pairs(one, other, index)), default=np.inf)
+    return max((difference(*pair) for pair in _pairs(one, other)), default=np.inf)
+
+
+def _error(output: Output, reference: Output) -> float | None:
+    """The largest `relative_error` of an output's tensors; None if none can be compared."""
+    errors = [relative_error(*pair) for pair in _pairs(output, reference)]
+    return max((error for error in errors if error is not None), default=None)

@@ -281,4 +281,7 @@ def id_of(values: Mapping[str, Any]) -> str:
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     others = [key for protocol, keys in BOUNDS.items() if protocol != values["protocol"] for key in keys]
     left_out = {"suite", "timeout_s", *others}
-    return {name: value for name, value in values.items() if name not in left_out}
+    settings = {name: value for name, value in values.items() if name not in left_out}
+    if not settings["model"].get("constant"):  # cells that do not use it keep their ids
+        settings["model"] = {name: value for name, value in settings["model"].items() if name != "constant"}
+    return settings

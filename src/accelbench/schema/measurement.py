@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from accelbench.schema.ranges import AtLeastOne, Count, Devices, Difference, Duration, Number, Rate, Seconds, Share
-from accelbench.schema.vocab import Phase, Stop
+from accelbench.schema.vocab import Phase, Promise, Stop
 from accelbench.schema.work import Work
 
 
@@ -106,6 +106,20 @@ class Operator:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Check:
+    """What was observed of a promise; docs/measuring.md has the table of all of them.
+
+    Attributes:
+        observed: in words; empty if nothing was observed.
+        share: of the work that was looked at, 0 to 1; None if it was not observed, which is no sign that all is well.
+    """
+
+    promise: Promise
+    observed: str = ""
+    share: Share | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """One cell's measurement. Seconds are wall time; a list has one value per step, in order.
 
@@ -160,6 +174,7 @@ class Measurement:
         allocator_library: the file's name and version, such as `libtcmalloc_minimal.so.4.5.10 gperftools 2.10`.
         cudnn_benchmark: whether cuDNN tried its algorithms to choose the fastest; None without cuDNN.
         tokens_per_sample: of the batches that were measured; None if nothing counts tokens.
+        checks: what was observed of each promise; empty in older records.
         notes: what a reader should know of what was measured, without a doubt about the numbers.
         warnings: what a reader of the numbers should know.
         defects: what makes the numbers wrong, such as a loss that is not finite; with any, the cell is `invalid`.
@@ -211,6 +226,7 @@ class Measurement:
     allocator_library: str | None = None
     cudnn_benchmark: bool | None = None
     tokens_per_sample: Rate | None = None
+    checks: list[Check] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)

@@ -207,6 +207,17 @@ class Stop(StrEnum):
     fixed = "fixed"
 
 
+class Promise(StrEnum):
+    """What a published number promises."""
+
+    times = "times"
+    counts = "counts"
+    training = "training"
+    outputs = "outputs"
+    precision = "precision"
+    settings = "settings"
+
+
 class Phase(StrEnum):
     """The parts of a step's wall time. `framework` is the time outside of all others.
 

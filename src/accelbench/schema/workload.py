@@ -29,6 +29,8 @@ class ModelSpec:
             tensor, and no tokens.
         optimizer: `adam`, `adamw` or `sgd`; for `custom` also the dotted path of a function that makes one.
         learning_rate: of the optimiser.
+        constant: whether the output may be the same for all inputs and weights, as of an empty network that shows what
+            a step costs.
         output: what the network returns; `any` only for `custom`, in inference or with a loss.
         input_shape, num_classes: shape and classes of random images; a prepared data set defines both itself.
     """
@@ -48,6 +50,7 @@ class ModelSpec:
     tokens: str | None = None
     optimizer: str = "adam"
     learning_rate: NotNegative = 1e-3
+    constant: bool = False
     output: ModelOutput = ModelOutput.logits
     input_shape: tuple[AtLeastOne, ...] = (28, 28)
     num_classes: AtLeastOne = 10

@@ -61,6 +61,7 @@ MEANINGS = {
     "model.learning_rate": "of these three optimisers",
     "model.batch_size": "the batch that batch_size takes unless it is given",
     "model.epochs": "the epochs that epochs takes unless it is given",
+    "model.constant": "whether its output may be the same for all inputs",
     "model.output": "logits, or any for a network without classes",
     "model.input_shape": "of one sample, where no data set tells",
     "model.num_classes": "of random labels",

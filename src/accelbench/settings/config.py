@@ -89,6 +89,7 @@ class ModelConfig:
     learning_rate: float = 1e-3
     batch_size: int = 128
     epochs: int = 1
+    constant: bool = ModelSpec.constant
     output: ModelOutput = ModelSpec.output
     input_shape: list[int] = field(default_factory=lambda: list(ModelSpec.input_shape))
     num_classes: int = ModelSpec.num_classes

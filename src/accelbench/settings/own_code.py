@@ -16,6 +16,7 @@ CUSTOM = (Library.custom,)
 GOES_WITH = {
     "target": tuple(USERS_OWN),
     "factory": tuple(USERS_OWN),
+    "constant": tuple(USERS_OWN),
     "output": CUSTOM,
     "batch": CUSTOM,
     "inputs": CUSTOM,

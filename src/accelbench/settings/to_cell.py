@@ -90,6 +90,7 @@ def _model(model: ModelConfig) -> ModelSpec:
         tokens=model.tokens,
         optimizer=model.optimizer,
         learning_rate=model.learning_rate,
+        constant=model.constant,
         output=model.output,
         input_shape=tuple(model.input_shape),
         num_classes=model.num_classes,

@@ -22,12 +22,12 @@ from accelbench.engines.lightning.module import BenchModule, StructuredStep, Tra
 from accelbench.engines.lightning.outputs import all_finite, described, size_of
 from accelbench.engines.lightning.own.batch import OwnBatch
 from accelbench.engines.lightning.precision import Observer, plugin_for, step_context
-from accelbench.engines.lightning.structure import mapped, tensors_in
+from accelbench.engines.lightning.structure import mapped, shifted, tensors_in
 from accelbench.engines.lightning.work import count
+from accelbench.engines.lightning.workload import changed
 from accelbench.engines.observed import Observed
 from accelbench.errors import UserError
 from accelbench.measuring.output_check import Output
-from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device
 from accelbench.schema.work import Work
@@ -145,21 +145,23 @@ class NetworkRun(CellRun):
         """The batch, and one whose samples or values have changed places."""
         return self._on_host(), self.unseen
 
-    def measured_outputs(self, batches: Sequence[Any]) -> list[Output]:
-        """From further steps."""
-        return [
-            self._described(self.step.compute(self.step.copy_in(mapped(each, torch.Tensor.clone)))) for each in batches
-        ]
+    def shifted_inputs(self, batch: OwnBatch, by: int) -> OwnBatch:
+        """All tensors with as many rows as the first one has."""
+        found: OwnBatch = shifted(batch, by, batch.num_rows)
+        return found
 
-    def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
+    def measured_output(self, batch: OwnBatch, rows: Sequence[int]) -> Output:
+        """From a further step."""
+        output = self.step.compute(self.step.copy_in(mapped(batch, torch.Tensor.clone)))
+        return described(output, self.num_rows, rows)
+
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False) -> list[Output]:
         """From a new copy of the user's network. It runs in a thread; the dtype of new tensors is the process's."""
         with torch.no_grad(), new_tensors_in(torch.float32):
             original = getattr(self.original, "_orig_mod", self.original)
-            network = copy_of(original).to(device="cpu").float().eval()
-            return [self._described(self.task.infer(network, mapped(each, _as_fp32))) for each in batches]
-
-    def _described(self, output: Any) -> Output:
-        return described(output, self.num_rows, min(NUM_SAMPLES, self.num_rows))
+            network = changed(copy_of(original).to(device="cpu").float().eval(), other=other)
+            outputs = (self.task.infer(network, mapped(each, _as_fp32)) for each in batches)
+            return [described(output, self.num_rows, self.rows) for output in outputs]
 
     def observe(self) -> Observed:
         """Of the first step, and of the last one's result."""

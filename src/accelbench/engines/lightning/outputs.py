@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from accelbench.engines.lightning.structure import tensors_in
-from accelbench.measuring.output_check import Output, OutputTensor, batch_axes
+from accelbench.measuring.output_check import MAX_ROW_NUMBERS, Output, OutputTensor, batch_axes
 
 
 def all_finite(output: object) -> bool:
@@ -17,18 +17,21 @@ def all_finite(output: object) -> bool:
     return all(bool(torch.isfinite(tensor).all()) for tensor in wide)
 
 
-def described(output: object, size: int, num: int) -> Output:
-    """The tensors of an output for a batch of `size` images, with the rows of the first `num`."""
-    return [_described(tensor.detach(), size, num) for tensor in tensors_in(output)]
+def described(output: object, size: int, rows: Sequence[int]) -> Output:
+    """The tensors of an output for a batch of `size` samples, with these rows of them, or fewer if rows are large."""
+    return [_described(tensor.detach(), size, rows) for tensor in tensors_in(output)]
 
 
-def _described(tensor: Tensor, size: int, num: int) -> OutputTensor:
+def _described(tensor: Tensor, size: int, rows: Sequence[int]) -> OutputTensor:
     shape = tuple(tensor.shape)
     axes = batch_axes(shape, size)
     if not axes or not tensor.is_floating_point():
         return OutputTensor(shape)
-    values = tensor.cpu()  # first of all: XLA would compile the slice
-    return OutputTensor(shape, {axis: values.movedim(axis, 0)[:num].double().numpy() for axis in axes})
+    values = tensor.cpu()  # first of all: XLA would compile the selection
+    most = max(1, MAX_ROW_NUMBERS * size // max(1, values.numel()))
+    chosen = torch.tensor(rows[:most])
+    # `double` copies: a further step may overwrite the output.
+    return OutputTensor(shape, {axis: values.movedim(axis, 0)[chosen].double().numpy() for axis in axes})
 
 
 def size_of(output: object, sizes: Sequence[int]) -> int:

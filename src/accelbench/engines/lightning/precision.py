@@ -145,10 +145,15 @@ class Observer:
         stored = (parameter for parameter in network.parameters() if parameter.is_floating_point())
         self.weights = next(stored, self.result)
 
-    def precision(self) -> str:
-        """The word for the precision that ran, or its dtypes if there is no word for them."""
+    def precision(self, most: str | None = None) -> str:
+        """The word for the precision that ran, or its dtypes if there is no word for them.
+
+        Args:
+            most: the format of most matrix products of a whole step; None if only the first one was observed.
+        """
         assert self.result is not None, "look was called"
         stored, computed = (str(tensor.dtype).removeprefix("torch.") for tensor in (self.weights, self.result))
+        computed = most or computed
         tf32 = self.result.device.type == "cuda" and multiplies_in_tf32()
         return word_for(stored, computed, tf32=tf32)
 

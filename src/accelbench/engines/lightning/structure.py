@@ -44,6 +44,16 @@ def refilled(structure: Any, tensors: Iterable[Tensor]) -> Any:
     return mapped(structure, lambda _: next(following))
 
 
+def on_host(structure: Any) -> Any:
+    """A copy of the structure with its tensors in host memory."""
+    return mapped(structure, lambda tensor: tensor.detach().to("cpu", copy=True))
+
+
+def shifted(structure: Any, by: int, size: int) -> Any:
+    """The structure whose tensors of `size` rows have row i + `by` in the place of row i, in a circle."""
+    return mapped(structure, lambda tensor: tensor.roll(-by, 0) if tensor.dim() and len(tensor) == size else tensor)
+
+
 def copied_into(structure: Any, source: Any) -> bool:
     """Copies the tensors of `source` into those of `structure`; False, and nothing is copied, if the shapes differ."""
     pairs = list(zip(tensors_in(structure), tensors_in(source), strict=False))

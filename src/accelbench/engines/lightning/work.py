@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from accelbench.engines.lightning import operators
 from accelbench.engines.lightning.module import OPTIMIZERS, BenchModule, new_optimizer
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
-from accelbench.engines.lightning.structure import mapped
+from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
 from accelbench.schema.work import Work
@@ -116,6 +116,11 @@ def _on_meta(shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> 
     return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
 
 
+def _format(args: Any) -> str:
+    """The format of an operator's first tensor, by NumPy's name."""
+    return str(next(tensors_in(args)).dtype).removeprefix("torch.")
+
+
 def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
     """A copy of `network` in `dtype` without contents; to be called in a FakeTensorMode."""
     memo: dict[int, Any] = {}
@@ -136,7 +141,7 @@ class Counter(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.flops = 0
+        self.flops_in: collections.Counter[str] = collections.Counter()  # format -> operations of its products
         self.bytes = 0
         self.num_operators = 0
         self.uncounted: set[str] = set()
@@ -146,7 +151,7 @@ class Counter(TorchDispatchMode):
         """What was counted in `num_steps` steps, per step."""
         uncounted = sorted(self.uncounted)
         return Work(
-            flops=None if uncounted else self.flops // num_steps,
+            flops=None if uncounted else self.flops_in.total() // num_steps,
             bytes=self.bytes // num_steps,
             num_operators=self.num_operators // num_steps,
             uncounted=uncounted,
@@ -176,7 +181,7 @@ class Counter(TorchDispatchMode):
         self.num_operators += self._weight
         self.bytes += self._weight * operators.num_bytes(func, args, kwargs, result)
         if formula is not None:
-            self.flops += self._weight * formula(*args, **kwargs, out_val=result)
+            self.flops_in[_format(args)] += self._weight * formula(*args, **kwargs, out_val=result)
         elif not operators.has_no_flops(func):
             self.uncounted.add(str(func.overloadpacket))
         return result

@@ -68,19 +68,21 @@ class Workload(Protocol):
     def some_batch(self) -> Any:
         """A whole batch as the feed gives it; its tensors need no contents."""
 
-    def compared(self) -> tuple[Any, Any]:
-        """Inputs that the feed gives, and inputs that it never gave, as `whole` and `reference` take them."""
+    num_reference_rows: int
+    """How many of the rows that it is given `reference` runs the network for, the first ones."""
 
-    def whole(self, inputs: Any) -> Any:
-        """A batch of the measured size with these inputs, in tensors of its own."""
+    def unseen(self, *, labelled: bool = False) -> Any:
+        """A further batch that the feed never gives, in host memory; if `labelled`, as it gives it to training."""
 
-    def rows(self, inputs: Any) -> int:
-        """How many rows of an output are compared, from the first one."""
-
-    def reference(self, batches: Sequence[Any]) -> list[Output]:
+    def reference(self, batches: Sequence[Any], rows: Sequence[int], *, other: bool = False) -> list[Output]:
         """The outputs of a newly built network in fp32 on the CPU for each of `batches`, in turn.
 
         To be called outside of the Trainer, inside which torch creates new weights in the cell's precision.
+
+        Args:
+            batches: in host memory, as the feed gives them to inference.
+            rows: of the output, that are compared.
+            other: whether the network has other weights.
         """
 
     def tokens_per_sample(self) -> float | None:
@@ -88,6 +90,15 @@ class Workload(Protocol):
 
     def notes(self) -> Iterator[str]:
         """What a reader should know of how the batches are used."""
+
+
+@torch.no_grad()
+def changed(network: nn.Module, *, other: bool) -> nn.Module:
+    """The network; with `other`, with weights that differ a little from its own, none of which is 0."""
+    for parameter in network.parameters() if other else ():
+        if parameter.is_floating_point():
+            parameter.add_(torch.rand_like(parameter), alpha=0.1)
+    return network
 
 
 class Images:
@@ -155,47 +166,47 @@ class Images:
         num_logits = zoo.num_logits(self.cell.model, self.num_classes)
         return output_shapes(self.cell.model, self.num_rows, self.shape, num_logits)
 
+    num_reference_rows = NUM_SAMPLES
+
     def example(self) -> tuple[Tensor, ...]:
         """The first images, repeated."""
-        return self.whole(self._first_images())
+        images = self._first_images(NUM_SAMPLES)
+        return (images[torch.arange(self.num_rows) % len(images)],)
 
     def some_batch(self) -> tuple[Tensor, ...]:
         """Without contents, and with labels in training."""
-        images = self._first_images()
+        images = self._first_images(1)
         like = torch.empty((self.num_rows, *images.shape[1:]), dtype=images.dtype, device="meta")
         labels = torch.empty(self.num_rows, dtype=torch.int64, device="meta")
         return (like, labels) if self.trains else (like,)
 
-    def _first_images(self) -> Tensor:
+    def _first_images(self, most: int) -> Tensor:
         def drawn() -> Tensor:
             assert isinstance(self.feed, DrawnFeed), "random images come from a DrawnFeed"
             images: Tensor = self.feed.batches[0][0].cpu()
             return images
 
-        num = min(NUM_SAMPLES, self.num_rows)
+        num = min(most, self.num_rows)
         return torch.as_tensor(first_images(self.cell, self.data_folder, num, drawn))
 
-    def compared(self) -> tuple[Tensor, Tensor]:
-        """A few images of each kind."""
-        fed = self._first_images()
-        num, *shape = fed.shape
-        unseen = unseen_images(num, tuple(shape), floats=fed.is_floating_point())
-        return fed, torch.from_numpy(unseen).to(fed.dtype)
-
-    def whole(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """The images, repeated: a batch of another size might be compiled again."""
-        return (inputs[torch.arange(self.num_rows) % len(inputs)],)
-
-    def rows(self, inputs: Tensor) -> int:
-        """One for each image, before they were repeated."""
-        return len(inputs)
+    def unseen(self, *, labelled: bool = False) -> tuple[Tensor, ...]:
+        """Images of `sources.unseen_images`, with random labels."""
+        like = self._first_images(1)
+        images = unseen_images(self.num_rows, tuple(like.shape[1:]), floats=like.is_floating_point())
+        inputs = torch.from_numpy(images).to(like.dtype)
+        return (inputs, torch.randint(self.num_classes, (self.num_rows,))) if labelled else (inputs,)
 
     @torch.no_grad()
-    def reference(self, batches: Sequence[Tensor]) -> list[Output]:
-        """For the images alone, without repeating them."""
+    def reference(
+        self, batches: Sequence[tuple[Tensor, ...]], rows: Sequence[int], *, other: bool = False
+    ) -> list[Output]:
+        """For the images of the first rows alone."""
         pl.seed_everything(self.cell.seed, verbose=False)
-        network, task = self.build().eval(), ImageTask(torch.float32)
-        return [described(network(task.inputs(images).float()), len(images), len(images)) for images in batches]
+        network, task = changed(self.build(), other=other).eval(), ImageTask(torch.float32)
+        chosen = torch.tensor(rows[:NUM_SAMPLES])
+        images = [batch[0][chosen] for batch in batches]
+        outputs = (network(task.inputs(each).float()) for each in images)
+        return [described(output, len(chosen), range(len(chosen))) for output in outputs]
 
     def tokens_per_sample(self) -> None:
         """Images have no tokens."""

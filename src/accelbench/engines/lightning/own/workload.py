@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from random import SystemRandom
 from typing import Any
 
 import pytorch_lightning as pl
@@ -17,13 +18,11 @@ from accelbench.engines.lightning.own.task import OwnTask
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.lightning.structure import mapped, tensors_in
+from accelbench.engines.lightning.workload import changed
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.output_check import Output
-from accelbench.measuring.output_error import NUM_SAMPLES
+from accelbench.measuring.output_check import NUM_ROWS, Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Pipeline
-
-UNSEEN_SEED = 2**31  # added to a cell's seed: it draws batches that the feed does not give
 
 
 class OwnWorkload:
@@ -98,35 +97,26 @@ class OwnWorkload:
         """The first one."""
         return self.example()
 
-    def compared(self) -> tuple[OwnBatch, OwnBatch]:
-        """The first batch, and one that is drawn from another seed.
+    num_reference_rows = NUM_ROWS
 
-        If the function gives the same batch again, whatever the seed, its samples change places.
+    def unseen(self, *, labelled: bool = False) -> OwnBatch:
+        """A batch that is drawn from another seed, a random one.
+
+        If the function gives the first batch again, whatever the seed, its samples change places.
         """
-        fed = self.example()
-        pl.seed_everything((self.seed + UNSEEN_SEED) % 2**32, verbose=False)
+        pl.seed_everything(SystemRandom().randrange(2**31, 2**32), verbose=False)
         unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
-        if all(torch.equal(*pair) for pair in zip(tensors_in(fed), tensors_in(unseen), strict=False)):
-            unseen = mapped(fed, lambda tensor: tensor.roll(1, 0) if tensor.dim() else tensor)
-        return fed, unseen
-
-    def whole(self, inputs: OwnBatch) -> OwnBatch:
-        """A copy."""
-        copied: OwnBatch = mapped(inputs, lambda tensor: tensor.clone())
-        return copied
-
-    def rows(self, inputs: OwnBatch) -> int:
-        """The first ones."""
-        num: int = min(NUM_SAMPLES, self.num_rows)
-        return num
+        if all(torch.equal(*pair) for pair in zip(tensors_in(self.example()), tensors_in(unseen), strict=False)):
+            unseen = mapped(unseen, lambda tensor: tensor.roll(1, 0) if tensor.dim() else tensor)
+        return unseen
 
     @torch.no_grad()
-    def reference(self, batches: Sequence[OwnBatch]) -> list[Output]:
+    def reference(self, batches: Sequence[OwnBatch], rows: Sequence[int], *, other: bool = False) -> list[Output]:
         """For whole batches: which dimensions of their tensors are those of the samples is not known."""
         pl.seed_everything(self.cell.seed, verbose=False)
-        network = self.build().eval()
+        network = changed(self.build(), other=other).eval()
         outputs = (self.task.infer(network, mapped(batch, _as_fp32)) for batch in batches)
-        return [described(output, self.num_rows, self.rows(batches[0])) for output in outputs]
+        return [described(output, self.num_rows, rows) for output in outputs]
 
     def tokens_per_sample(self) -> float | None:
         """Over all batches that were made."""

@@ -81,6 +81,8 @@ class SwitchingLoader:
     Lightning asks a loader without a length for one batch in advance, at the begin of each epoch: that one leads to no
     step, but the call that finds no further batch does.
 
+    A loader may say that it has more batches than it gives: then a call leads to no step either.
+
     Args:
         loader: the user's.
         switch: returns when the next step may run.
@@ -94,6 +96,7 @@ class SwitchingLoader:
         self.given: list[Any] = []  # batches that come before those of the loader
         self._batches: Iterator[Any] | None = None
         self._is_ahead = False  # whether the next batch is asked for in advance
+        self.num_early_ends = 0  # of the loader, before the batches that it said it has
 
     def __getattr__(self, name: str) -> Any:
         if name == "loader":  # not yet set
@@ -117,7 +120,11 @@ class SwitchingLoader:
             self.switch()
         if self.given:
             return self.given.pop()
-        batch = self._restarted() if self._batches is None else self._following(self._batches)
+        try:
+            batch = self._restarted() if self._batches is None else self._following(self._batches)
+        except StopIteration:
+            self.num_early_ends += self._has_length()  # without a length, this call leads to the last batch's step
+            raise
         self.sizes.add(batch)
         self.mark(Phase.data_wait)
         return batch

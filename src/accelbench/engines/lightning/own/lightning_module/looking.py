@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.lightning.own.lightning_module.sections import Section, Wrap
 from accelbench.engines.lightning.precision import Observer
+from accelbench.engines.lightning.structure import tensors_in
 from accelbench.schema.vocab import Phase
 
 
@@ -43,6 +44,13 @@ class Looks:
             return looked if phase in (Phase.copy_in, Phase.forward) else section
 
         return wrap
+
+    def cropped(self) -> str | None:
+        """A sentence if the module's hooks took samples of the batch away; None if they did not, or nobody can tell."""
+        had, got = (
+            max((len(each) for each in tensors_in(part) if each.dim()), default=0) for part in (self.batch, self.given)
+        )
+        return f"the module's hooks left {got} of the {had} rows of a batch" if 0 < got < had else None
 
     @property
     def loss(self) -> float | None:

@@ -6,8 +6,11 @@ the loop does, such as the end of an epoch.
 """
 
 import copy
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from random import SystemRandom
 from statistics import median
 from typing import Any
 
@@ -27,13 +30,23 @@ from accelbench.engines.lightning.own.lightning_module.sections import counting,
 from accelbench.engines.lightning.own.lightning_module.skipped import Skipped
 from accelbench.engines.lightning.own.lightning_module.subject import Subject
 from accelbench.engines.lightning.precision import Observer
-from accelbench.engines.lightning.structure import mapped, tensors_in
+from accelbench.engines.lightning.structure import mapped, shifted, tensors_in
+from accelbench.engines.lightning.training import (
+    evaluating,
+    is_coarse,
+    noting_gradients,
+    states,
+    trainable,
+    training_in_inference,
+)
 from accelbench.engines.lightning.work import Counter, not_counted
 from accelbench.engines.observed import Observed
-from accelbench.errors import UnsupportedError
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.measuring import clock
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.output_check import MAX_WHY, Output
-from accelbench.measuring.output_error import NUM_SAMPLES
+from accelbench.measuring.replay import num_batches, replay
+from accelbench.measuring.training import States
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import XLA, Phase
@@ -43,9 +56,9 @@ from accelbench.schema.work import Work
 class LoopStep:
     """One batch of Lightning's loop, as the clock sees it: everything happens inside `compute`."""
 
-    def __init__(self, baton: Baton, sizes: list[int]) -> None:
-        self.pass_baton = baton.step
-        self.sizes = sizes
+    def __init__(self, baton: Baton, loader: SwitchingLoader) -> None:
+        self.pass_baton, self.loader = baton.step, loader
+        self.sizes = loader.sizes.sizes
         self.num_steps = 0
         self.mark: Callable[[Phase], None] = unmarked
 
@@ -56,8 +69,17 @@ class LoopStep:
         """Nothing: the loop copies its batch."""
 
     def compute(self, batch: None) -> None:
-        """Runs the next batch."""
+        """Runs the next batch. A step of the loop that finds the loader's end instead is a part of the step after it.
+
+        Raises:
+            UserError: the loader ended again before it gave a batch.
+        """
+        num_ends = self.loader.num_early_ends
         self.pass_baton()
+        if self.loader.num_early_ends > num_ends:
+            self.pass_baton()
+            if self.loader.num_early_ends > num_ends + 1:
+                raise UserError(f"{self.loader.sizes.flag}: its loader gave no batch in a whole epoch")
         self.num_steps += 1
 
     def copy_out(self, result: None) -> None:
@@ -93,7 +115,10 @@ class ModuleRun(CellRun):
         self.work: Work | None
         self.finite = True
         self.unchecked: str | None = None  # why outputs were not checked
-        self.called: dict[int, Any] = {}  # compared batch -> the batch that predict_step got for it, on the CPU
+        self.called: dict[int, Any] = {}  # id of a compared batch -> what predict_step got for it, on the CPU
+        self.kept_alive: list[Any] = []  # so that no other batch gets the id of one of them
+        self.timed_size = 0  # rows of the output that was looked at in the steady state
+        self.asked_at_start: dict[str, Any]
 
     @property
     def fetches_inside(self) -> bool:
@@ -119,18 +144,23 @@ class ModuleRun(CellRun):
         try:
             self.baton.step()  # up to the first batch
             self._note_built()
-            step = self.step = LoopStep(self.baton, self.subject.batch_sizes.sizes)
+            step = self.step = LoopStep(self.baton, self.loader)
             skipped = Skipped(lambda: step.num_steps)
             with skipped.noted(self.subject.package):
                 self.measure_window(step)
             self.defects += skipped.defects(self.subject.flag, self.timing.num_warmup_steps, step.num_steps)
             self.note_resources()
+            if self.trains:
+                self.training.end = self._states()
             self._break_down(step)
             self._look()
             if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
                 self.denormals.look_at_weights(self.subject.module, next(iter(self.trainer.optimizers), None))
             self.subject.note_schedulers()
             self.work = self.work_of_step(self._count)
+            if not self.is_one_step and has_time(median(self.timing.latency_s), self.cell.timeout_s):
+                self._look_further(median(self.timing.latency_s))
+            self.defects += self.subject.changed_settings(self.asked_at_start)
             if not self.trains:
                 self._keep_outputs()
         finally:
@@ -142,7 +172,77 @@ class ModuleRun(CellRun):
         self.subject.check_set_up()
         self.num_params = zoo.num_params(self.subject.module)
         self.observer = Observer(self.subject.module)
+        self.asked_at_start = self.subject.settings()
+        self.training.names = list(trainable(self.subject.module)) if self.trains else ()
         self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
+
+    def watch(self, step: LoopStep) -> clock.Watch:
+        """This run."""
+        return self
+
+    def start(self) -> None:
+        """See `clock.Watch`."""
+        if self.trains:
+            self.training.start = self._states()
+
+    def look(self, batch: None) -> None:
+        """See `clock.Watch`: looks at one more step, which is like those that are timed."""
+        look = self._looked_step()
+        if self.trains:
+            self.training.looked = self._states()
+        self.timed = look.batch, [] if self.trains else self._described(look)
+
+    def _looked_step(self) -> Looks:
+        look = Looks()
+        with wrapped(self.trainer, look.wrap(self.subject.module, None)):
+            self.step.compute(None)
+        self.backend.wait()
+        if (cropped := look.cropped()) is not None:
+            self.defects.append(cropped)
+        return look
+
+    def _states(self) -> States:
+        return states(
+            {name: each for name, each in self.subject.module.named_parameters() if name in self.training.names}
+        )
+
+    def _look_further(self, latency_s: float) -> None:
+        """Runs further steps on batches that were never fed: what they train and keep."""
+        if self.trains:
+            self.training.is_coarse = is_coarse(trainable(self.subject.module))
+            self.training.learning_rates = [
+                group["lr"] for optimizer in self.trainer.optimizers for group in optimizer.param_groups
+            ]
+            self.training.evaluating = evaluating(self.subject.module)
+        if self.timed is not None and next(tensors_in(self.timed[0]), None) is not None:
+            fed, num = self.timed[0], num_batches(latency_s)
+            self.replayed = replay(
+                lambda: [copy.deepcopy(fed) for _ in range(num)],
+                lambda: [self._unseen(fed) for _ in range(num)],
+                self._seconds,
+                latency_s if num == 1 and self.backend.on_host else None,
+            )
+        if self.trains:
+            self.training.later = self._states()
+
+    def _seconds(self, batches: Sequence[Any]) -> float:
+        """How long steps of the loop take whose loader gives these batches."""
+        start = time.perf_counter()
+        for batch in batches:
+            self.loader.given.append(batch)
+            self.step.compute(None)
+        self.backend.wait()
+        return time.perf_counter() - start
+
+    def _unseen(self, batch: Any) -> Any:
+        """The samples of a batch in another order, their floating-point numbers changed by a thousandth."""
+        num = max((len(tensor) for tensor in tensors_in(batch) if tensor.dim()), default=0)
+        by = SystemRandom().randrange(1, num) if num > 1 else 0
+
+        def changed(tensor: Tensor) -> Tensor:
+            return tensor * SystemRandom().uniform(0.998, 0.999) if tensor.is_floating_point() else tensor
+
+        return mapped(shifted(copy.deepcopy(batch), by, num), changed)
 
     def _break_down(self, step: LoopStep) -> None:
         """Times the phases of further steps, and profiles one."""
@@ -175,12 +275,15 @@ class ModuleRun(CellRun):
         """What one step has to do, from further real ones: one cycle of accumulated gradients."""
         counter = Counter()
         num_steps = self.subject.num_accumulated
+        noting = noting_gradients(trainable(self.subject.module), self.training) if self.trains else nullcontext()
         try:
-            with wrapped(self.trainer, counting(counter)):
+            with wrapped(self.trainer, counting(counter)), noting:
                 for _ in range(num_steps):
                     self.step.compute(None)
         except Exception as error:  # a user's module may raise anything
             return not_counted(error)
+        self.products.flops, self.products.uncounted = dict(counter.flops_in), counter.uncounted
+        self.training.num_later = num_steps
         return counter.work(num_steps)
 
     def _keep_outputs(self) -> None:
@@ -188,42 +291,46 @@ class ModuleRun(CellRun):
         try:
             if not self.num_rows:
                 raise UnsupportedError("its batches hold no tensors that accelbench finds")
-            self.size = self.num_rows
-            if self.cell.model.samples:
-                self.size = size_of(self.looked.result, (self.num_rows, self.subject.batch_sizes.sizes[-1]))
-            self.keep_outputs(self.size, None)
+            self.modes = training_in_inference(self.subject.module)
+            self.keep_outputs(self._size(self.looked), None)
         except Exception as error:  # a user's module may raise anything: it was measured all the same
             self.unchecked = beginning(one_line(message_of(error)), MAX_WHY)
 
     def compared_inputs(self) -> tuple[Any, Any]:
-        """A batch of the loader, and its rows in another order."""
-        fed, unseen = copy.deepcopy(self.looked.batch), copy.deepcopy(self.looked.batch)
-        for tensor in tensors_in(unseen):
-            if tensor.dim() and len(tensor) == self.num_rows:
-                tensor.copy_(tensor.roll(1, 0))
-        return fed, unseen
+        """A batch of the loader, and its samples changed and in another order."""
+        if self.timed is None or self._size(self.looked) != self.timed_size:
+            self.timed = None
+        fed = copy.deepcopy(self.looked.batch if self.timed is None else self.timed[0])
+        return fed, self._unseen(fed)
 
-    def measured_outputs(self, batches: Sequence[Any]) -> list[Output]:
-        """From further steps of the loop, whose loader gives these batches."""
-        outputs = []
-        for batch in batches:
-            self.loader.given.append(copy.deepcopy(batch))
-            look = Looks()
-            with wrapped(self.trainer, look.wrap(self.subject.module, None)):
-                self.step.compute(None)
-            self.called[id(batch)] = mapped(look.given, _on_cpu)
-            outputs.append(self._described(look.result))
-        return outputs
+    def shifted_inputs(self, batch: Any, by: int) -> Any:
+        """All tensors with as many rows as the batch has samples."""
+        return shifted(copy.deepcopy(batch), by, self.num_rows)
 
-    def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
+    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
+        """From a further step of the loop, whose loader gives this batch."""
+        self.loader.given.append(copy.deepcopy(batch))
+        look = self._looked_step()
+        self.called[id(batch)] = mapped(look.given, _on_cpu)
+        self.kept_alive.append(batch)
+        return described(look.result, self._size(look), rows)
+
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False) -> list[Output]:
         """From a newly built module, without a Trainer, for what predict_step got."""
-        predict = self.subject.new_predict()
+        predict = self.subject.new_predict(other=other)
         with torch.no_grad():
             outputs = [predict(mapped(self.called[id(batch)], Tensor.clone)) for batch in batches]
-        return [self._described(output) for output in outputs]
+        return [described(output, self.timed_size, self.rows) for output in outputs]
 
-    def _described(self, output: Any) -> Output:
-        return described(output, self.size, min(NUM_SAMPLES, self.size))
+    def _size(self, look: Looks) -> int:
+        """The rows of an output: as many as the batch has, or as the user counts samples."""
+        rows = next((len(tensor) for tensor in tensors_in(look.batch) if tensor.dim()), 0)
+        counted = self.subject.batch_sizes.sizes[-1]
+        return size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
+
+    def _described(self, look: Looks) -> Output:
+        self.timed_size = self._size(look)
+        return described(look.result, self.timed_size, self.rows_of(self.timed_size)) if self.timed_size else []
 
     def observe(self) -> Observed:
         """What the steps showed."""

@@ -3,8 +3,9 @@
 import importlib
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from torch import nn
@@ -23,10 +24,21 @@ from accelbench.engines.lightning.own.lightning_module.classes import (
 )
 from accelbench.engines.lightning.own.lightning_module.loader import BatchSizes
 from accelbench.engines.lightning.own.lightning_module.trainer import trainer_for
+from accelbench.engines.lightning.workload import changed
 from accelbench.engines.targets import import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, TrainerSettings
 from accelbench.schema.vocab import Mode
+
+# Of the Trainer: what the module's code may set, and what the cell asks for by the same name.
+STEP_SETTINGS = ("accumulate_grad_batches", "gradient_clip_val")
+
+
+def _takes_two(method: Callable[..., Any]) -> bool:
+    """Whether Lightning gives it the batch's index too, which it does by position."""
+    parameters = inspect.signature(method).parameters.values()
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1 or any(each.kind == each.VAR_POSITIONAL for each in parameters)
 
 
 class Subject:
@@ -122,18 +134,37 @@ class Subject:
         waiting = [config.monitor for config in configs if config.reduce_on_plateau]
         self.unmonitored = [name for name in waiting if name not in self.trainer.callback_metrics]
 
-    def new_predict(self) -> Callable[[Any], Any]:
+    def settings(self) -> dict[str, Any]:
+        """The Trainer's settings that change what a step is."""
+        return {name: getattr(self.trainer, name) for name in STEP_SETTINGS}
+
+    def changed_settings(self, before: Mapping[str, Any]) -> list[str]:
+        """A sentence for each of them that is not as it was asked for: the module may set them at any time.
+
+        Args:
+            before: when the first step was about to run.
+        """
+        asked, changed = asdict(self.cell.trainer or TrainerSettings()), []
+        for name, value in self.settings().items():
+            if found := [each for each in (before[name], value) if (each or 0) != (asked[name] or 0)]:
+                changed.append(f"its code set trainer.{name}={found[0]}, and {asked[name]} was asked for")
+        return changed if self.trains else []
+
+    def new_predict(self, *, other: bool = False) -> Callable[[Any], Any]:
         """What a newly built module computes for a batch, in fp32 on the CPU.
+
+        Args:
+            other: whether it has other weights.
 
         Raises:
             UserError: its constructor does not make the whole network.
         """
-        module = self._new_module().eval()
+        module: Any = changed(self._new_module(), other=other).eval()
         if module.state_dict().keys() != self.module.state_dict().keys():
             raise UserError("its setup or configure_model makes layers, which need the Trainer")
         if not self.predicts:
             return self._forward_of(module)
-        takes_index = "batch_idx" in inspect.signature(module.predict_step).parameters
+        takes_index = _takes_two(module.predict_step)
         return lambda batch: module.predict_step(batch, 0) if takes_index else module.predict_step(batch)
 
     def notes(self) -> Iterator[str]:

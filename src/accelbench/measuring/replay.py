@@ -1,0 +1,78 @@
+"""Whether a step is faster with inputs that it has had before, as one is that keeps its results.
+
+As MLPerf Inference's compliance tests TEST01 and TEST04 look for cached results: blocks on inputs that were fed before
+alternate with blocks on inputs that never were, both in memory of their own.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from accelbench.stats.robust import median
+
+# Inputs that were fed before are kept if steps are surely faster with them than this. All of NUM_ROUNDS ratios have to
+# say so: of an honest step's, each does with a probability of a third on a noisy machine.
+MAX_RATIO = 1.10
+NUM_ROUNDS = 9
+BLOCK_S = 0.005  # of a block: with fewer steps the clock and the first step's caches decide
+MAX_BATCHES = 32  # of a block
+
+
+@dataclass
+class Replay:
+    """Seconds of blocks on inputs that were never fed over those on inputs that were, in turn."""
+
+    ratios: list[float] = field(default_factory=list)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether results are surely kept."""
+        return len(self.ratios) >= NUM_ROUNDS and min(self.ratios) > MAX_RATIO
+
+    def defect(self) -> str | None:
+        """What it means for the numbers."""
+        if not self.is_kept:
+            return None
+        return (
+            f"steps take {median(self.ratios):.2f} times as long with inputs that were never fed: results of earlier "
+            "inputs are kept"
+        )
+
+    def observed(self) -> str:
+        """What was observed, in words."""
+        return f"steps with inputs that were never fed take {median(self.ratios):.2f} times as long as with others"
+
+
+def num_batches(step_s: float) -> int:
+    """How many steps a block has."""
+    return min(MAX_BATCHES, math.ceil(BLOCK_S / max(step_s, 1e-9)))
+
+
+def replay(
+    fed: Callable[[], Sequence[Any]],
+    unseen: Callable[[], Sequence[Any]],
+    seconds: Callable[[Sequence[Any]], float],
+    known_s: float | None = None,
+) -> Replay:
+    """Alternates blocks until one ratio shows that nothing is kept, or all of them show that something is.
+
+    Args:
+        fed: makes the batches of a block, with inputs that were fed before, in new memory.
+        unseen: the same with inputs that never were; others at each call.
+        seconds: runs a step on each of the batches, and returns how long that took.
+        known_s: what a block on inputs that were fed took while it was measured; the first block is compared with it.
+    """
+    found = Replay()
+    if known_s is not None:
+        found.ratios.append(seconds(unseen()) / known_s)
+        if found.ratios[-1] <= MAX_RATIO:
+            return found
+    while len(found.ratios) < NUM_ROUNDS:
+        blocks = {"fed": fed(), "unseen": unseen()}  # both are in memory before one runs
+        names = sorted(blocks, reverse=len(found.ratios) % 2 == 0)
+        took_s = {name: seconds(blocks[name]) for name in names}
+        found.ratios.append(took_s["unseen"] / took_s["fed"])
+        if found.ratios[-1] <= MAX_RATIO:
+            break
+    return found

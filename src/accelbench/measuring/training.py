@@ -1,0 +1,107 @@
+"""Whether training trains: which weights change, which get a gradient, and whether their numbers stay finite."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from accelbench.schema.ranges import MAX_NUMBER
+
+MAX_NAMED = 3  # layers in a sentence
+
+
+class State(NamedTuple):
+    """The numbers of one tensor.
+
+    Attributes:
+        checksum: of all its bits.
+        largest: the largest magnitude; not finite if a number is not.
+    """
+
+    checksum: int
+    largest: float
+
+
+States = Mapping[str, State]
+
+
+@dataclass
+class Training:
+    """What was seen of a network while it trained. The names are those of its trainable tensors.
+
+    Attributes:
+        names: the tensors that were trainable when the first step began.
+        start: their states when the steady state began.
+        looked: the same after a random one of its steps; None if that was not looked at.
+        end: the same when it ended.
+        later: the same after `num_later` more steps with batches that were never fed; None without.
+        gradients: tensors that got a gradient other than 0 in those steps; None if that was not observed.
+        reached: tensors that got any gradient in them.
+        learning_rates: of the optimisers; empty if unknown.
+        evaluating: names of layers that were in evaluation mode and have something to train or to drop.
+        is_coarse: whether the weights are of 16 bits, so that rounding may swallow a step of the optimiser.
+    """
+
+    names: Sequence[str] = ()
+    start: States = field(default_factory=dict)
+    looked: States | None = None
+    end: States = field(default_factory=dict)
+    later: States | None = None
+    num_later: int = 0
+    gradients: set[str] | None = None
+    reached: set[str] = field(default_factory=set)
+    learning_rates: Sequence[float] = ()
+    evaluating: Sequence[str] = ()
+    is_coarse: bool = False
+
+    def defects(self) -> Iterator[str]:
+        """Sentences about training that does not train."""
+        last = self.later or self.end
+        if not self.names or not last:
+            return
+        bad = [name for name in self.names if name in last and not last[name].largest <= MAX_NUMBER]
+        if bad:
+            yield f"after training, weights are not finite: {_named(bad, len(self.names))}"
+        elif not self._changed(self.start, self.end):
+            yield f"nothing was trained: no trainable weight changed in the measured steps{self._why()}"
+        elif self.looked is not None and not self._changed(self.looked, self.end) and not self._changed_later():
+            yield "training stopped while it was measured: from then on no trainable weight changed"
+        elif self.gradients is not None and self.reached and not self.gradients:
+            yield "nothing was trained: the gradients of all weights are 0"
+
+    def warnings(self) -> Iterator[str]:
+        """Sentences about weights that do not change, and layers that do not train."""
+        changed = self._changed(self.start, self.end) | self._changed_later()
+        still = [name for name in self.names if name not in changed]
+        if self.is_coarse and self.gradients is not None:  # of those with a gradient, rounding keeps some as they are
+            still = [name for name in still if name not in self.gradients]
+        if changed and still:
+            yield f"weights that did not change while it trained: {_named(still, len(self.names))}"
+        if self.evaluating:
+            yield f"in evaluation mode, although it trains: {', '.join(self.evaluating[:MAX_NAMED])}"
+
+    def observed(self) -> str:
+        """What was observed, in words."""
+        changed = self._changed(self.start, self.end)
+        found = f"{len(changed)} of {len(self.names)} trainable tensors changed in the steady state, all bits compared"
+        if self.gradients is not None:
+            found += f"; {len(self.gradients)} got a gradient in {self.num_later} further steps"
+        return found
+
+    def _changed(self, before: States, after: States) -> set[str]:
+        """The tensors that changed; one that is gone has not."""
+        return {name for name in self.names if name in after and before.get(name) != after[name]}
+
+    def _changed_later(self) -> set[str]:
+        return set() if self.later is None else self._changed(self.end, self.later)
+
+    def _why(self) -> str:
+        if self.learning_rates and not any(self.learning_rates):
+            return " (the learning rate is 0)"
+        if self.gradients is not None and not self.gradients:
+            return " (none got a gradient)" if not self.reached else " (their gradients are 0)"
+        return ""
+
+
+def _named(names: Sequence[str], num_all: int) -> str:
+    more = f", and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{len(names)} of {num_all} tensors ({', '.join(names[:MAX_NAMED])}{more})"
