@@ -96,6 +96,8 @@ class SwitchingLoader:
         self.given: list[Any] = []  # batches that come before those of the loader
         self._batches: Iterator[Any] | None = None
         self._is_ahead = False  # whether the next batch is asked for in advance
+        self.keeps = False  # whether `last` is the last batch: else a batch would live longer than in the user's loop
+        self.last: Any = None
         self.num_early_ends = 0  # of the loader, before the batches that it said it has
 
     def __getattr__(self, name: str) -> Any:
@@ -119,13 +121,16 @@ class SwitchingLoader:
         else:
             self.switch()
         if self.given:
-            return self.given.pop()
+            self.last = self.given.pop()
+            return self.last
         try:
             batch = self._restarted() if self._batches is None else self._following(self._batches)
         except StopIteration:
             self.num_early_ends += self._has_length()  # without a length, this call leads to the last batch's step
             raise
         self.sizes.add(batch)
+        if self.keeps:
+            self.last = batch
         self.mark(Phase.data_wait)
         return batch
 
