@@ -137,6 +137,20 @@ def _is_ours(config: Path) -> bool:
         return False
 
 
+def check_inside(path: Path, root: Path) -> None:
+    """Checks that no link, as a project of others may have, leads from a folder that is written to out of the project.
+
+    Args:
+        path: of the folder, which need not exist, below `root`.
+        root: the project's folder.
+
+    Raises:
+        UserError: it leads out of `root`.
+    """
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise UserError(f"{shown(path)}: is a link out of this folder, to {path.resolve()}, where nothing is written")
+
+
 def shown(path: Path) -> str:
     """`path` as messages name it: relative to the current folder if it is below it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
