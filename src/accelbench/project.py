@@ -145,10 +145,11 @@ def check_inside(path: Path, root: Path) -> None:
         root: the project's folder.
 
     Raises:
-        UserError: it leads out of `root`.
+        UserError: it leads out of `root`, or is a link to no folder.
     """
-    if not path.resolve().is_relative_to(root.resolve()):
-        raise UserError(f"{shown(path)}: is a link out of this folder, to {path.resolve()}, where nothing is written")
+    target = Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
+    if not target.is_relative_to(os.path.realpath(root)) or (path.is_symlink() and not target.is_dir()):
+        raise UserError(f"{shown(path)}: is a link to {target}, which is no folder in {root}: nothing is written there")
 
 
 def shown(path: Path) -> str:

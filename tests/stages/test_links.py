@@ -48,7 +48,7 @@ def link(path, target):
 def test_a_report_is_not_written_through_a_link(project, private, place, capsys):
     link(project / place, private)
     assert main(["report"]) == 2
-    assert f"{place}: is a link out of this folder, to {private}" in capsys.readouterr().err
+    assert f"{place}: is a link to {private}" in capsys.readouterr().err
 
 
 def test_a_report_of_other_records_is_not_written_through_a_link(project, private, capsys):
@@ -56,7 +56,7 @@ def test_a_report_of_other_records_is_not_written_through_a_link(project, privat
     os.renames(folder, project / "runs/nets")
     link(project / "runs/nets/report", private)
     assert main(["report", "runs/nets"]) == 2
-    assert "runs/nets/report: is a link out of this folder" in capsys.readouterr().err
+    assert "runs/nets/report: is a link to" in capsys.readouterr().err
 
 
 def test_the_stage_that_builds_the_report_says_it_too(project, private):
@@ -65,7 +65,7 @@ def test_the_stage_that_builds_the_report_says_it_too(project, private):
     done = subprocess.run(
         [sys.executable, "-m", "accelbench.stages.build_report"], capture_output=True, text=True, env=environment
     )
-    assert (done.returncode, done.stderr.startswith("error: report: is a link out of")) == (2, True), done.stderr
+    assert (done.returncode, done.stderr.startswith("error: report: is a link to")) == (2, True), done.stderr
 
 
 def test_a_link_within_the_project_is_followed(project, private):
@@ -89,7 +89,7 @@ def test_a_file_of_the_report_that_is_a_link_is_replaced(project, name):
 
 def test_the_lists_of_retries_are_not_written_through_a_link(project, private):
     link(project / "retries", private)
-    with pytest.raises(UserError, match="retries: is a link out of this folder"):
+    with pytest.raises(UserError, match="retries: is a link to"):
         list_retries.write(project)
 
 
@@ -99,14 +99,14 @@ def test_records_of_a_suite_are_not_written_through_a_link(project, private, pla
     link(project / place, private)
     (project / "params.yaml").write_text(f"suites: {{mnist_networks: {TINY}}}")
     (suite,) = job.suites(project)
-    with Hosts() as hosts, pytest.raises(UserError, match=rf"{place}.*: is a link out of this folder"):
+    with Hosts() as hosts, pytest.raises(UserError, match=rf"{place}.*: is a link to"):
         suite.measure(Console(quiet=True), hosts)
 
 
 def test_answers_of_a_pipeline_are_not_written_through_a_link(project, private):
     link(project / "confirmed", private)
     (project / "params.yaml").write_text(f"confirm_s: 60\nsuites: {{nets: {TINY}}}")
-    with Hosts() as hosts, pytest.raises(UserError, match="confirmed: is a link out of this folder"):
+    with Hosts() as hosts, pytest.raises(UserError, match="confirmed: is a link to"):
         job.confirm(project, Console(quiet=True), hosts)
 
 
@@ -129,3 +129,12 @@ def test_a_stage_refuses_a_suite_and_a_data_set_of_another_folder(project, priva
     assert done.returncode == 2, done.stderr
     assert "is that of a folder" in done.stderr
     assert not [path for path in Path(project.parent).glob("x*")]
+
+
+def test_a_link_to_itself_is_a_users_error(project, private, capsys):
+    link(project / "report", "report")
+    assert main(["report"]) == 2
+    assert "report: " in capsys.readouterr().err
+    link(project / "retries", "retries")
+    with pytest.raises(UserError, match="retries: is a link to .*, which is no folder"):
+        list_retries.write(project)

@@ -139,3 +139,11 @@ def test_a_clean_record_is_the_same_as_the_one_that_an_earlier_merge_has_left(ol
     assert main(["merge", "runs/nets", "--into", "clean"]) == 0
     assert main(["merge", "clean/nets", "--into", "earlier"]) == 0
     assert "2 were there already" in capsys.readouterr().out
+
+
+def test_a_password_in_an_address_is_in_no_message(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["merge", "http://me:q8ZpL2xVw7@127.0.0.1:1/results", "--into", "all"]) == 2
+    told = capsys.readouterr()
+    assert "me:***@127.0.0.1:1/results: can't be read" in told.err
+    assert "q8ZpL2xVw7" not in told.out + told.err

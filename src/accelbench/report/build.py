@@ -55,8 +55,7 @@ def build(
         cache: the folder of selfcheck.json; None for none.
 
     Raises:
-        UserError: there are no results, or none is readable, or the report can't be written, or `out` is a link to
-            another place.
+        UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.
     """
     for folder in (out, out / "plots"):
         check_inside(folder, out.parent)

@@ -132,7 +132,7 @@ def _shortened(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def without_secrets(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """A record's JSON without the environment variables that this release does not keep; itself if it has none."""
-    environment = values.get("environment")
+    environment: Any = values.get("environment")
     variables = environment.get("variables") if isinstance(environment, Mapping) else None
     if not isinstance(variables, Mapping) or not all(isinstance(value, str) for value in variables.values()):
         return values
