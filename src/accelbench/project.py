@@ -137,6 +137,21 @@ def _is_ours(config: Path) -> bool:
         return False
 
 
+def check_inside(path: Path, root: Path) -> None:
+    """Checks that no link, as a project of others may have, leads from a folder that is written to out of the project.
+
+    Args:
+        path: of the folder, which need not exist, below `root`.
+        root: the project's folder.
+
+    Raises:
+        UserError: it leads out of `root`, or is a link to no folder.
+    """
+    target = Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
+    if not target.is_relative_to(os.path.realpath(root)) or (path.is_symlink() and not target.is_dir()):
+        raise UserError(f"{shown(path)}: is a link to {target}, which is no folder in {root}: nothing is written there")
+
+
 def shown(path: Path) -> str:
     """`path` as messages name it: relative to the current folder if it is below it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

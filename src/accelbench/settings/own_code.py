@@ -8,6 +8,7 @@ from accelbench.engines.targets import check_name
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import SAFETENSORS
 from accelbench.schema.ranges import MAX_COUNT
+from accelbench.schema.secrets import is_secret_argument, masked
 from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Protocol, Task, Weights
 from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig, TrainerConfig
 
@@ -76,6 +77,24 @@ def check_model(run: RunConfig) -> None:
     model.network = model.target
     if model.name == library and model.target:
         model.name = model.target.rpartition(".")[2]
+
+
+def check_arguments(run: RunConfig) -> None:
+    """Checks that no argument of the user's code holds a secret, since records, labels and reports show arguments.
+
+    Raises:
+        UserError: an argument's name or value says that it is a secret.
+    """
+    groups = {"model.args": run.model.args, "model.batch_args": run.model.batch_args, "data.args": run.data.args}
+    for group, arguments in groups.items():
+        for name, value in arguments.items():
+            text = str(value)
+            if isinstance(value, int | float | None) or not (is_secret_argument(name) or masked(text) != text):
+                continue
+            raise UserError(
+                f"{group}.{name}: looks like a secret, which records and reports would show: let your code read it "
+                "from an environment variable"
+            )
 
 
 def check_data(run: RunConfig) -> None:
