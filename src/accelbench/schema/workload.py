@@ -70,6 +70,11 @@ class ModelSpec:
         paths |= {"optimizer": self.optimizer} if "." in self.optimizer else {}
         return {f"model.{name}": path for name, path in paths.items()}
 
+    @property
+    def counted_by(self) -> str | None:
+        """How a note ends that says what the user's function counts as samples; None if there is no such function."""
+        return None if self.samples is None else f", counted by {self.samples}"
+
     def is_own(self, definition: str) -> bool:
         """Whether this is the network that accelbench itself defines as `definition`."""
         return (self.library, self.definition) == (Library.accelbench, definition)
