@@ -17,7 +17,7 @@ class ModelSpec:
         library: where the network is defined.
         network: the name in that library, for the user's own the class's dotted path; None if it equals `name`.
         factory: for the user's own: whether they trust any callable at that path to make a network.
-        weights: the initial weights: a word of `vocab.Weights`, or the path of a safetensors file.
+        weights: the initial weights: a word of `vocab.Weights`, or the path of a file.
         args: arguments of the network's constructor, such as dropout; for `transformers`, of its configuration.
         task: for `transformers`.
         batch: for `custom`: dotted path of the function that makes a batch, called with the number of samples and
