@@ -1,8 +1,8 @@
 """`make test-wheel`: the wheel, installed as a user installs it: not the checkout's code, and the newest packages.
 
 Builds the wheel, compares its files with the package's, installs it with its core dependencies into an environment in
-a temporary folder, and there runs the tests of the Lightning engine and, in an empty folder, two cells, one with weights
-in a file of the newest torch.
+a temporary folder, and there runs the tests of the Lightning engine and two cells in an empty folder, one of them with
+weights in a file of the newest torch.
 """
 
 import os
