@@ -197,9 +197,12 @@ class NetworkRun(CellRun):
             logger.disabled = was_disabled
 
     def notes(self) -> Iterator[str]:
-        """Which keys of the batch the network does not get."""
+        """Which keys of the batch the network does not get, and what counts as a sample if that is not a row."""
         if self.task.division:
             yield f"of the batch, {self.task.division}"
+        if self.batch.num_samples != self.batch.num_rows:
+            rows = f"the batch's first tensor has {self.batch.num_rows:,} rows"
+            yield f"samples={self.batch.num_samples:,}, as given: {rows}"
 
     def warnings(self) -> Iterator[str]:
         """Why outputs were not compared, and settings of the process."""

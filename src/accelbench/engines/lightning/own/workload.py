@@ -15,7 +15,7 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.outputs import described, seeded, size_of
-from accelbench.engines.lightning.own.batch import BatchMaker, Maker, OwnBatch, put_batch
+from accelbench.engines.lightning.own.batch import BatchMaker, Maker, OwnBatch, count_note, put_batch
 from accelbench.engines.lightning.own.task import OwnTask
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
@@ -137,9 +137,11 @@ class OwnWorkload:
         return self.maker.tokens_per_sample
 
     def notes(self) -> Iterator[str]:
-        """Which keys of a batch the network does not get."""
+        """Which keys of a batch the network does not get, and what counts as a sample if that is not a row."""
         if self.task.division:
             yield f"of a batch, {self.task.division}"
+        if note := count_note(self.cell.model, self.first.num_samples, self.num_samples, self.first.num_rows):
+            yield note
 
 
 def _as_fp32(tensor: Tensor) -> Tensor:

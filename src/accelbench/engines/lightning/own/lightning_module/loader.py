@@ -30,6 +30,7 @@ class BatchSizes:
     def __init__(self, flag: str, batch_size: int, count: Callable[..., Any] | None, *, takes_size: bool) -> None:
         self.flag, self.batch_size, self.count, self.takes_size = flag, batch_size, count, takes_size
         self.sizes: list[int] = []  # of all batches, in their order
+        self.num_rows = 0  # of the first batch's first tensor; 0 if it has none
         self.short: int | None = None  # the size of the epoch's last batch, if it was smaller
         self.was_short: int | None = None
         self.is_first = True
@@ -45,6 +46,8 @@ class BatchSizes:
             UserError: it has another size than it should have, or its samples can't be counted.
         """
         num = rows(batch, self.flag) if self.count is None else counted("model.samples", self.count, batch)
+        if not self.sizes:
+            self.num_rows = _first_dimension(batch)
         if num != self.batch_size or self.short is not None:
             self._check(num)
         self.is_first = False
@@ -66,13 +69,17 @@ class BatchSizes:
 
 def rows(batch: Any, flag: str) -> int:
     """The first dimension of the first tensor of a batch."""
+    if not (num := _first_dimension(batch)):
+        raise UserError(f"{flag}: a batch has no tensor whose first dimension counts its samples: use model.samples")
+    return num
+
+
+def _first_dimension(batch: Any) -> int:
+    """That of the first tensor of a batch; 0 if there is none."""
     first = batch[0] if isinstance(batch, tuple | list) and batch else batch
     if not isinstance(first, Tensor):
         first = next(tensors_in(batch), None)
-    if first is None or not first.dim():
-        raise UserError(f"{flag}: a batch has no tensor whose first dimension counts its samples: use model.samples")
-    num: int = first.shape[0]
-    return num
+    return 0 if first is None or not first.dim() else len(first)
 
 
 class SwitchingLoader:
