@@ -88,7 +88,7 @@ def test_the_cell_of_a_record_of_an_unknown_schema_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         worker.parse([str(path), str(tmp_path)])
     assert ended.value.code == 2
-    assert "of schema 99; this accelbench reads schema 3 to 7" in capsys.readouterr().err
+    assert "of schema 99; this accelbench reads schema 3 to 8" in capsys.readouterr().err
 
 
 FAKED = f"""

@@ -88,7 +88,7 @@ def test_the_plan_file_names_every_cells_record(tmp_path):
     plan_file.write_plan(wanted, tmp_path / "new")
     written = json.loads((tmp_path / "new" / "plan.json").read_text())
     head = {name: written[name] for name in ("schema_version", "suite", "title", "study", "profile")}
-    assert head == {"schema_version": 7, "suite": "nets", "title": "Nets", "study": "001", "profile": "quick"}
+    assert head == {"schema_version": 8, "suite": "nets", "title": "Nets", "study": "001", "profile": "quick"}
     assert [entry["record"] for entry in written["cells"]] == [item.record_name for item in items]
     assert [load(Cell, entry["cell"]) for entry in written["cells"]] == [item.cell for item in items]
 

@@ -40,7 +40,17 @@ def test_a_long_step_is_first_compared_with_what_was_measured():
     found, order = ran([2.1], known_s=2.0)
     assert (found.ratios, order) == ([1.05], ["unseen"])
     found, order = ran([3.0, 1.0], known_s=2.0)
-    assert (found.ratios, order) == ([1.5, 1.0], ["unseen", "fed", "unseen"])
+    assert (found.ratios, order) == ([1.0], ["unseen", "unseen", "fed"])
+
+
+def test_a_block_that_was_disturbed_is_no_reason():
+    left = iter([2.0, 2.0, 3.0, 100.0, 2.5, 2.0, 2.2, 50.0, 1.3])  # beside fed ones that took as long, and less
+    fed = iter([1.5, 1.2, 1.25, 9.0, 1.3, 1.4, 1.3, 3.0, 1.15])
+    found = replay(lambda: ["fed"], lambda: ["unseen"], lambda batches: next(fed if batches == ["fed"] else left))
+    assert min(found.ratios) > 1.1
+    assert found.defect() is not None
+    found.fed_s[-1], found.unseen_s[-1] = 1.2, 1.3
+    assert found.defect() is None
 
 
 @pytest.mark.parametrize(("step_s", "num"), [(1.0, 1), (0.001, 5), (1e-9, MAX_BATCHES), (0.0, MAX_BATCHES)])

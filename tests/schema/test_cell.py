@@ -166,6 +166,7 @@ def test_every_setting_of_the_model_changes_the_id(name):
         "network": "resnet18",
         "factory": True,
         "weights": Weights.pretrained,
+        "constant": True,
         "output": ModelOutput.any,
         "input_shape": (3, 8, 8),
         "num_classes": 2,

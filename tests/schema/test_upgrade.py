@@ -1,4 +1,4 @@
-"""Records that older releases wrote (schema3.json to schema6.json: with shorter lists), read by this one."""
+"""Records that older releases wrote (schema3.json to schema7.json: with shorter lists), read by this one."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from accelbench.schema.upgrade import OtherSchemaError
 from accelbench.schema.vocab import ModelOutput, Status, Stop
 from schema.test_record import make_record
 
-OLDER = {version: Path(__file__).parent / "older" / f"schema{version}.json" for version in (3, 4, 5, 6)}
+OLDER = {version: Path(__file__).parent / "older" / f"schema{version}.json" for version in (3, 4, 5, 6, 7)}
 
 
 NAMES = {6: ["aten::addmm", "aten::copy_", "aten::clamp_min"]}  # of the operators in the records
@@ -62,6 +62,8 @@ def test_what_did_not_exist_yet_is_unknown_or_was_off(older):
         assert (cell.breakdown_s, cell.window.width) == (0.0, 1.0)
         assert (measured.stop, measured.settled, measured.work, measured.breakdown) == (None, None, None, None)
         assert summarise(found)["num_warmup_steps"] is None
+    elif version == 7:
+        assert (measured.checks, measured.dropped_s, cell.model.constant) == ([], None, False)
     else:
         assert (cell.breakdown_s, cell.window.width) == (0.3, 0.02)
         assert (measured.stop, measured.settled) == (Stop.noisy, True)
@@ -92,7 +94,7 @@ def test_a_schema_that_can_not_be_read_is_named(tmp_path, version):
     path = record.write(make_record(), tmp_path)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": version}))
     with pytest.raises(
-        OtherSchemaError, match=re.escape(f"a record of schema {version!r}; this accelbench reads schema 3 to 7")
+        OtherSchemaError, match=re.escape(f"a record of schema {version!r}; this accelbench reads schema 3 to 8")
     ) as e:
         read(path)
     assert e.value.version == version

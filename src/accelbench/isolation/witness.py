@@ -29,7 +29,8 @@ class Witness:
         """Notes what the process says; other words than `Moment`, and an end without a begin, count as nothing."""
         now = time.monotonic()
         if moment == Moment.ready:
-            self._idle = set(self._threads()) - {self._pid}
+            with contextlib.suppress(OSError):  # it has ended
+                self._idle = set(self._threads()) - {self._pid}
         elif moment == Moment.begin:
             self._began_s = now
         elif moment == Moment.end and self._began_s is not None:

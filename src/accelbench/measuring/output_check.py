@@ -191,7 +191,7 @@ def _compare(outputs: Outputs, precision: Precision, references: References, fou
     kept = stuck and should_move > most
     in_time = _between(outputs.fed, outputs.timed) if outputs.timed is not None else 0.0
     found.compared = sum(bool(tensor.rows) for tensor in outputs.fed)
-    if kept or error > wrong(precision) or in_time > max(most, SAME * moved):
+    if kept or error > most or in_time > max(most, SAME * moved):
         is_wrong = error > wrong(precision)
         reason = _unsteady(outputs, references, should_unseen, most, is_wrong=is_wrong)
         if reason == NOISE:
@@ -199,14 +199,14 @@ def _compare(outputs: Outputs, precision: Precision, references: References, fou
         elif reason is not None or (references.in_training and not kept):
             found.notes.append(reason or IN_TRAINING)
             found.compared, found.error = None, None if reason == ANEW else found.error
-        elif kept:
+        elif kept or (error > most and moved <= SAME * error):  # a new network may keep its output as well
             found.defects.append(STALE)
         elif is_wrong:
             found.defects.append(WRONG.format(percent=_percent(error)))
-        else:
+        elif in_time > max(most, SAME * moved):
             found.defects.append(NOT_TIMED.format(percent=_percent(in_time)))
         return
-    if outputs.moved is not None and _between(outputs.fed, outputs.moved) > max(most, SAME * moved):
+    if outputs.moved is not None and _by_axis(outputs.fed, outputs.moved) > max(most, SAME * moved):
         num = _num_not_computed(outputs)
         text = NOT_COMPUTED.format(num=num, all=outputs.num_changed)
         (found.defects if num else found.notes).append(text if num else NOT_BY_ROW)
@@ -318,6 +318,14 @@ def _pairs(one: Output, other: Output) -> Iterator[tuple[NDArray[Any], NDArray[A
 def _between(one: Output, other: Output) -> float:
     """The largest `difference` of two outputs' tensors along a dimension; infinite if they are not alike."""
     return max((difference(*pair) for pair in _pairs(one, other)), default=np.inf)
+
+
+def _by_axis(one: Output, other: Output) -> float:
+    """The same along the dimension of each tensor in which it is least: that is the batch's."""
+    pairs = (
+        [difference(*pair) for pair in _pairs([first], [second])] for first, second in zip(one, other, strict=False)
+    )
+    return max((min(found) for found in pairs if found), default=np.inf)
 
 
 def _error(output: Output, reference: Output) -> float | None:

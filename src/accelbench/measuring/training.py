@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 from accelbench.schema.ranges import MAX_NUMBER
 
-MAX_UNUSED = 0.01  # of all trainable numbers: a smaller tensor whose gradient is 0 is not worth a warning
+MAX_UNUSED = 0.01  # of all trainable numbers: fewer that do not change are not worth a warning
 MAX_NAMED = 3  # layers in a sentence
 
 
@@ -75,12 +76,11 @@ class Training:
         """Sentences about weights that do not change, and layers that do not train."""
         changed = self._changed(self.start, self.end) | self._changed_later()
         still = [name for name in self.names if name not in changed]
-        # What a loss does not depend on, such as the bias of a Wasserstein critic, may have a gradient of 0.
-        small = MAX_UNUSED * sum(self.sizes.values())
-        still = [name for name in still if not (name in self.reached and self.sizes.get(name, 0) <= small)]
         if self.is_coarse and self.gradients is not None:  # of those with a gradient, rounding keeps some as they are
             still = [name for name in still if name not in self.gradients]
-        if changed and still:
+        # A loss may not depend on a few numbers, such as the bias of a Wasserstein critic.
+        is_small = sum(map(self.sizes.get, still, repeat(0))) <= MAX_UNUSED * sum(self.sizes.values())
+        if changed and still and not (self.sizes and is_small):
             yield f"weights that did not change while it trained: {_named(still, len(self.names))}"
         if self.evaluating:
             yield f"in evaluation mode, although it trains: {', '.join(self.evaluating[:MAX_NAMED])}"

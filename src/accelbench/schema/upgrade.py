@@ -1,7 +1,8 @@
 """Cells of older schemas, upgraded to the present one.
 
 Schema 4 added the options and the target precision of a window, schema 5 Keras and several devices, schema 6 what a
-network returns, schema 7 the user's own batches, losses and LightningModules. All only added fields, so that an older
+network returns, schema 7 the user's own batches, losses and LightningModules, schema 8
+what was observed of each promise. All only added fields, so that an older
 record needs no other change: the default of a new field says "unknown" or "off", except for the settings in
 `upgrade_cell`.
 """
@@ -12,7 +13,7 @@ from typing import Any
 
 from accelbench.errors import UserError
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 OLDEST = 3
 
 

@@ -1,5 +1,6 @@
 """The floating-point operations of PyTorch's operators, and the bytes that they move."""
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -126,8 +127,8 @@ def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: A
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, out_val: Any, **kwargs: Any) -> int:
     """The scores and their product with the values; a causal mask is not taken into account."""
-    batch, heads, length, width = query.shape
-    return 2 * batch * heads * length * key.shape[2] * (width + value.shape[3])
+    *others, length, width = query.shape
+    return 2 * math.prod(others) * length * key.shape[-2] * (width + value.shape[-1])
 
 
 def _attention_backward(
@@ -188,6 +189,8 @@ def _sum_with_product(addend: Tensor, matrix: Tensor, vector: Tensor, *args: Any
 
 FORMULAS: dict[Any, Callable[..., int]] = {
     aten.convolution_backward: _convolution_backward,
+    # In inference mode: without it, the operator would be taken apart, and compute in another format.
+    aten.scaled_dot_product_attention: _attention,
     aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
     aten._native_multi_head_attention: _self_attention,

@@ -1,6 +1,8 @@
 """Tensors in structures: tuples, lists, mappings and dataclasses, however nested."""
 
+import copy
 import dataclasses
+from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,11 +27,16 @@ def tensors_in(structure: object) -> Iterator[Tensor]:
 
 
 def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The structure with `change` applied to its tensors, in their order; a mapping becomes a dict."""
+    """The structure with `change` applied to its tensors, in their order; a mapping but a UserDict becomes a dict."""
     if isinstance(structure, Tensor):
         return change(structure)
     if isinstance(structure, Mapping):
-        return {name: mapped(part, change) for name, part in structure.items()}
+        contents = {name: mapped(part, change) for name, part in structure.items()}
+        if not isinstance(structure, UserDict):
+            return contents
+        own = copy.copy(structure)  # it may have attributes that the user's code looks at
+        own.data = contents
+        return own
     if isinstance(structure, tuple | list):
         parts = [mapped(part, change) for part in structure]
         return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed
+from accelbench.engines.lightning.global_state import DETERMINISTIC, restore, values_of_a_cell
 from accelbench.engines.lightning.outputs import described, seeded
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
@@ -93,6 +94,11 @@ class Workload(Protocol):
 
     def notes(self) -> Iterator[str]:
         """What a reader should know of how the batches are used."""
+
+
+def set_again() -> None:
+    """Sets what is global in PyTorch for a network in fp32: the user's code may have changed it while it was built."""
+    restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
 
 
 @torch.no_grad()
@@ -211,6 +217,7 @@ class Images:
         """For the images of the first rows alone."""
         pl.seed_everything(self.cell.seed, verbose=False)
         network, task = changed(self.build(), other=other).eval(), ImageTask(torch.float32)
+        set_again()
         chosen = torch.tensor(rows[:NUM_SAMPLES])
         images = [batch[0][chosen] for batch in batches]
         outputs = seeded(images, lambda each: network(task.inputs(each).float()))

@@ -51,7 +51,8 @@ def measured(tmp_path, spec, **changes):
     assert judge(asked, found) is None
     assert found.warnings == []
     assert found.tokens_per_sample == 16
-    assert found.notes == ["transformers' attention: sdpa"]
+    assert found.notes[0] == "transformers' attention: sdpa"
+    assert all("in float32" in note for note in found.notes[1:])  # llama's positions
     return found
 
 

@@ -20,7 +20,7 @@ from accelbench.engines.lightning.own.task import OwnTask
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.lightning.structure import mapped, tensors_in
-from accelbench.engines.lightning.workload import changed
+from accelbench.engines.lightning.workload import changed, set_again
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_ROWS, Output
 from accelbench.schema.cell import Cell
@@ -124,6 +124,7 @@ class OwnWorkload:
         """For whole batches: which dimensions of their tensors are those of the samples is not known."""
         pl.seed_everything(self.cell.seed, verbose=False)
         network = changed(self.build(), other=other).eval()
+        set_again()
         if precision is not None:
             network = network.to(STORED_DTYPES[precision])
         autocast = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()

@@ -103,8 +103,6 @@ class SwitchingLoader:
         self.given: list[Any] = []  # batches that come before those of the loader
         self._batches: Iterator[Any] | None = None
         self._is_ahead = False  # whether the next batch is asked for in advance
-        self.keeps = False  # whether `last` is the last batch: else a batch would live longer than in the user's loop
-        self.last: Any = None
         self.num_early_ends = 0  # of the loader, before the batches that it said it has
 
     def __getattr__(self, name: str) -> Any:
@@ -128,16 +126,13 @@ class SwitchingLoader:
         else:
             self.switch()
         if self.given:
-            self.last = self.given.pop()
-            return self.last
+            return self.given.pop()
         try:
             batch = self._restarted() if self._batches is None else self._following(self._batches)
         except StopIteration:
             self.num_early_ends += self._has_length()  # without a length, this call leads to the last batch's step
             raise
         self.sizes.add(batch)
-        if self.keeps:
-            self.last = batch
         self.mark(Phase.data_wait)
         return batch
 

@@ -45,12 +45,10 @@ class Looks:
 
         return wrap
 
-    def cropped(self) -> str | None:
-        """A sentence if the module's hooks took samples of the batch away; None if they did not, or nobody can tell."""
-        had, got = (
-            max((len(each) for each in tensors_in(part) if each.dim()), default=0) for part in (self.batch, self.given)
-        )
-        return f"the module's hooks left {got} of the {had} rows of a batch" if 0 < got < had else None
+    @property
+    def num_rows(self) -> int:
+        """The most rows of a tensor that training_step or predict_step got; 0 if it got none."""
+        return max((len(tensor) for tensor in tensors_in(self.given) if tensor.dim()), default=0)
 
     @property
     def loss(self) -> float | None:

@@ -37,7 +37,7 @@ from accelbench.engines.lightning.own.lightning_module.sections import counting,
 from accelbench.engines.lightning.own.lightning_module.skipped import Skipped
 from accelbench.engines.lightning.own.lightning_module.subject import Subject
 from accelbench.engines.lightning.precision import Observer
-from accelbench.engines.lightning.structure import mapped, mixed, num_rows, reordered, tensors_in
+from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, reordered, tensors_in
 from accelbench.engines.lightning.training import (
     evaluating,
     is_coarse,
@@ -155,21 +155,21 @@ class ModuleRun(CellRun):
             skipped = Skipped(lambda: step.num_steps)
             with skipped.noted(self.subject.package):
                 self.measure_window(step)
-            self.defects += skipped.defects(self.subject.flag, self.timing.num_warmup_steps, step.num_steps)
-            self.note_resources()
-            if self.trains:
-                self.training.end = self._states()
-            self._break_down(step)
-            self._look()
-            if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
-                self.denormals.look_at_weights(self.subject.module, next(iter(self.trainer.optimizers), None))
-            self.subject.note_schedulers()
-            self.work = self.work_of_step(self._count)
-            if not self.is_one_step and has_time(median(self.timing.latency_s), self.cell.timeout_s):
-                self._look_further(median(self.timing.latency_s))
-            self.defects += self.subject.changed_settings(self.asked_at_start)
-            if not self.trains:
-                self._keep_outputs()
+                self.defects += skipped.defects(self.subject.flag, self.timing.num_warmup_steps, step.num_steps)
+                self.note_resources()
+                if self.trains:
+                    self.training.end = self._states()
+                self._break_down(step)
+                self._look()
+                if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
+                    self.denormals.look_at_weights(self.subject.module, next(iter(self.trainer.optimizers), None))
+                self.subject.note_schedulers()
+                self.work = self.work_of_step(self._count)
+                if not self.is_one_step and has_time(median(self.timing.latency_s), self.cell.timeout_s):
+                    self._look_further(median(self.timing.latency_s))
+                self.defects += self.subject.changed_settings(self.asked_at_start)
+                if not self.trains:
+                    self._keep_outputs()
         finally:
             self.baton.stop()
 
@@ -195,21 +195,25 @@ class ModuleRun(CellRun):
     def look(self, batch: None) -> None:
         """See `clock.Watch`: looks at one more step, which is like those that are timed."""
         look = self._looked_step()
+        self._check_whole(look)
         if self.trains:
             self.training.looked = self._states()
         self.timed = look.batch, [] if self.trains else self._described(look)
 
     def _looked_step(self) -> Looks:
-        look, self.loader.keeps = Looks(), True
+        look = Looks()
         with wrapped(self.trainer, look.wrap(self.subject.module, None)):
             self.step.compute(None)
         self.backend.wait()
-        look.batch, self.loader.keeps = self.loader.last, False
         if computes_when_read(look.result):
             self.defects.append(LAZY)
-        if (cropped := look.cropped()) is not None:
-            self.defects.append(cropped)
         return look
+
+    def _check_whole(self, look: Looks) -> None:
+        """Notes a defect if the module's hooks took samples of the loader's batch away."""
+        had = self.subject.batch_sizes.sizes[self.step.num_steps - 1]
+        if self.cell.model.samples is None and 0 < (got := look.num_rows) < had:
+            self.defects.append(f"the module's hooks left {got} of the {had} rows of a batch")
 
     def _states(self) -> States:
         return states(
@@ -255,7 +259,7 @@ class ModuleRun(CellRun):
             return tensor * SystemRandom().uniform(0.998, 0.999) if tensor.is_floating_point() else tensor
 
         order = [(row + by) % num for row in range(num)]
-        return mapped(reordered(copy.deepcopy(batch), order), changed)
+        return _filled(batch, mapped(reordered(batch, order), changed))
 
     def _break_down(self, step: LoopStep) -> None:
         """Times the phases of further steps, and profiles one."""
@@ -326,11 +330,13 @@ class ModuleRun(CellRun):
 
     def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
         """All tensors with as many rows as the batch has."""
-        return reordered(copy.deepcopy(batch), order) if num_rows(batch) == len(order) else None
+        return _filled(batch, reordered(batch, order)) if num_rows(batch) == len(order) else None
 
     def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
         """All tensors with as many rows as the batch has."""
-        return mixed(batch, other, rows) if num_rows(batch) == self.timed_size else None
+        if num_rows(batch) != self.timed_size or (found := mixed(batch, other, rows)) is None:
+            return None
+        return _filled(batch, found)
 
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
         """From a further step of the loop, whose loader gives this batch."""
@@ -387,6 +393,13 @@ class ModuleRun(CellRun):
         yield from self.denormals.warnings()
         if self.unchecked is not None:
             yield f"the output was not checked: {self.unchecked}"
+
+
+def _filled(batch: Any, contents: Any) -> Any:
+    """A copy of the batch, of the user's own type, with other contents."""
+    made = copy.deepcopy(batch)
+    copied_into(made, contents)
+    return made
 
 
 def _on_cpu(tensor: Tensor) -> Tensor:

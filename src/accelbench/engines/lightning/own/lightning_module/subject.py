@@ -25,7 +25,7 @@ from accelbench.engines.lightning.own.lightning_module.classes import (
 )
 from accelbench.engines.lightning.own.lightning_module.loader import BatchSizes
 from accelbench.engines.lightning.own.lightning_module.trainer import trainer_for
-from accelbench.engines.lightning.workload import changed
+from accelbench.engines.lightning.workload import changed, set_again
 from accelbench.engines.targets import import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import Cell, TrainerSettings
@@ -161,6 +161,7 @@ class Subject:
             UserError: its constructor does not make the whole network.
         """
         module: Any = changed(self._new_module(), other=other).eval()
+        set_again()
         if module.state_dict().keys() != self.module.state_dict().keys():
             raise UserError("its setup or configure_model makes layers, which need the Trainer")
         if not self.predicts:
