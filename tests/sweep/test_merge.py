@@ -1,6 +1,7 @@
 """Records of several folders in one, as `accelbench merge` brings them together."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -129,6 +130,38 @@ def test_half_a_record_is_named_and_left_out(here, capsys):
     assert "1 records added to all, 0 were there already." in printed
     assert f"{path.name} of a: not a readable record" in printed
     assert not (here / "all/nets" / path.name).exists()
+
+
+def test_what_is_no_file_or_too_large_is_named_and_left_out(here):
+    """A pipe has no end, and a record of gigabytes would fill the memory."""
+    good = make(cell("cnn"))
+    folder = sweep(here / "a/nets", good)
+    pipe, large = (folder / f"{index:012x}-{index:08x}.json" for index in range(2))
+    for path in (pipe, folder / "race.json", folder / "compare.json", folder / f"{good.name}.safetensors"):
+        os.mkfifo(path)
+    with large.open("wb") as file:
+        file.truncate(3 << 30)
+    done = merge(["a"], here / "all")
+    assert done.num_new == 1
+    assert sorted(done.problems) == [
+        f"{pipe.name} of a: not a readable record (not a regular file)",
+        f"{large.name} of a: not a readable record (larger than 512 MB)",
+        "compare.json of a: not readable (not a regular file)",
+        "race.json of a: not readable (not a regular file)",
+    ]
+    assert sorted(contents(here / "all/nets")) == [f"{good.name}.json", "plan.json"]
+
+
+def test_what_is_no_file_where_records_are_merged_is_set_aside(here):
+    whole = make(cell("cnn"))
+    sweep(here / "a/nets", whole)
+    merge(["a"], here / "all")
+    path = here / "all/nets" / f"{whole.name}.json"
+    path.unlink()
+    os.mkfifo(path)
+    assert merge(["a"], here / "all").num_new == 1
+    assert record.read(path) == whole
+    assert path.with_name(f"{path.name}.unreadable").is_fifo()
 
 
 def test_an_address_is_read_by_fsspec(here):

@@ -1,6 +1,5 @@
 """Data of the user's own: a folder of pictures by class, or an .npz file with arrays of images and labels."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from accelbench.data.prepare import replaced
 from accelbench.data.source import listed
 from accelbench.errors import DataError, UserError
 from accelbench.project import MANIFEST, Workplace
-from accelbench.schema.serialize import write_json
+from accelbench.schema.serialize import read_json, write_json
 from accelbench.schema.workload import DataSpec
 
 IMAGE_SIZE = "image_size"  # the argument with the height and width of a folder's images
@@ -43,7 +42,7 @@ def is_prepared(place: Workplace, data: DataSpec) -> bool:
     """
     folder, listing = place.data / data.name, _listing(place, data)
     try:
-        return (folder / MANIFEST).exists() and json.loads(listing.read_text()) == _files(data)
+        return (folder / MANIFEST).exists() and read_json(listing) == _files(data)
     except (OSError, ValueError):
         return False
 

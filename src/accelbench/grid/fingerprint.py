@@ -17,6 +17,7 @@ import accelbench
 from accelbench.devices import cpu, nvml, packages, tpu
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
+from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import EXPORTING, Engine
 
 # Prefixes of the environment variables that tune the computing libraries.
@@ -125,7 +126,7 @@ def files_digest(files: Iterable[tuple[Path, Path]]) -> str:
     """The sha256 over (name, path) of files in the given order: it changes with any name or byte."""
     total = hashlib.sha256()
     for name, path in files:
-        total.update(f"{name.as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+        total.update(f"{name.as_posix()} {hashlib.sha256(read_bytes(path)).hexdigest()}\n".encode())
     return total.hexdigest()
 
 
@@ -136,9 +137,12 @@ def source_digest(flag: str, path: str) -> str:
     If that is a single module, the other modules of its folder count too. It is searched in the current folder, then
     on Python's path. Nothing is imported.
 
-    The arguments and the error are those of `source_files`.
+    The arguments and the errors are those of `source_files`; it is one too if a file there can't be read.
     """
-    return files_digest(sorted(source_files(flag, path).items()))
+    try:
+        return files_digest(sorted(source_files(flag, path).items()))
+    except OSError as error:
+        raise UserError(f"{flag}={path}: {error.filename}: {error.strerror}") from error
 
 
 def source_files(flag: str, path: str) -> dict[Path, Path]:
@@ -157,9 +161,12 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     if found is None or not (folders or found.origin):
         raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
     if folders:
-        return {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.rglob("*.py")}
-    parent = Path(str(found.origin)).parent
-    return {file.relative_to(parent): file for file in parent.glob("*.py")}
+        files = {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.rglob("*.py")}
+    else:
+        parent = Path(str(found.origin)).parent
+        files = {file.relative_to(parent): file for file in parent.glob("*.py")}
+    # Editors leave links to nothing, such as `.#nets.py`; nobody can import a pipe.
+    return {name: file for name, file in files.items() if file.is_file()}
 
 
 def git_state(root: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Brings records together: of several machines, of a cluster's nodes, or from a bucket."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +15,7 @@ from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, sho
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
-from accelbench.schema.serialize import PREFIX, SUFFIX
+from accelbench.schema.serialize import PREFIX, SUFFIX, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
 from accelbench.sweep.kept import set_aside
 
@@ -122,7 +123,12 @@ def _merge_into(target: Path, parts: Sequence[_Part], done: Merged) -> None:
         _count(wanted, added, problem, done)
     for part in parts:
         for path in (part.folder / name for name in (RACE, COMPARISON) if (part.folder / name).exists()):
-            if _add(path.read_bytes(), target / path.name) == Added.other:
+            try:
+                content = read_bytes(path)
+            except OSError as error:
+                done.problems.append(f"{path.name} of {part.source}: not readable ({error.strerror})")
+                continue
+            if _add(content, target / path.name) == Added.other:
                 done.conflicts.append(f"{shown(target / path.name)}: differs in {part.source}; the one here stays")
     if plan is not None:
         plan_file.write_plan(replace(plan, cells=list(cells.values())), target)
@@ -165,16 +171,19 @@ def _merge_record(wanted: _Wanted) -> tuple[_Wanted, Added | None, str]:
     path, target, _ = wanted
     there = target / path.name
     try:
-        content = path.read_bytes()
-        is_there = there.exists() and (there.samefile(path) or there.read_bytes() == content)
+        content = read_bytes(path)
+        is_there = there.exists() and (there.samefile(path) or _holds(there, content))
         if not is_there:  # else it was checked before
             _check_json(content)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        return wanted, None, str(error.strerror)
+    except (RefusedError, ValueError) as error:
         return wanted, None, one_line(str(error))
     added = Added.same if is_there else _add_record(path, content, there)
     weights = path.with_suffix(SAFETENSORS)
-    if added != Added.other and weights.exists():
-        _add(weights.read_bytes(), target / weights.name)
+    if added != Added.other and weights.is_file() and not (target / weights.name).exists():
+        with open_regular(weights) as file, writing(target / weights.name) as copy, copy.open("wb") as written:
+            shutil.copyfileobj(file, written)  # they may be larger than the memory
     return wanted, added, ""
 
 
@@ -192,8 +201,8 @@ def _add_record(path: Path, content: bytes, there: Path) -> Added:
     added = _add(content, there)
     if added == Added.other:
         try:
-            _check_json(there.read_bytes())
-        except ValueError:  # the machine stopped while it was written
+            _check_json(read_bytes(there))
+        except (OSError, ValueError):  # the machine stopped while it was written; or it is no file
             set_aside(there)
             added = _add(content, there)
     return added
@@ -235,4 +244,12 @@ def _add(content: bytes, path: Path) -> Added:
                 return Added.new
             except FileExistsError:
                 pass
-    return Added.same if path.read_bytes() == content else Added.other
+    return Added.same if _holds(path, content) else Added.other
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    """Whether the file has this content."""
+    try:
+        return read_bytes(path) == content
+    except OSError:  # a pipe, or too large
+        return False
