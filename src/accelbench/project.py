@@ -131,8 +131,13 @@ def _is_ours(config: Path) -> bool:
     return OUR_LAUNCHER in _text(config)
 
 
+def resolved(path: Path) -> Path:
+    """As `Path.resolve`, which raises a RuntimeError for links in a circle before Python 3.13."""
+    return Path(os.path.realpath(path))
+
+
 def _text(path: Path) -> str:
-    """The beginning of a file, which anyone may have put there; empty without one, and for a pipe, which may not end."""
+    """The beginning of a file, which anyone may have put there; empty without one, and for a pipe."""
     try:
         if not path.is_file():
             return ""

@@ -166,6 +166,14 @@ def test_git_itself_missing(tmp_path, monkeypatch):
     assert fingerprint.git_state(REPO) == {}
 
 
+def test_a_git_that_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
+    (tmp_path / "git").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(fingerprint, "GIT_S", 0.2)
+    assert fingerprint.git_state(REPO) == {}
+
+
 @pytest.fixture
 def checkout(tmp_path):
     """A second checkout, whose own code must run whatever is installed."""

@@ -164,6 +164,13 @@ def test_what_is_no_file_where_records_are_merged_is_set_aside(here):
     assert path.with_name(f"{path.name}.unreadable").is_fifo()
 
 
+def test_a_target_behind_links_in_a_circle_is_a_message(here, capsys):
+    sweep(here / "a/nets", make(cell("cnn")))
+    (here / "loop").symlink_to("loop")
+    assert main(["merge", "a", "--into", "loop/all"]) == 2
+    assert "loop/all" in capsys.readouterr().err
+
+
 def test_an_address_is_read_by_fsspec(here):
     folder = sweep(here / "a/nets", make(cell("cnn")))
     memory = fsspec.filesystem("memory")

@@ -722,6 +722,14 @@ def test_the_command_line_writes_under_runs_alone(swept, project, out):
         swept([make_cell()], out=out)
 
 
+def test_a_folder_behind_links_in_a_circle_is_a_message(swept, project):
+    (project / "runs").mkdir()
+    (project / "runs/loop").symlink_to("loop")
+    for out in ("runs/loop", "runs/loop/x"):
+        with pytest.raises(UserError, match=f"{out}.*: Too many levels of symbolic links"):
+            swept([make_cell()], out=out)
+
+
 def test_a_cell_that_is_supported_now_is_no_longer_skipped(swept, project, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("accelbench.grid.plan.why_not", lambda cell, report: "not today")

@@ -9,7 +9,7 @@ from accelbench.data.pictures import Folder, convert
 from accelbench.data.prepare import replaced
 from accelbench.data.source import listed
 from accelbench.errors import DataError, UserError
-from accelbench.project import MANIFEST, Workplace
+from accelbench.project import MANIFEST, Workplace, resolved
 from accelbench.schema.serialize import read_json, write_json
 from accelbench.schema.workload import DataSpec
 
@@ -31,7 +31,7 @@ class Enclosed(Folder):
         return super().read(name)
 
     def _is_inside(self, name: str) -> bool:
-        return (self.path / name).resolve().is_relative_to(self.path.resolve())
+        return resolved(self.path / name).is_relative_to(resolved(self.path))
 
 
 def is_prepared(place: Workplace, data: DataSpec) -> bool:

@@ -34,6 +34,7 @@ TERRAFORM = (
     "TF_WORKSPACE",
 )
 PACKAGE = Path(accelbench.__path__[0])
+GIT_S = 10.0  # for which git is waited: a hook, or a file system of another machine, may never answer
 
 # Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
 # neither does accelbench's own version, since its measuring code has a digest.
@@ -174,15 +175,16 @@ def git_state(root: Path) -> dict[str, Any]:
 
     Returns:
         `revision` (None before the first commit), `branch` (None when detached) and `dirty` (whether tracked files
-        were changed); empty without a checkout or without git.
+        were changed); empty without a checkout, without git, or if git does not answer within `GIT_S`.
     """
     # Without dvc.lock, which DVC writes while it runs, and without untracked files: the code's digest covers those.
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     command += ["--untracked-files=no", "--", ".", ":(exclude)dvc.lock"]
     try:
-        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    except (OSError, subprocess.CalledProcessError):
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GIT_S)
+    except (OSError, subprocess.SubprocessError):
         return {}
+    lines = done.stdout.splitlines()
     heads = dict(line.removeprefix("# ").split(" ", 1) for line in lines if line.startswith("# "))
     branch = heads["branch.head"]
     return {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accelbench.errors import RefusedError, UserError, WriteError
-from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, shown
+from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
@@ -56,7 +56,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
         parts: dict[Path, list[_Part]] = {}
         for source in sources:
             folder = stack.enter_context(_at_hand(source))
-            inner, outer = into.resolve(), folder.resolve()
+            inner, outer = resolved(into), resolved(folder)
             if inner.is_relative_to(outer) or outer.is_relative_to(inner):
                 raise UserError(f"{source}: it and the folder that --into names lie in each other")
             sweeps = plan_file.sweep_folders(folder)

@@ -18,7 +18,7 @@ from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, data_name, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration
-from accelbench.project import PLAN, RUNS, Workplace, shown, workplace
+from accelbench.project import PLAN, RUNS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
@@ -267,10 +267,10 @@ def folder_under_runs(place: Workplace, out: str) -> Path:
     Raises:
         UserError: it is not below runs/.
     """
-    runs, folder = place.root / RUNS, (place.root / out).resolve()
+    runs, folder = place.root / RUNS, resolved(place.root / out)
     if os.path.lexists(runs) and not runs.is_dir():
         raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")
-    if runs.resolve() not in folder.parents:
+    if resolved(runs) not in folder.parents:
         raise UserError(f"out={out}: should be a folder under runs/, such as runs/mine")
     return folder
 
