@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from accelbench import scratch
 from accelbench.schema.conditions import Data
@@ -15,6 +15,7 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
 from accelbench.sinks import mean_runs, run_picture
 from accelbench.sinks.base import Sink
+from accelbench.sinks.in_time import InTime
 from accelbench.sinks.location import (
     LOCAL_SERVER,
     OPENING_PATIENCE_S,
@@ -66,6 +67,7 @@ NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's descripti
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
 MAX_LINK = 1000  # characters of a link and a command that a description may get later
 BATCH = 50  # records that are delivered while the lock is held: some three seconds
+CALL_S = 20.0  # of one call to a server, all of its answer included
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
 
@@ -99,7 +101,8 @@ class Store:
                 SqlAlchemyStore(tracking_uri(root), PROXIED)
             elif is_own(root):
                 check_is_ours(database(root), _get_latest_schema_revision())  # else the client may migrate it
-            self._client = MlflowClient(tracking_uri(root))
+            client = MlflowClient(tracking_uri(root))
+            self._client: Any = InTime(client, CALL_S) if server_uri(root) else client
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
                 with closing(sqlite3.connect(database(root))) as connection:

@@ -128,7 +128,6 @@ def _measure(session: Session, done: Sequence[Record], kept: KeptFiles, delivery
                 session.show(record)
                 delivery.add(record)
                 measured.append(record)
-            delivery.deliver()
     finally:  # an interrupted sweep keeps its records too
         say_restored(kept.restore(), console)
     return measured
