@@ -619,7 +619,7 @@ def test_the_last_record_is_delivered_after_it_was_shown(project, monkeypatch):
             run.run(
                 cells, OPTIONS, Console(file=io.StringIO()), hosts=hosts, show=lambda result: events.append("shown")
             )
-    assert events == ["shown", "open", Status.ok, "open", Status.failed, "shown", Status.ok]
+    assert events == ["shown", "open", Status.ok, "open", "shown", Status.failed, Status.ok]
 
 
 def test_the_end_of_a_measurement_is_awaited_without_a_host_that_would_disturb_it(swept, project, monkeypatch):

@@ -35,6 +35,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.grid.estimate import Length, lengths
     from accelbench.grid.evidence import read_evidence
     from accelbench.grid.fingerprint import fingerprint
+    from accelbench.grid.own_code import check_own_code
     from accelbench.grid.plan import in_order, skip_reason
     from accelbench.grid.prepare import data_name
     from accelbench.schema.labels import labels
@@ -48,6 +49,7 @@ def _run(chosen: Namespace, context: Context) -> int:
             print(canonical_json(cell.to_json()))
         return 0
     data_name(cells)  # reports a mistake
+    check_own_code(cells)
     ordered = in_order(cells)
     reasons = {key: skip_reason(cell) for key, cell in ordered.items()}
     runs = [key for key, reason in reasons.items() if reason is None]

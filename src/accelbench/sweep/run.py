@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from accelbench import lock
 from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
+from accelbench.grid.own_code import check_own_code
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, data_name, prepare
 from accelbench.isolation.hosts import Hosts
@@ -88,6 +89,7 @@ def run(
     place = workplace().with_data(options.data_root)
     folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
     data_name(cells)  # reports a mistake now, not after waiting for the lock
+    check_own_code(cells)
     with Delivery(options.tracking, place.store) as delivery:
         with lock.hold_measuring(partial(wait, console, hosts)):
             prepare_missing(place, cells[0].data, console)

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench.errors import UserError
+from accelbench.grid.own_code import check_own_code
 from accelbench.grid.prepare import Prepared, data_name, prepare
 from accelbench.presentation import counted
 from accelbench.project import RECORDS, RUNS, shown, workplace
@@ -59,6 +60,7 @@ def run(
     place = workplace().with_data(options.data_root)
     folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
     data_name(cells)
+    check_own_code(cells)
     engine = engine_of(options.executor)
     with closing(engine), Delivery(options.tracking, place.store) as delivery:
         prepare_missing(place, cells[0].data, console)
