@@ -14,7 +14,9 @@ from accelbench.errors import UserError
 from accelbench.report.read import read
 from accelbench.schema import plan_file, record
 from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.schema.vocab import Status
 from accelbench.sweep.merge import merge
+from accelbench.sweep.session import NOT_JUDGED
 from tests.sinks.samples import cell
 from tests.sinks.samples import record as make
 
@@ -94,6 +96,17 @@ def test_a_plan_that_cant_be_read_is_not_written_over(here):
     with pytest.raises(UserError, match="not a readable plan"):
         merge(["a"], here / "all")
     assert (here / "all/nets/plan.json").read_text() == "{"
+
+
+def test_a_record_that_its_sweep_has_not_judged_yet_comes_with_the_next_merge(here):
+    judged = make(cell("cnn"))
+    folder = sweep(here / "a/nets", dataclasses.replace(judged, status=Status.invalid, reason=NOT_JUDGED))
+    done = merge(["a"], here / "all")
+    assert done.num_new == 0
+    assert "not judged yet" in done.problems[0]
+    record.write(judged, folder)
+    done = merge(["a"], here / "all")
+    assert (done.num_new, done.conflicts, done.problems) == (1, [], [])
 
 
 def test_weights_go_with_their_record(here):

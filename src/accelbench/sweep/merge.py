@@ -18,6 +18,7 @@ from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.serialize import PREFIX, SUFFIX, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
 from accelbench.sweep.kept import set_aside
+from accelbench.sweep.session import NOT_JUDGED
 
 
 @dataclass(kw_only=True)
@@ -174,7 +175,7 @@ def _merge_record(wanted: _Wanted) -> tuple[_Wanted, Added | None, str]:
         content = read_bytes(path)
         is_there = there.exists() and (there.samefile(path) or _holds(there, content))
         if not is_there:  # else it was checked before
-            _check_json(content)
+            _check(content)
     except OSError as error:
         return wanted, None, str(error.strerror)
     except (RefusedError, ValueError) as error:
@@ -201,18 +202,20 @@ def _add_record(path: Path, content: bytes, there: Path) -> Added:
     added = _add(content, there)
     if added == Added.other:
         try:
-            _check_json(read_bytes(there))
+            _check(read_bytes(there))
         except (OSError, ValueError):  # the machine stopped while it was written; or it is no file
             set_aside(there)
             added = _add(content, there)
     return added
 
 
-def _check_json(content: bytes) -> None:
-    """Raises a ValueError for what is no JSON."""
+def _check(content: bytes) -> None:
+    """Raises a ValueError for what is no JSON, and for a record that its sweep replaces once it has judged it."""
     import orjson  # here, as in schema/serialize.py
 
-    orjson.loads(content)
+    values = orjson.loads(content)
+    if isinstance(values, dict) and values.get("reason") == NOT_JUDGED:
+        raise ValueError(f"not judged yet: {NOT_JUDGED}")
 
 
 def _plan_of_source(folder: Path, named: str, done: Merged) -> PlanFile:
