@@ -427,7 +427,7 @@ def test_a_dead_server_costs_a_sweep_seconds_and_no_record(root, monkeypatch):
 
 @pytest.mark.parametrize("kind", servers.KINDS)
 def test_a_server_that_is_no_store_costs_one_line_and_no_record(root, monkeypatch, kind):
-    monkeypatch.setattr("accelbench.sinks.mlflow.CALL_S", 0.5)
+    monkeypatch.setattr(in_time, "CALL_S", 0.5)
     monkeypatch.setattr(in_time, "MAX_KB", 50_000)
     one = record()
     records.write(one, root / "results")

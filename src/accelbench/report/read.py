@@ -10,7 +10,6 @@ from types import MappingProxyType
 from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import MEASURED, summarise
-from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PLAN, RECORDS
 from accelbench.report import read_notes
 from accelbench.schema import plan_file
@@ -313,15 +312,5 @@ def _plan(folder: Path, race: RaceFile | None) -> tuple[plan_file.PlanFile, User
         short = race.short if race else set()
         cells = [wanted for wanted in plan.cells if wanted.record_name not in short]
         if not cells:
-            raise _nothing_is_readable(folder, error) from error
+            raise read_notes.nothing_is_readable(folder, error) from error
         return replace(plan, cells=cells), error
-
-
-def _nothing_is_readable(folder: Path, of_plan: UserError) -> UserError:
-    """Why the folder has no cells: the error of its plan, and of its records the number and the first one's error."""
-    readable = read_records(sorted(folder.glob(RECORDS)))
-    num, problems = len(list(readable)), readable.problems()
-    if num or not problems:  # without records; or those that are readable are short ones of a search
-        return of_plan
-    first = f"{counted(len(problems), 'record')}, none of which can be read; the first: {problems[0]}"
-    return UserError(f"{of_plan}; {first}" if os.path.lexists(folder / PLAN) else f"{folder}: {first}")

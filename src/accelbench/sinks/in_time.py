@@ -5,9 +5,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+CALL_S = 20.0  # of one call, all of its answer included
 TICK_S = 0.25  # between two looks at the limits
 MAX_KB = 500_000  # by which the memory may grow: an honest answer has some megabytes
 
@@ -17,17 +18,17 @@ class InTime:
 
     Args:
         inner: the object.
-        seconds: the limit of each call.
+        is_limited: whether there are limits at all.
     """
 
-    def __init__(self, inner: object, seconds: float) -> None:
-        self._inner, self._seconds = inner, seconds
+    def __init__(self, inner: object, *, is_limited: bool) -> None:
+        self._inner, self._is_limited = inner, is_limited
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._inner, name)
 
         def called(*args: Any, **named: Any) -> Any:
-            with limited(self._seconds):
+            with limited(CALL_S) if self._is_limited else nullcontext():
                 return method(*args, **named)
 
         return called

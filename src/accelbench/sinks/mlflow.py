@@ -67,7 +67,6 @@ NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's descripti
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
 MAX_LINK = 1000  # characters of a link and a command that a description may get later
 BATCH = 50  # records that are delivered while the lock is held: some three seconds
-CALL_S = 20.0  # of one call to a server, all of its answer included
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
 
@@ -101,8 +100,7 @@ class Store:
                 SqlAlchemyStore(tracking_uri(root), PROXIED)
             elif is_own(root):
                 check_is_ours(database(root), _get_latest_schema_revision())  # else the client may migrate it
-            client = MlflowClient(tracking_uri(root))
-            self._client: Any = InTime(client, CALL_S) if server_uri(root) else client
+            self._client: Any = InTime(MlflowClient(tracking_uri(root)), is_limited=server_uri(root) is not None)
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
                 with closing(sqlite3.connect(database(root))) as connection:
@@ -318,6 +316,5 @@ def _now_ms() -> int:
 
 
 def _dataset(data: Data, mode: str) -> DatasetInput:
-    source = json.dumps({"uri": data.source})
-    dataset = Dataset(data_name(data), data.digest[:DIGEST_LENGTH], "local", source)
+    dataset = Dataset(data_name(data), data.digest[:DIGEST_LENGTH], "local", json.dumps({"uri": data.source}))
     return DatasetInput(dataset, [InputTag("mlflow.data.context", mode)])

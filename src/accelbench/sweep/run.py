@@ -14,9 +14,8 @@ from rich.markup import escape
 
 from accelbench import lock
 from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
-from accelbench.grid.own_code import check_own_code
 from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared, data_name, prepare
+from accelbench.grid.prepare import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration
 from accelbench.project import PLAN, RUNS, Workplace, resolved, shown, workplace
@@ -88,8 +87,7 @@ def run(
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     place = workplace().with_data(options.data_root)
     folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
-    data_name(cells)  # reports a mistake now, not after waiting for the lock
-    check_own_code(cells)
+    check_request(cells)  # reports a mistake now, not after waiting for the lock
     with Delivery(options.tracking, place.store) as delivery:
         with lock.hold_measuring(partial(wait, console, hosts)):
             prepare_missing(place, cells[0].data, console)

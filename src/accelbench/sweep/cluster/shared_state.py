@@ -100,6 +100,11 @@ class Round:
         parts = [read_part(path) for path in self.folder.glob("part-*.json")]
         return {cell.id for part in parts for cell in part.cells}
 
+    @property
+    def may_be_submitting(self) -> bool:
+        """Whether a part has no job that is known: its controller may have been killed while it submitted it."""
+        return len(list(self.folder.glob("part-*.json"))) > len(self.jobs())
+
     def is_in(self, folder: Path) -> bool:
         """Whether each record of the round has one of its name in `folder`."""
         return all((folder / path.name).exists() for path in (self.folder / "jobs").rglob(RECORDS))
