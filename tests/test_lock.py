@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -125,7 +126,8 @@ def test_all_measurements_of_a_machine_take_turns(tmp_path, user, end):
     with measurement(tmp_path / "a", user=user) as first:
         assert first.stdout.readline() == "held\n"
         with measurement(tmp_path / "b") as second:
-            said = f"Waiting for another measurement (process {first.pid}: {sys.executable} -c ?import os, sys?"
+            of = "" if user == ME else " of user nobody"
+            said = f"Waiting for another measurement (process {first.pid}{of}: {sys.executable} -c ?import os, sys?"
             assert second.stdout.readline().startswith(said)
             first.stdin.close() if end == "ends" else first.kill()
             assert second.stdout.readline() == "held\n"
@@ -149,11 +151,34 @@ def test_a_holder_that_does_not_measure_is_named_with_what_to_do(monkeypatch):
             pass
     (message,) = said
     assert message.startswith(f"Waiting for another measurement (process {foreign.pid}: {sys.executable} -c import soc")
-    assert message.endswith(
-        " If that process measures nothing, end it, or set ACCELBENCH_LOCK=mine to use another lock."
-    )
+    assert message.endswith(" If that process measures nothing, set ACCELBENCH_LOCK=mine to use another lock.")
     assert len(message) < 320
     assert message.isprintable()
+
+
+def test_one_that_waits_says_for_how_long_ever_more_rarely(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELBENCH_LOCK", str(tmp_path))
+    monkeypatch.setattr(lock, "REMIND_S", 0.2)
+    monkeypatch.setattr(lock, "RETRY_S", 0.01)
+    said = []
+    with measurement(tmp_path / "a") as first:
+        assert first.stdout.readline() == "held\n"
+
+        def note(message):
+            said.append((time.monotonic() - began_s, message))
+            if len(said) == 4:
+                first.kill()
+
+        began_s = time.monotonic()
+        with lock.hold_measuring(note):
+            pass
+    assert len(said) == 4
+    (_, waiting), *again = said
+    assert waiting.startswith(f"Waiting for another measurement (process {first.pid}: ")
+    for message in (message for _, message in again):
+        assert message.startswith(f"Has waited 0 min for another measurement (process {first.pid}: {sys.executable}")
+    assert again[0][0] >= 0.2
+    assert all(later >= 2 * earlier - 0.05 for (earlier, _), (later, _) in zip(again, again[1:], strict=False))
 
 
 def test_a_holder_without_a_process_that_is_known_is_said_to_be_unknown(monkeypatch):

@@ -52,8 +52,11 @@ def test_another_programs_params_file_is_passed_over(here, text, monkeypatch):
     assert workplace().project == above
 
 
-def test_a_folder_named_params_is_no_project(here):
+def test_a_folder_or_a_pipe_named_params_is_no_project(here):
     (here / "params.yaml").mkdir()
+    assert workplace().project is None
+    (here / "params.yaml").rmdir()
+    os.mkfifo(here / "params.yaml")  # reading it would wait for a writer
     assert workplace().project is None
 
 

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import pwd
 import socket
 import stat
 import struct
@@ -18,6 +19,7 @@ from accelbench.errors import BusyError, UserError
 # Any text in it names another lock than the machine's: sweeps with different texts do not wait for each other.
 VARIABLE = "ACCELBENCH_LOCK"
 RETRY_S = 0.1
+REMIND_S = 60.0  # after which it is said again what is waited for
 MAX_COMMAND = 80  # characters of a holder's command in a message
 
 
@@ -32,26 +34,30 @@ def hold_measuring(waiting: Callable[[str], None]) -> Iterator[None]:
     container with a network of its own, have another lock.
 
     Args:
-        waiting: called once with a message before waiting for another holder.
+        waiting: called with a message before waiting for another holder, and again after a minute, two, four and so on.
 
     Raises:
         UserError: there can be no such lock here.
     """
     address = _address()
-    has_waited = False
+    began_s, said_s = time.monotonic(), 0.0  # said_s: how long it had waited when it said so
     with socket.socket(socket.AF_UNIX) as server:
         while not _bind(server, address):
             with socket.socket(socket.AF_UNIX) as client:
                 # It has ended meanwhile, does not listen yet, or may not be asked: then it is unknown, and tried again.
                 with contextlib.suppress(OSError):
                     client.connect(address)
-                if not has_waited:
-                    holder = f"another measurement ({_named(_peer(client))})"
+                waited_s = time.monotonic() - began_s
+                if not said_s:
                     waiting(
-                        f"Waiting for {holder} to end: two at once would disturb each other. "
-                        f"If that process measures nothing, end it, or set {VARIABLE}=mine to use another lock."
+                        f"Waiting for another measurement ({_holder(client)}) to end: two at once would disturb each "
+                        f"other. If that process measures nothing, set {VARIABLE}=mine to use another lock."
                     )
-                    has_waited = True
+                    said_s = REMIND_S / 2
+                elif waited_s >= 2 * said_s:
+                    waiting(f"Has waited {waited_s / 60:.0f} min for another measurement ({_holder(client)}) to end.")
+                    said_s = waited_s
+                client.settimeout(max(RETRY_S, began_s + 2 * said_s - time.monotonic()))
                 with contextlib.suppress(OSError):
                     client.recv(1)  # returns when the holder ends, since it never answers
             time.sleep(RETRY_S)
@@ -86,21 +92,32 @@ def _bind(server: socket.socket, address: str) -> bool:
     return True
 
 
-def _peer(client: socket.socket) -> int:
-    """The id of the process that listens at the other end; 0 if it is unknown, or of another container."""
+def _holder(client: socket.socket) -> str:
+    """The process that listens at the other end, as far as it is known: another container's has no number here."""
     size = struct.calcsize("3i")
-    return int(struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0])
+    pid, user, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return _named(pid, user)
 
 
-def _named(pid: int) -> str:
-    """The process and its command, as far as they are known; any user may have chosen the words."""
+def _named(pid: int, user: int) -> str:
+    """The process, its user if that is another one, and its command; any user may have chosen the words."""
     words = b""
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes() if pid else b""
     command = os.fsdecode(words.replace(b"\0", b" ")).strip()
     shown = "".join(letter if letter.isprintable() else "?" for letter in command)
     cut = f"{shown[:MAX_COMMAND]} ..." if len(shown) > MAX_COMMAND else shown
-    return f"process {pid or 'unknown'}" + (f": {cut}" if cut else "")
+    return f"process {pid or 'unknown'}{_of(user) if pid else ''}" + (f": {cut}" if cut else "")
+
+
+def _of(user: int) -> str:
+    """` of user bob`; empty for this process's own user."""
+    if user == os.getuid():
+        return ""
+    try:
+        return f" of user {pwd.getpwuid(user).pw_name}"
+    except KeyError:
+        return f" of user {user}"
 
 
 @contextlib.contextmanager

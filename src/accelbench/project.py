@@ -24,6 +24,7 @@ COMPARISON = "compare.json"  # which records of a folder belong to which side of
 RACE = "race.json"  # how a search for the best cell went
 MANIFEST = "manifest.json"  # of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`
+MAX_READ = 1_000_000  # characters, of files that are looked at to find out where a project is
 PACKAGE = Path(__file__).resolve().parent
 OUR_LAUNCHER = "override hydra/launcher: accelbench"  # in conf/config.yaml: another conf/ belongs to another program
 
@@ -106,11 +107,7 @@ def _is_project(folder: Path) -> bool:
 
     The text decides, so that a project whose file is not readable as YAML is still one, and says what is wrong there.
     """
-    try:
-        text = (folder / PARAMS).read_text(errors="replace")
-    except OSError:
-        return False
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    lines = [line for line in _text(folder / PARAMS).splitlines() if line.strip() and not line.lstrip().startswith("#")]
     for line, following in pairwise([*lines, ""]):
         if found := re.match(r"""(["']?)suites\1\s*:(?:\s+|$)(.*)""", line):
             value = found[2].partition("#")[0]
@@ -132,10 +129,23 @@ def _conf(project: Path | None) -> Path:
 
 
 def _is_ours(config: Path) -> bool:
+    return OUR_LAUNCHER in _text(config)
+
+
+def resolved(path: Path) -> Path:
+    """As `Path.resolve`, which raises a RuntimeError for links in a circle before Python 3.13."""
+    return Path(os.path.realpath(path))
+
+
+def _text(path: Path) -> str:
+    """The beginning of a file, which anyone may have put there; empty without one, and for a pipe."""
     try:
-        return OUR_LAUNCHER in config.read_text(errors="replace")
+        if not path.is_file():
+            return ""
+        with path.open(errors="replace") as file:
+            return file.read(MAX_READ)
     except OSError:
-        return False
+        return ""
 
 
 def check_inside(path: Path, root: Path) -> None:

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from accelbench.devices.clocks import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, host_spec
+from accelbench.errors import UserError
 from accelbench.isolation.child import respond
 from accelbench.isolation.messages import Answer, CellRequest, encode
 from accelbench.project import MANIFEST
@@ -51,12 +53,15 @@ def parse(words: Sequence[str]) -> tuple[Cell, Path]:
     parser.add_argument("data_folder", type=Path, help="a prepared data set, such as data/mnist")
     chosen = parser.parse_args(words)
     try:
+        check_clocks()
         values = json.loads(chosen.cell.read_text())
         version = values.get("schema_version", SCHEMA_VERSION)
         check_readable(version)
         cell = load(Cell, upgrade_cell(values.get("cell", values), version))
     except OtherSchemaError as error:
         parser.error(f"{chosen.cell}: of {error}")
+    except UserError as error:
+        parser.error(str(error))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         parser.error(f"{chosen.cell}: no readable cell ({type(error).__name__}: {error})")
     if cell.data.name != MODULE and not (chosen.data_folder / MANIFEST).exists():

@@ -78,7 +78,7 @@ def test_an_altered_unpacked_file_is_refused(small):
 def test_a_folder_in_place_of_a_file_is_refused(small):
     small.packed("train_images").unlink()
     small.packed("train_images").mkdir()
-    assert "train-i.gz: not readable (Is a directory)" in refusal(small)
+    assert "train-i.gz: not readable (not a regular file)" in refusal(small)
 
 
 def test_an_empty_folder_lists_all_four(small, tmp_path):

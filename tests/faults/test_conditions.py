@@ -1,14 +1,22 @@
-"""The commands under odd conditions: other users, folders that can't be written, odd paths, streams and variables."""
+"""The commands under odd conditions: other users, folders that can't be written, odd paths, streams and variables.
+
+Also clocks that jump, quotas, terminals that close, and servers that are no tracker.
+"""
 
 import os
+import pty
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from accelbench import lock
 from accelbench.grid.fingerprint import fingerprint
+from accelbench.judging.row import summarise, warnings_of
 from accelbench.project import CEILINGS as CEILINGS_FILE
 from accelbench.schema import record
 from accelbench.schema.ceilings import write_ceilings
@@ -16,6 +24,7 @@ from accelbench.schema.plan_file import read_planned
 from accelbench.schema.vocab import Engine, Status
 from fakes import TESTS, make_project
 from faults.test_records import CEILINGS
+from tests.sinks import servers
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
@@ -157,6 +166,109 @@ def test_outputs_that_are_full_or_closed(project):
     assert accelbench(project, *TINY, "out=runs/closed", prefix=closed)[0] == 0
     assert is_measured(project / "runs/closed")
     assert {record.read(path).error for path in project.glob("runs/*/*-*.json")} == {None}
+
+
+@pytest.mark.parametrize("clock", ["+0 x10", "+0 x0.1", "-400d", "@2020-01-01 00:00:00"])
+def test_nothing_is_measured_by_clocks_that_a_library_replaces(project, clock):
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if library is None:
+        pytest.skip("needs Debian's package libfaketime")
+    environment = {"LD_PRELOAD": str(library), "FAKETIME": clock}
+    status, shown = accelbench(project, *TINY, "out=runs/a", environment=environment)
+    assert status == 2
+    assert "accelbench: libfaketime replaces the clocks, so that nothing can be timed" in shown
+    assert not list(project.rglob("runs/a/*-*.json"))
+
+
+@contextmanager
+def cpu_group(cores):
+    """A control group whose processes may use so many cores; gives the file that takes their numbers."""
+    v1, v2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+    group = (v1 if v1.is_dir() else v2) / f"accelbench-test-{os.getpid()}"
+    quota = round(100_000 * cores)
+    try:
+        group.mkdir()
+        if v1.is_dir():
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (group / "cpu.max").write_text(f"{quota} 100000")
+    except OSError:
+        if group.is_dir():
+            group.rmdir()
+        pytest.skip("needs the right to make control groups with a limit on the processor")
+    try:
+        yield group / "cgroup.procs"
+    finally:
+        deadline = time.monotonic() + 30
+        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        group.rmdir()
+
+
+def test_a_cell_that_a_quota_throttles_says_so(project):
+    with cpu_group(0.6) as processes:
+        prefix = ["sh", "-c", f'echo $$ > {processes} && exec "$@"', "sh"]
+        words = [*TINY, "window.measure_s=1", "model.args.widths=[512,512]", "out=runs/a"]
+        status, shown = accelbench(project, *words, prefix=prefix)
+    assert status == 0, shown
+    (found,) = read_planned(project / "runs/a")
+    assert [line for line in warnings_of(summarise(found)) if "CPU quota was used up for" in line]
+
+
+def test_a_terminal_that_closes_leaves_whole_records_and_the_next_start_goes_on(project, monkeypatch):
+    """The kernel then sends SIGHUP to the sweep."""
+    monkeypatch.setenv("ACCELBENCH_LOCK", str(project))
+    words = ["-m", *TINY, "batch_size=1,2,4", "window.measure_s=1", "out=runs/a"]
+    words.remove("batch_size=8")
+    folder, marker = project / "runs/a", f"HANGS_UP={project}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HANGS_UP": str(project)}
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(project)
+        os.execve(sys.executable, [sys.executable, "-m", "accelbench.cli", *words], environment)
+    os.set_blocking(terminal, False)
+    deadline = time.monotonic() + 120
+    while len(list(folder.glob("*-*.json"))) < 2:  # the first one is judged then
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        with suppress(BlockingIOError):
+            os.read(terminal, 65536)  # else it would wait for its reader
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
+    while left := processes_with(marker):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    assert not lock.is_measuring()
+    before = {path: path.read_bytes() for path in folder.glob("*-*.json")}
+    for path in before:
+        record.read(path)
+    status, shown = accelbench(project, *words)
+    assert status == 0, shown
+    assert is_measured(folder)
+    assert "of 3 cells have their record already" in shown
+
+
+def processes_with(marker):
+    """The processes that have the marker in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            found += [path.parent.name] * (marker.encode() in path.read_bytes().split(b"\0"))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("kind", ["unauthorized", "redirects_to_itself"])
+def test_a_server_that_is_no_tracker_costs_a_line_and_no_record(project, kind):
+    words = [*(word for word in TINY if word != "tracking=none"), "tracking=mlflow", "out=runs/a"]
+    with servers.server(kind) as address:
+        status, shown = accelbench(project, *words, environment={"MLFLOW_TRACKING_URI": address})
+    assert status == 0, shown
+    assert is_measured(project / "runs/a")
+    lines = " ".join(shown.split())
+    assert lines.count("1 runs did not reach MLflow (") == 1
+    assert lines.endswith("`accelbench sync` delivers them.")
 
 
 def test_make_setup_in_an_odd_folder(tmp_path):

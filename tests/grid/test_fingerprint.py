@@ -166,6 +166,14 @@ def test_git_itself_missing(tmp_path, monkeypatch):
     assert fingerprint.git_state(REPO) == {}
 
 
+def test_a_git_that_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
+    (tmp_path / "git").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(fingerprint, "GIT_S", 0.2)
+    assert fingerprint.git_state(REPO) == {}
+
+
 @pytest.fixture
 def checkout(tmp_path):
     """A second checkout, whose own code must run whatever is installed."""
@@ -230,6 +238,29 @@ def test_a_single_module_will_do(folder):
     before = source_digest("single_module.Net")
     (folder / "layers.py").write_text("b = 2")
     assert source_digest("single_module.Net") != before
+
+
+@pytest.mark.parametrize("target", ["mine.nets.Net", "single.Net"])
+def test_what_no_module_can_be_is_passed_over(folder, target):
+    """Such as the lock of an editor, which is a link to nothing."""
+    place = folder / "mine" if target.startswith("mine") else folder
+    place.mkdir(exist_ok=True)
+    for name in ("__init__.py", "single.py"):
+        (place / name).write_text("a = 1")
+    before = source_digest(target)
+    os.mkfifo(place / "pipe.py")
+    (place / "folder.py").mkdir()
+    (place / ".#nets.py").symlink_to("me@here.4711:1")
+    (place / "zeros.py").symlink_to("/dev/zero")
+    assert source_digest(target) == before
+
+
+def test_a_module_of_gigabytes_is_not_read(folder):
+    (folder / "single.py").write_text("a = 1")
+    with (folder / "large.py").open("wb") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(UserError, match=r"model.target=single.Net: .*large.py: larger than 512 MB"):
+        source_digest("single.Net")
 
 
 def test_what_is_not_there_is_named(folder):

@@ -112,6 +112,24 @@ def test_a_folder_in_which_nothing_can_be_read_costs_only_itself(tmp_path: Path,
         read.read_all(tmp_path / "bad")
 
 
+@pytest.mark.parametrize("has_plan", [True, False])
+def test_a_folder_without_a_readable_record_names_the_first(tmp_path: Path, maker, has_plan) -> None:
+    records = [maker.ok(maker.cell(batch_size=size), 10) for size in (1, 2)]
+    folder = maker.suite(tmp_path / "nets", records)
+    for made in records:
+        (folder / f"{made.name}.json").write_text("{")
+    (folder / "plan.json").write_text("[")
+    if not has_plan:
+        (folder / "plan.json").unlink()
+    first = min(made.name for made in records)
+    with pytest.raises(UserError) as raised:
+        read.read(folder)
+    told, _, named = str(raised.value).partition("2 records, none of which can be read; the first: ")
+    assert f"{first}.json: not a readable record" in named
+    assert "is missing" not in told
+    assert ("not a readable plan" in told) == has_plan
+
+
 def test_records_that_cannot_be_read_are_named_and_the_others_are_shown(tmp_path: Path, maker) -> None:
     records = [maker.ok(maker.cell(batch_size=size), 10) for size in (1, 2, 4, 8, 16, 32, 64, 128)]
     folder = maker.suite(tmp_path / "results", records, [maker.cell("rnn")])

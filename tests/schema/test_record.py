@@ -221,19 +221,22 @@ def test_what_can_not_be_read_costs_only_itself(tmp_path, monkeypatch, are_many)
             monkeypatch.setattr(parallel, name, value)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     good = record.write(make_record(), tmp_path)
-    names = [f"{index:012x}-{8 * '0'}.json" for index in range(5)]
-    half, pipe, folder, lost, missing = (tmp_path / name for name in names)
+    names = [f"{index:012x}-{8 * '0'}.json" for index in range(6)]
+    half, pipe, folder, lost, large, missing = (tmp_path / name for name in names)
     half.write_text(good.read_text()[:100])
     os.mkfifo(pipe)
     folder.mkdir()
     lost.symlink_to("nowhere")
-    found = record.read_all([half, pipe, good, folder, lost, missing])
+    with large.open("wb") as file:
+        file.truncate(3 << 30)
+    found = record.read_all([half, pipe, good, folder, lost, large, missing])
     assert list(found.each(lambda each: each) if are_many else found.by_path()) == [(good, make_record())]
     assert {path: str(error).partition("(")[2] for path, error in found.refused.items()} == {
         half: str(found.refused[half]).partition("(")[2],
         pipe: "not a regular file)",
         folder: "not a regular file)",
         lost: "No such file or directory)",
+        large: "larger than 512 MB)",
     }
 
 

@@ -202,6 +202,13 @@ def test_only_a_regular_file_is_read(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == num_open
 
 
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(OSError, match="larger than 512 MB: .*sparse"):
+        read_bytes(tmp_path / "sparse")
+
+
 @pytest.mark.parametrize(
     "text", ["", "[1", "NaN", "[Infinity]", "1e400", "1" + 400 * "0", 2000 * "[" + 2000 * "]", '"\\ud800"', "\xff"]
 )

@@ -31,6 +31,8 @@ def checked(setting):
         "window.warmup_s=-1.0",
         "window.latency_s=-0.5",
         "window.latency_steps=0",
+        "window.latency_steps=1000001",
+        "steps=1000001",
         "timeout_s=0.0",
         "window.measure_s=0.0",
         "window.block_s=-1.0",

@@ -26,11 +26,12 @@ from accelbench.schema import conditions, serialize
 from accelbench.schema import record as records
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Precision, Protocol, Status
-from accelbench.sinks import base, location, view
+from accelbench.sinks import base, in_time, location, view
 from accelbench.sinks.registry import make_sinks
 from accelbench.sinks.relative_speed import relative_speeds
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT, serve
+from tests.sinks import servers
 from tests.sinks.samples import REASONS, STAND_IN, cell, record, resnet18
 
 pytestmark = [
@@ -422,6 +423,23 @@ def test_a_dead_server_costs_a_sweep_seconds_and_no_record(root, monkeypatch):
     assert len(runs_of(root)) == 20
     result = sync(root, [root / "results"])
     assert (result.num_delivered, result.num_already_there) == (0, 20)
+
+
+@pytest.mark.parametrize("kind", servers.KINDS)
+def test_a_server_that_is_no_store_costs_one_line_and_no_record(root, monkeypatch, kind):
+    monkeypatch.setattr(in_time, "CALL_S", 0.5)
+    monkeypatch.setattr(in_time, "MAX_KB", 50_000)
+    one = record()
+    records.write(one, root / "results")
+    with servers.server(kind) as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        sink = deliver(root, one)
+        assert sink.undelivered == 1
+        assert len(sink.problem.splitlines()) == 1
+        with pytest.raises(UserError, match="does not answer"):
+            sync(root, [root / "results"])
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert sync(root, [root / "results"]).num_delivered == 1
 
 
 def test_sync_reads_records_alone_and_fills_a_new_store(root, empty_store, tmp_path):

@@ -1,6 +1,7 @@
 """Records of several folders in one, as `accelbench merge` brings them together."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -13,7 +14,9 @@ from accelbench.errors import UserError
 from accelbench.report.read import read
 from accelbench.schema import plan_file, record
 from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.schema.vocab import Status
 from accelbench.sweep.merge import merge
+from accelbench.sweep.session import NOT_JUDGED
 from tests.sinks.samples import cell
 from tests.sinks.samples import record as make
 
@@ -95,6 +98,17 @@ def test_a_plan_that_cant_be_read_is_not_written_over(here):
     assert (here / "all/nets/plan.json").read_text() == "{"
 
 
+def test_a_record_that_its_sweep_has_not_judged_yet_comes_with_the_next_merge(here):
+    judged = make(cell("cnn"))
+    folder = sweep(here / "a/nets", dataclasses.replace(judged, status=Status.invalid, reason=NOT_JUDGED))
+    done = merge(["a"], here / "all")
+    assert done.num_new == 0
+    assert "not judged yet" in done.problems[0]
+    record.write(judged, folder)
+    done = merge(["a"], here / "all")
+    assert (done.num_new, done.conflicts, done.problems) == (1, [], [])
+
+
 def test_weights_go_with_their_record(here):
     first = make(cell("cnn"))
     for name, wall_s in (("a", 1.0), ("b", 9.0)):
@@ -129,6 +143,45 @@ def test_half_a_record_is_named_and_left_out(here, capsys):
     assert "1 records added to all, 0 were there already." in printed
     assert f"{path.name} of a: not a readable record" in printed
     assert not (here / "all/nets" / path.name).exists()
+
+
+def test_what_is_no_file_or_too_large_is_named_and_left_out(here):
+    """A pipe has no end, and a record of gigabytes would fill the memory."""
+    good = make(cell("cnn"))
+    folder = sweep(here / "a/nets", good)
+    pipe, large = (folder / f"{index:012x}-{index:08x}.json" for index in range(2))
+    for path in (pipe, folder / "race.json", folder / "compare.json", folder / f"{good.name}.safetensors"):
+        os.mkfifo(path)
+    with large.open("wb") as file:
+        file.truncate(3 << 30)
+    done = merge(["a"], here / "all")
+    assert done.num_new == 1
+    assert sorted(done.problems) == [
+        f"{pipe.name} of a: not a readable record (not a regular file)",
+        f"{large.name} of a: not a readable record (larger than 512 MB)",
+        "compare.json of a: not readable (not a regular file)",
+        "race.json of a: not readable (not a regular file)",
+    ]
+    assert sorted(contents(here / "all/nets")) == [f"{good.name}.json", "plan.json"]
+
+
+def test_what_is_no_file_where_records_are_merged_is_set_aside(here):
+    whole = make(cell("cnn"))
+    sweep(here / "a/nets", whole)
+    merge(["a"], here / "all")
+    path = here / "all/nets" / f"{whole.name}.json"
+    path.unlink()
+    os.mkfifo(path)
+    assert merge(["a"], here / "all").num_new == 1
+    assert record.read(path) == whole
+    assert path.with_name(f"{path.name}.unreadable").is_fifo()
+
+
+def test_a_target_behind_links_in_a_circle_is_a_message(here, capsys):
+    sweep(here / "a/nets", make(cell("cnn")))
+    (here / "loop").symlink_to("loop")
+    assert main(["merge", "a", "--into", "loop/all"]) == 2
+    assert "loop/all" in capsys.readouterr().err
 
 
 def test_an_address_is_read_by_fsspec(here):

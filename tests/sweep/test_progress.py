@@ -97,6 +97,11 @@ def test_a_terminal_has_a_bar_with_the_cell_the_count_and_the_time_left():
     assert "2/2" in text
 
 
+def test_a_narrow_terminal_shows_the_cell_instead_of_a_bar():
+    text = shown([Status.ok], width=20, force_terminal=True, color_system=None)
+    assert any("0/1" in line and "mlp-cpu" in line for line in text.split("\r")), text
+
+
 def test_the_time_left_becomes_known_with_the_first_cells():
     cells = [make_cell(protocol=Protocol.steps, steps=100, batch_size=size) for size in (8, 32, 16, 16)]
     cells = [replace(cell, seed=seed) for seed, cell in enumerate(cells)]

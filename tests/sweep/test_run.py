@@ -602,7 +602,21 @@ def test_what_was_measured_is_delivered_when_the_sweep_is_interrupted(swept, pro
     assert sent == [8]
 
 
-def test_a_single_record_is_delivered_after_it_was_shown(project, monkeypatch):
+def test_a_tracker_that_takes_long_keeps_no_other_measurement_waiting(swept, project, monkeypatch):
+    measuring = []
+
+    class Watching(Broken):
+        def _send(self, of):
+            measuring.append(lock.is_measuring())
+
+    monkeypatch.setenv("ACCELBENCH_LOCK", str(project))
+    monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Watching(None)])
+    swept([make_cell(), make_cell(batch_size=8), make_cell(batch_size=16)])
+    assert len(measuring) == 3
+    assert not measuring[-1]
+
+
+def test_the_last_record_is_delivered_after_it_was_shown(project, monkeypatch):
     events = []
 
     class Watching(Broken):
@@ -618,7 +632,7 @@ def test_a_single_record_is_delivered_after_it_was_shown(project, monkeypatch):
             run.run(
                 cells, OPTIONS, Console(file=io.StringIO()), hosts=hosts, show=lambda result: events.append("shown")
             )
-    assert events == ["shown", "open", Status.ok, "open", Status.failed, Status.ok, "shown"]
+    assert events == ["shown", "open", Status.ok, "open", "shown", Status.failed, Status.ok]
 
 
 def test_the_end_of_a_measurement_is_awaited_without_a_host_that_would_disturb_it(swept, project, monkeypatch):
@@ -733,6 +747,14 @@ def test_altered_data_is_refused_since_a_record_bears_its_digest(swept, project)
 def test_the_command_line_writes_under_runs_alone(swept, project, out):
     with pytest.raises(UserError, match="should be a folder under runs/"):
         swept([make_cell()], out=out)
+
+
+def test_a_folder_behind_links_in_a_circle_is_a_message(swept, project):
+    (project / "runs").mkdir()
+    (project / "runs/loop").symlink_to("loop")
+    for out in ("runs/loop", "runs/loop/x"):
+        with pytest.raises(UserError, match=f"{out}.*: Too many levels of symbolic links"):
+            swept([make_cell()], out=out)
 
 
 def test_a_cell_that_is_supported_now_is_no_longer_skipped(swept, project, monkeypatch):

@@ -12,6 +12,7 @@ from typing import Any
 
 from accelbench import lock
 from accelbench.api.measurement import Measurement
+from accelbench.devices.clocks import check_clocks
 from accelbench.devices.registry import look
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import InvalidError, UnknownChoiceError, UnsupportedError, UserError
@@ -109,6 +110,7 @@ def _waited_and_measured(asked: "_Asked", window: Window | None) -> Record:
     if window is not None and not isinstance(window, Window):
         raise UserError("window: should be an accelbench.Window, such as accelbench.Window(measure_s=0.2)")
     asked.check()
+    check_clocks()
     cell = asked.cell(window or Window())
     if (reason := support.why_not(cell, look(cell.device))) is not None:
         raise UserError(reason)

@@ -118,6 +118,7 @@ def _limit(latency_ms: str | None) -> float | None:
 
 
 def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> int:
+    from accelbench.presentation import counted
     from accelbench.report import read as sweeps
     from accelbench.report.answers import Answer
     from accelbench.report.tables import best_of_each
@@ -134,6 +135,10 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     planned = [reported for sweep in read for reported in sweep.cells]
     found, outside = best_of_each.of_each(read, limit_ms)
     if not found:
+        problems = [reported.problem for reported in planned if reported.problem]
+        if problems and not any(reported.record for reported in planned):
+            num = counted(len(problems), "record")
+            raise UserError(f"best: {num}, none of which can be read; the first: {problems[0]}")
         raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
     for each in found:
         shown = Answer(each.found, limit_ms)

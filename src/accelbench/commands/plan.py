@@ -36,7 +36,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.grid.evidence import read_evidence
     from accelbench.grid.fingerprint import fingerprint
     from accelbench.grid.plan import in_order, skip_reason
-    from accelbench.grid.prepare import data_name
+    from accelbench.grid.prepare import check_request
     from accelbench.schema.labels import labels
     from accelbench.schema.serialize import canonical_json
     from accelbench.settings.compose import cells_of, compose
@@ -47,7 +47,7 @@ def _run(chosen: Namespace, context: Context) -> int:
         for cell in cells:
             print(canonical_json(cell.to_json()))
         return 0
-    data_name(cells)  # reports a mistake
+    check_request(cells)
     ordered = in_order(cells)
     reasons = {key: skip_reason(cell) for key, cell in ordered.items()}
     runs = [key for key, reason in reasons.items() if reason is None]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from accelbench.errors import DataError
 from accelbench.lock import hold
+from accelbench.project import resolved
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def replacing(path: Path) -> Iterator[Path]:
         BusyError: another process is replacing the same folder.
         DataError: the folder can't be written.
     """
-    path = path.resolve()
+    path = resolved(path)
     new, old = (path.with_name(f".{path.name}.{word}") for word in ("new", "old"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,8 @@ import numpy as np
 from accelbench.data import download as downloads
 from accelbench.data.arrays import SPLITS, Arrays, save_split
 from accelbench.data.obtain import FileSet, Target, Verified
-from accelbench.errors import DataError
+from accelbench.errors import DataError, RefusedError
+from accelbench.schema.serialize import read_bytes
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,11 @@ def _unpack(file: IdxFile, folder: Path, target: Path) -> str | None:
     packed, plain = folder / f"{file.name}.gz", folder / file.name
     path = packed if os.path.lexists(packed) else plain
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except FileNotFoundError:
         return f"{packed.name}: missing (and no unpacked {plain.name})"
-    except OSError as error:
-        return f"{path.name}: not readable ({error.strerror})"
+    except (OSError, RefusedError) as error:
+        return f"{path.name}: not readable ({getattr(error, 'strerror', error)})"
     if path == packed:
         md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
         if md5 != file.md5:

@@ -1,7 +1,6 @@
 """manifest.json: the description of a prepared data set, and the digest of its data."""
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -90,10 +89,10 @@ def _read(folder: Path) -> tuple[Data, Contents]:
 
 def read_counts(folder: Path) -> dict[str, int]:
     """Number of images of each split."""
-    counts = json.loads((folder / MANIFEST).read_text())["counts"]
+    counts = read_json(folder / MANIFEST)["counts"]
     return {split: sum(of_class.values()) for split, of_class in counts.items()}
 
 
 def read_classes(folder: Path) -> list[str]:
     """The classes' names, in the order of the labels; none for random images."""
-    return list(json.loads((folder / MANIFEST).read_text())["counts"].get("train", ()))
+    return list(read_json(folder / MANIFEST)["counts"].get("train", ()))

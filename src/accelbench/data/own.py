@@ -1,6 +1,5 @@
 """Data of the user's own: a folder of pictures by class, or an .npz file with arrays of images and labels."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from accelbench.data.pictures import Folder, convert
 from accelbench.data.prepare import replaced
 from accelbench.data.source import listed
 from accelbench.errors import DataError, UserError
-from accelbench.project import MANIFEST, Workplace
-from accelbench.schema.serialize import write_json
+from accelbench.project import MANIFEST, Workplace, resolved
+from accelbench.schema.serialize import read_json, write_json
 from accelbench.schema.workload import DataSpec
 
 IMAGE_SIZE = "image_size"  # the argument with the height and width of a folder's images
@@ -32,7 +31,7 @@ class Enclosed(Folder):
         return super().read(name)
 
     def _is_inside(self, name: str) -> bool:
-        return (self.path / name).resolve().is_relative_to(self.path.resolve())
+        return resolved(self.path / name).is_relative_to(resolved(self.path))
 
 
 def is_prepared(place: Workplace, data: DataSpec) -> bool:
@@ -43,7 +42,7 @@ def is_prepared(place: Workplace, data: DataSpec) -> bool:
     """
     folder, listing = place.data / data.name, _listing(place, data)
     try:
-        return (folder / MANIFEST).exists() and json.loads(listing.read_text()) == _files(data)
+        return (folder / MANIFEST).exists() and read_json(listing) == _files(data)
     except (OSError, ValueError):
         return False
 

@@ -1,6 +1,5 @@
 """Lists the files of a data set's source, so that DVC prepares it again when they change."""
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ from typing import Any
 from accelbench.data.registry import find
 from accelbench.errors import UserError
 from accelbench.project import pipelines_place
-from accelbench.schema.serialize import digest, write_json
+from accelbench.schema.serialize import digest, read_json, write_json
 
 # A longer list is replaced by its digest.
 MAX_LISTED = 100
@@ -33,7 +32,7 @@ def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     path = place.data / ".sources" / f"{name}.json"
-    if not path.exists() or json.loads(path.read_text()) != described:
+    if not path.exists() or read_json(path) != described:
         write_json(path, described)
     return 0
 

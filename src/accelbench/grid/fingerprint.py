@@ -18,9 +18,11 @@ from accelbench.devices import cpu, nvml, packages, tpu
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
 from accelbench.schema import variables
+from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import EXPORTING, Engine
 
 PACKAGE = Path(accelbench.__path__[0])
+GIT_S = 10.0  # for which git is waited: a hook, or a file system of another machine, may never answer
 
 # Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
 # neither does accelbench's own version, since its measuring code has a digest.
@@ -113,7 +115,7 @@ def files_digest(files: Iterable[tuple[Path, Path]]) -> str:
     """The sha256 over (name, path) of files in the given order: it changes with any name or byte."""
     total = hashlib.sha256()
     for name, path in files:
-        total.update(f"{name.as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+        total.update(f"{name.as_posix()} {hashlib.sha256(read_bytes(path)).hexdigest()}\n".encode())
     return total.hexdigest()
 
 
@@ -124,9 +126,12 @@ def source_digest(flag: str, path: str) -> str:
     If that is a single module, the other modules of its folder count too. It is searched in the current folder, then
     on Python's path. Nothing is imported.
 
-    The arguments and the error are those of `source_files`.
+    The arguments and the errors are those of `source_files`; it is one too if a file there can't be read.
     """
-    return files_digest(sorted(source_files(flag, path).items()))
+    try:
+        return files_digest(sorted(source_files(flag, path).items()))
+    except OSError as error:
+        raise UserError(f"{flag}={path}: {error.filename}: {error.strerror}") from error
 
 
 def source_files(flag: str, path: str) -> dict[Path, Path]:
@@ -145,9 +150,12 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     if found is None or not (folders or found.origin):
         raise UserError(f"{flag}={path}: no package or module {name} in this folder or where Python looks")
     if folders:
-        return {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.rglob("*.py")}
-    parent = Path(str(found.origin)).parent
-    return {file.relative_to(parent): file for file in parent.glob("*.py")}
+        files = {file.relative_to(folder): file for folder in map(Path, folders) for file in folder.rglob("*.py")}
+    else:
+        parent = Path(str(found.origin)).parent
+        files = {file.relative_to(parent): file for file in parent.glob("*.py")}
+    # Editors leave links to nothing, such as `.#nets.py`; nobody can import a pipe.
+    return {name: file for name, file in files.items() if file.is_file()}
 
 
 def git_state(root: Path) -> dict[str, Any]:
@@ -155,15 +163,16 @@ def git_state(root: Path) -> dict[str, Any]:
 
     Returns:
         `revision` (None before the first commit), `branch` (None when detached) and `dirty` (whether tracked files
-        were changed); empty without a checkout or without git.
+        were changed); empty without a checkout, without git, or if git does not answer within `GIT_S`.
     """
     # Without dvc.lock, which DVC writes while it runs, and without untracked files: the code's digest covers those.
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     command += ["--untracked-files=no", "--", ".", ":(exclude)dvc.lock"]
     try:
-        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    except (OSError, subprocess.CalledProcessError):
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GIT_S)
+    except (OSError, subprocess.SubprocessError):
         return {}
+    lines = done.stdout.splitlines()
     heads = dict(line.removeprefix("# ").split(" ", 1) for line in lines if line.startswith("# "))
     branch = heads["branch.head"]
     return {

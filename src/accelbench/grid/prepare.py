@@ -10,6 +10,7 @@ from accelbench.data.manifest import check_arrays, read_manifest
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint, git_state, source_digest
 from accelbench.grid.identity import identity
+from accelbench.grid.own_code import check_own_code
 from accelbench.grid.plan import Planned, plan
 from accelbench.grid.users_files import UsersFiles
 from accelbench.project import Workplace
@@ -74,6 +75,16 @@ def data_name(cells: Sequence[Cell]) -> str:
     if len(names) != 1:
         raise UserError(f"data={','.join(names)}: a sweep has one data set; run one sweep for each")
     return names[0]
+
+
+def check_request(cells: Sequence[Cell]) -> None:
+    """Checks what can be checked at once, before another's measurement is waited for.
+
+    Raises:
+        UserError: `cells` use several data sets, or name code of the user's that is not there.
+    """
+    data_name(cells)
+    check_own_code(cells)
 
 
 def data_of(cells: Sequence[Cell], place: Workplace) -> tuple[Data, Path]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from accelbench import scratch
+from accelbench.devices.clocks import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, HostSpec, host_spec
 from accelbench.isolation.exports import Exports
 from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
@@ -290,6 +291,7 @@ class _Host:
 
 
 def _start(spec: HostSpec, folder: Path, number: int) -> _Host:
+    check_clocks()  # a host and its cells inherit them
     log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # the output of the imports; closed in `_Host._close`
     inherited = {name: value for name, value in os.environ.items() if name not in SUBSTITUTING}
     # What the host, its cells and their libraries leave in TMPDIR goes with the folder.

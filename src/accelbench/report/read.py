@@ -312,5 +312,5 @@ def _plan(folder: Path, race: RaceFile | None) -> tuple[plan_file.PlanFile, User
         short = race.short if race else set()
         cells = [wanted for wanted in plan.cells if wanted.record_name not in short]
         if not cells:
-            raise
+            raise read_notes.nothing_is_readable(folder, error) from error
         return replace(plan, cells=cells), error

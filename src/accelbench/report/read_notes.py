@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accelbench.errors import UserError
-from accelbench.project import PLAN
+from accelbench.presentation import counted
+from accelbench.project import PLAN, RECORDS
 from accelbench.schema import plan_file
 from accelbench.schema.race_file import RaceFile
+from accelbench.schema.record import read_all
 
 MAX_NAMED = 3  # records in a note
 
@@ -44,3 +46,13 @@ def of_plan(
         more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
         why = "of cells that are no longer wanted, or of other code, versions or machines"
         yield f"{what} in {place} {are} not in its plan, and {are} not shown: {shown}{more} ({why})."
+
+
+def nothing_is_readable(folder: Path, of_plan: UserError) -> UserError:
+    """Why the folder has no cells: the error of its plan, and of its records the number and the first one's error."""
+    readable = read_all(sorted(folder.glob(RECORDS)))
+    num, problems = len(list(readable)), readable.problems()
+    if num or not problems:  # without records; or those that are readable are short ones of a search
+        return of_plan
+    first = f"{counted(len(problems), 'record')}, none of which can be read; the first: {problems[0]}"
+    return UserError(f"{of_plan}; {first}" if os.path.lexists(folder / PLAN) else f"{folder}: {first}")

@@ -23,6 +23,9 @@ CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii
 
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # of the names of files that are being written
 ABANDONED_S = 3600.0  # another process, perhaps on another machine, is still writing a younger one
+# Of a file that is read whole. A record of a million single steps (`settings.limits.MAX_STEPS`) has some 120 MB, and a
+# plan of a hundred thousand cells 210 MB. What is larger is nothing that accelbench has written.
+MAX_MB = 512
 
 
 def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
@@ -112,11 +115,14 @@ def read_bytes(path: Path) -> bytes:
     """The contents of a regular file; a link to one is followed.
 
     Raises:
-        OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end.
+        OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end, or it
+            is larger than `MAX_MB`.
         RefusedError: the system does not read the file now: this says nothing about its contents.
     """
     try:
         with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_MB << 20:
+                raise OSError(errno.EFBIG, f"larger than {MAX_MB} MB", str(path))
             return file.read()
     except OSError as error:
         if error.errno in REFUSED:

@@ -52,6 +52,7 @@ TEXTS = (
     *("model.loss", "model.samples", "model.tokens", "model.optimizer", "data.target", "data.args", "data.path"),
 )
 MAX_SEED = 2**32 - 1
+MAX_STEPS = 1_000_000  # whose times a record keeps: one of more would be too large to be read (`serialize.MAX_MB`)
 MAX_SHOWN = 60  # characters of a value or a name in a message
 
 
@@ -78,7 +79,8 @@ def check(run: RunConfig) -> None:
             raise UserError(f"{flag}={value}: should be at least {least}")
     is_here = run.executor.name == Executor.local  # a node may have more cores than this machine
     cores = usable_cores() if is_here else MAX_COUNT
-    for flag, most in {"seed": MAX_SEED, "threads": cores}.items():
+    most_steps = dict.fromkeys(("steps", "window.latency_steps"), MAX_STEPS)
+    for flag, most in {"seed": MAX_SEED, "threads": cores, **most_steps}.items():
         if (value := settings.get(flag, most)) > most:
             raise UserError(f"{flag}={value}: should be at most {most}")
     for flag in ABOVE_ZERO:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from accelbench import scratch
 from accelbench.schema.conditions import Data
@@ -15,6 +15,7 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
 from accelbench.sinks import mean_runs, run_picture
 from accelbench.sinks.base import Sink
+from accelbench.sinks.in_time import InTime
 from accelbench.sinks.location import (
     LOCAL_SERVER,
     OPENING_PATIENCE_S,
@@ -99,7 +100,7 @@ class Store:
                 SqlAlchemyStore(tracking_uri(root), PROXIED)
             elif is_own(root):
                 check_is_ours(database(root), _get_latest_schema_revision())  # else the client may migrate it
-            self._client = MlflowClient(tracking_uri(root))
+            self._client: Any = InTime(MlflowClient(tracking_uri(root)), is_limited=server_uri(root) is not None)
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
                 with closing(sqlite3.connect(database(root))) as connection:
@@ -315,6 +316,5 @@ def _now_ms() -> int:
 
 
 def _dataset(data: Data, mode: str) -> DatasetInput:
-    source = json.dumps({"uri": data.source})
-    dataset = Dataset(data_name(data), data.digest[:DIGEST_LENGTH], "local", source)
+    dataset = Dataset(data_name(data), data.digest[:DIGEST_LENGTH], "local", json.dumps({"uri": data.source}))
     return DatasetInput(dataset, [InputTag("mlflow.data.context", mode)])

@@ -1,6 +1,7 @@
 """Brings records together: of several machines, of a cluster's nodes, or from a bucket."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,14 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accelbench.errors import RefusedError, UserError, WriteError
-from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, shown
+from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.record import without_secrets
-from accelbench.schema.serialize import PREFIX, SUFFIX, json_text
+from accelbench.schema.serialize import PREFIX, SUFFIX, json_text, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
 from accelbench.sweep.kept import set_aside
+from accelbench.sweep.session import NOT_JUDGED
 
 
 @dataclass(kw_only=True)
@@ -56,7 +58,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
         parts: dict[Path, list[_Part]] = {}
         for source in sources:
             folder = stack.enter_context(_at_hand(source))
-            inner, outer = into.resolve(), folder.resolve()
+            inner, outer = resolved(into), resolved(folder)
             if inner.is_relative_to(outer) or outer.is_relative_to(inner):
                 raise UserError(f"{source}: it and the folder that --into names lie in each other")
             sweeps = plan_file.sweep_folders(folder)
@@ -123,7 +125,12 @@ def _merge_into(target: Path, parts: Sequence[_Part], done: Merged) -> None:
         _count(wanted, added, problem, done)
     for part in parts:
         for path in (part.folder / name for name in (RACE, COMPARISON) if (part.folder / name).exists()):
-            if _add(path.read_bytes(), target / path.name) == Added.other:
+            try:
+                content = read_bytes(path)
+            except OSError as error:
+                done.problems.append(f"{path.name} of {part.source}: not readable ({error.strerror})")
+                continue
+            if _add(content, target / path.name) == Added.other:
                 done.conflicts.append(f"{shown(target / path.name)}: differs in {part.source}; the one here stays")
     if plan is not None:
         plan_file.write_plan(replace(plan, cells=list(cells.values())), target)
@@ -166,15 +173,18 @@ def _merge_record(wanted: _Wanted) -> tuple[_Wanted, Added | None, str]:
     path, target, _ = wanted
     there = target / path.name
     try:
-        content = path.read_bytes()
-        is_there = there.exists() and (there.samefile(path) or there.read_bytes() == content)
+        content = read_bytes(path)
+        is_there = there.exists() and (there.samefile(path) or _holds(there, content))
         clean = content if is_there else _clean(content)  # else it was checked before
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        return wanted, None, str(error.strerror)
+    except (RefusedError, ValueError) as error:
         return wanted, None, one_line(str(error))
     added = Added.same if is_there else _add_record(path, clean, there, may_link=clean is content)
     weights = path.with_suffix(SAFETENSORS)
-    if added != Added.other and weights.exists():
-        _add(weights.read_bytes(), target / weights.name)
+    if added != Added.other and weights.is_file() and not (target / weights.name).exists():
+        with open_regular(weights) as file, writing(target / weights.name) as copy, copy.open("wb") as written:
+            shutil.copyfileobj(file, written)  # they may be larger than the memory
     return wanted, added, ""
 
 
@@ -192,9 +202,9 @@ def _add_record(path: Path, content: bytes, there: Path, may_link: bool) -> Adde
     added = _add(content, there)
     if added == Added.other:
         try:
-            if _clean(there.read_bytes()) == content:
+            if _clean(read_bytes(there)) == content:
                 return Added.same
-        except ValueError:  # the machine stopped while it was written
+        except (OSError, ValueError):  # the machine stopped while it was written; or it is no file
             set_aside(there)
             added = _add(content, there)
     return added
@@ -204,11 +214,13 @@ def _clean(content: bytes) -> bytes:
     """A record's file without what may hold secrets (`without_secrets`); itself if it has nothing of it.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is no JSON, or a record that its sweep replaces once it has judged it.
     """
     import orjson  # here, as in schema/serialize.py
 
     values = orjson.loads(content)
+    if isinstance(values, dict) and values.get("reason") == NOT_JUDGED:
+        raise ValueError(f"not judged yet: {NOT_JUDGED}")
     clean = without_secrets(values) if isinstance(values, dict) else values
     return content if clean is values else json_text(clean).encode()
 
@@ -242,4 +254,12 @@ def _add(content: bytes, path: Path) -> Added:
                 return Added.new
             except FileExistsError:
                 pass
-    return Added.same if path.read_bytes() == content else Added.other
+    return Added.same if _holds(path, content) else Added.other
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    """Whether the file has this content."""
+    try:
+        return read_bytes(path) == content
+    except OSError:  # a pipe, or too large
+        return False

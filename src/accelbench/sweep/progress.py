@@ -16,6 +16,7 @@ from accelbench.judging.warnings import counted_samples, relative_half_width
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import UNEXPECTED, Status
 
+WIDE = 80  # columns of a terminal that has room for a bar
 STYLES = {Status.ok: "green", Status.skipped: "dim"}
 
 
@@ -33,7 +34,7 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
         self.planned, self.num, self.evidence = planned, len(planned), evidence
         self.num_done = 0
         self.bar = Progress(
-            BarColumn(bar_width=24),
+            *([BarColumn(bar_width=24)] if console.width >= WIDE else []),  # else it would push out the cell's name
             MofNCompleteColumn(),
             TextColumn("{task.description}", markup=False),
             TextColumn("[dim]{task.fields[left]}"),

@@ -15,10 +15,10 @@ from rich.markup import escape
 from accelbench import lock
 from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
 from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared, data_name, prepare
+from accelbench.grid.prepare import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration
-from accelbench.project import PLAN, RUNS, Workplace, shown, workplace
+from accelbench.project import PLAN, RUNS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
@@ -87,7 +87,7 @@ def run(
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     place = workplace().with_data(options.data_root)
     folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
-    data_name(cells)  # reports a mistake now, not after waiting for the lock
+    check_request(cells)  # reports a mistake now, not after waiting for the lock
     with Delivery(options.tracking, place.store) as delivery:
         with lock.hold_measuring(partial(wait, console, hosts)):
             prepare_missing(place, cells[0].data, console)
@@ -128,7 +128,6 @@ def _measure(session: Session, done: Sequence[Record], kept: KeptFiles, delivery
                 session.show(record)
                 delivery.add(record)
                 measured.append(record)
-            delivery.deliver()
     finally:  # an interrupted sweep keeps its records too
         say_restored(kept.restore(), console)
     return measured
@@ -267,10 +266,10 @@ def folder_under_runs(place: Workplace, out: str) -> Path:
     Raises:
         UserError: it is not below runs/.
     """
-    runs, folder = place.root / RUNS, (place.root / out).resolve()
+    runs, folder = place.root / RUNS, resolved(place.root / out)
     if os.path.lexists(runs) and not runs.is_dir():
         raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")
-    if runs.resolve() not in folder.parents:
+    if resolved(runs) not in folder.parents:
         raise UserError(f"out={out}: should be a folder under runs/, such as runs/mine")
     return folder
 

@@ -19,7 +19,7 @@ from accelbench.errors import UserError, WriteError
 from accelbench.grid.estimate import length_of
 from accelbench.grid.identity import identity
 from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared, data_name, prepare
+from accelbench.grid.prepare import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration
 from accelbench.project import PLAN, RUNS, shown, workplace
@@ -88,7 +88,7 @@ def search(
 
 
 def _check(cells: Sequence[Cell], options: SweepOptions, goal: Goal) -> None:
-    data_name(cells)
+    check_request(cells)
     if options.repeats > 1 or any(cell.repeat for cell in cells):
         raise UserError("repeat, repeats: --search decides how many processes each cell gets: leave it out")
     if len({cell.id for cell in cells}) < 2:

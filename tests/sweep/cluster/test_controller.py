@@ -43,6 +43,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(watching, "POLL_S", 0.1)
     monkeypatch.setattr(watching, "ASK_S", 0.1)
+    monkeypatch.setattr(controller, "SETTLE_S", 0.1)
     return tmp_path
 
 
@@ -145,6 +146,33 @@ def test_a_job_that_only_the_scheduler_knows_is_waited_for(project, monkeypatch)
         controller.run(cells_of(1), OPTIONS, console)
     assert "Waiting for 1 job of an earlier start" in console.file.getvalue()
     assert len(submitted) == 1
+
+
+def test_a_job_that_the_scheduler_gets_to_know_late_is_not_submitted_again(project, monkeypatch):
+    """As when a controller is killed while `sbatch` runs."""
+    processes, submitted = ProcessEngine(), []
+
+    def die(parts, need, job_name):
+        raise KeyboardInterrupt
+        yield
+
+    processes.submit = die
+    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(controller, "POLL_S", 0.01)
+    console = Console(file=io.StringIO(), width=200)
+    with pytest.raises(KeyboardInterrupt):
+        controller.run(cells_of(1), OPTIONS, console)
+    (left,) = rounds(project)
+    processes.submit = lambda parts, need, job_name: submitted.append(job_name) or []
+    processes.states = answering(iter([{}, {}, {"7": "running"}, {"7": "running"}, {"7": "running"}, {}]))
+    monkeypatch.setattr(controller, "SETTLE_S", 60.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(controller._SpreadSweep, "_start", lambda self: None)
+        with pytest.raises(UserError, match="have no record"):
+            controller.run(cells_of(1), OPTIONS, console)
+    assert "Waiting for 1 job of an earlier start" in console.file.getvalue()
+    assert submitted == []
+    assert rounds(project) == [left]
 
 
 def test_the_end_of_a_jobs_log_is_named_and_the_log_kept(project, monkeypatch):

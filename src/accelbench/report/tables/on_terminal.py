@@ -10,6 +10,7 @@ from accelbench.report.tables.table import Table
 from accelbench.schema.vocab import Device
 
 BAR_WIDTH = 8
+LEAST_WIDTH = 6  # of names: a narrower terminal folds numbers at spaces, and cuts off bars and words to their right
 COLOURS = {Device.cpu: "blue", Device.gpu: "green", Device.tpu: "red", Device.xla_cpu: "magenta"}
 
 
@@ -26,10 +27,11 @@ def rendered(table: Table) -> RichTable:
 def bars(answer: Answer) -> RichTable:
     """A line for each of an answer's fastest settings, with a bar in the colour of its device."""
     made = RichTable.grid(padding=(0, 2, 0, 0))
-    made.add_column(overflow="fold")
-    made.add_column(justify="right", no_wrap=True)
+    made.add_column(overflow="fold", min_width=LEAST_WIDTH)
+    rate_width = max((len(word) for each in answer.candidates for word in each.rate.split()), default=0)
+    made.add_column(justify="right", overflow="fold", min_width=rate_width)
     made.add_column(min_width=BAR_WIDTH)
-    made.add_column(overflow="fold")
+    made.add_column(overflow="fold", min_width=LEAST_WIDTH)
     for each in answer.candidates:
         bar = Bar(1.0, 0.0, each.share, width=BAR_WIDTH, color=COLOURS[Device(each.device)])
         made.add_row(Text(f"  {each.label}"), Text(each.rate), bar, Text(each.verdict))

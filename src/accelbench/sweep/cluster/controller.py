@@ -4,6 +4,7 @@ The controller plans the sweep, submits jobs, shows their records as they come, 
 folder. It measures nothing. Which cells can't run is for each node to say: it may have devices that this machine lacks.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench.errors import UserError
-from accelbench.grid.prepare import Prepared, data_name, prepare
+from accelbench.grid.prepare import Prepared, check_request, prepare
 from accelbench.presentation import counted
 from accelbench.project import RECORDS, RUNS, shown, workplace
 from accelbench.schema import plan_file
@@ -25,7 +26,7 @@ from accelbench.sweep.cluster import collecting
 from accelbench.sweep.cluster.engine import ClusterEngine, engine_of
 from accelbench.sweep.cluster.groups import groups, shares
 from accelbench.sweep.cluster.shared_state import Part, Round, SharedState
-from accelbench.sweep.cluster.watching import Watch
+from accelbench.sweep.cluster.watching import POLL_S, Watch
 from accelbench.sweep.delivery import Delivery
 from accelbench.sweep.missing_data import prepare_missing
 from accelbench.sweep.run import (
@@ -38,6 +39,8 @@ from accelbench.sweep.run import (
     telling_where_it_stopped,
     write_wanted,
 )
+
+SETTLE_S = 10.0  # for which a job that an earlier controller was submitting may come
 
 
 def run(
@@ -58,7 +61,7 @@ def run(
     sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{options.suite}"
     place = workplace().with_data(options.data_root)
     folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
-    data_name(cells)
+    check_request(cells)
     engine = engine_of(options.executor)
     with closing(engine), Delivery(options.tracking, place.store) as delivery:
         prepare_missing(place, cells[0].data, console)
@@ -130,8 +133,17 @@ class _SpreadSweep:
         return inner
 
     def _running(self) -> Round | None:
-        """The newest round of which jobs run; None without one."""
-        return next((each for each in reversed(self.state.rounds()) if self._states(each)), None)
+        """The newest round of which jobs run; None without one.
+
+        A controller that was killed leaves the command that submits a job, which the scheduler may not know yet.
+        """
+        rounds = self.state.rounds()
+        until = time.monotonic() + SETTLE_S * any(each.may_be_submitting for each in rounds)
+        while (found := next((each for each in reversed(rounds) if self._states(each)), None)) is None:
+            if time.monotonic() >= until:
+                break
+            time.sleep(POLL_S)
+        return found
 
     def _states(self, spread: Round) -> Mapping[str, str]:
         return self.engine.states(spread.jobs(), spread.job_name)

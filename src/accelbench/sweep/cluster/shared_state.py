@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 
 from accelbench.lock import hold
-from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, SAFETENSORS, Workplace
+from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, SAFETENSORS, Workplace, resolved
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load, read_json, write_json
 
@@ -99,6 +99,11 @@ class Round:
         """The ids of the cells of the round."""
         parts = [read_part(path) for path in self.folder.glob("part-*.json")]
         return {cell.id for part in parts for cell in part.cells}
+
+    @property
+    def may_be_submitting(self) -> bool:
+        """Whether a part has no job that is known: its controller may have been killed while it submitted it."""
+        return len(list(self.folder.glob("part-*.json"))) > len(self.jobs())
 
     def is_in(self, folder: Path) -> bool:
         """Whether each record of the round has one of its name in `folder`."""
@@ -183,8 +188,8 @@ class SharedState:
 
 def _below(root: Path, folder: Path) -> Path:
     """The folder's path below the project, where runs/ may be a link to another disk."""
-    resolved = folder.resolve()
+    real = resolved(folder)
     for name in RECORD_FOLDERS:
-        if resolved.is_relative_to(parent := (root / name).resolve()):
-            return name / resolved.relative_to(parent)
-    return resolved.relative_to(root.resolve())
+        if real.is_relative_to(parent := resolved(root / name)):
+            return name / real.relative_to(parent)
+    return real.relative_to(resolved(root))

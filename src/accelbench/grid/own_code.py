@@ -1,0 +1,105 @@
+"""Whether the user's own code that cells name is there, as its text tells: nothing is imported, and no lock is needed.
+
+Only what is surely missing is refused: a module may define names in ways that its text does not show.
+"""
+
+import ast
+import difflib
+import re
+import sys
+import warnings
+from collections.abc import Iterable
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from accelbench.errors import RefusedError, UserError
+from accelbench.grid.fingerprint import source_files
+from accelbench.schema.cell import Cell
+from accelbench.schema.serialize import read_bytes
+
+# A module whose text has one of these may define, or import, other names than it has in it.
+DYNAMIC = {"__getattr__", "globals", "locals", "vars", "exec", "eval", "setattr", "__dict__", "__path__", "modules"}
+IMPORTS_ALL = re.compile(r"\bimport\s*\(?\s*\*")
+
+
+def check_own_code(cells: Iterable[Cell]) -> None:
+    """Checks the dotted paths of the user's code that `cells` name.
+
+    Raises:
+        UserError: a module is missing or is no Python, or has no class or function of that name.
+    """
+    for flag, path in {source for cell in cells for source in cell.own_code.items()}:
+        source_files(flag, path)  # of the package
+        _check(flag, path)
+
+
+def _check(flag: str, path: str) -> None:
+    module, _, name = path.rpartition(".")
+    spec: ModuleSpec | None = None
+    places: list[str] | None = ["", *sys.path]
+    parts = module.split(".")
+    for num, part in enumerate(parts, 1):
+        # By its last part alone: of a dotted name, the package would have to be imported.
+        found = None if places is None else PathFinder.find_spec(part, places)
+        if found is None:
+            if spec and part not in _words(flag, path, spec):
+                raise UserError(f"{flag}={path}: no module {'.'.join(parts[:num])}")
+            return
+        spec, places = found, found.submodule_search_locations and list(found.submodule_search_locations)
+    if spec and name not in _words(flag, path, spec):
+        near = difflib.get_close_matches(name, _definitions(spec))
+        hint = f". Near it: {', '.join(near)}" if near else ""
+        raise UserError(f"{flag}={path}: {_shown(spec)} has no {name}{hint}")
+
+
+class _All(frozenset[str]):
+    """Every word: of a module whose names are not to be told from its text."""
+
+    def __contains__(self, word: object) -> bool:
+        return True
+
+
+def _words(flag: str, path: str, spec: ModuleSpec) -> frozenset[str]:
+    """The words in the module's text, among which are the names that it defines.
+
+    Raises:
+        UserError: the text is no Python.
+    """
+    text = _text(spec)
+    if text is None:
+        return _All()
+    try:
+        _parsed(text)
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"{flag}={path}: can't be imported ({_shown(spec)}: {error})") from error
+    except (MemoryError, RecursionError):
+        return _All()
+    words = frozenset(re.findall(r"\w+", text))
+    return _All() if words & DYNAMIC or IMPORTS_ALL.search(text) else words
+
+
+def _text(spec: ModuleSpec) -> str | None:
+    """The module's text; None if it has none: a namespace, or compiled code."""
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    try:
+        return read_bytes(Path(spec.origin)).decode()
+    except (OSError, RefusedError, UnicodeDecodeError):  # it may name another encoding
+        return None
+
+
+def _parsed(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # the import shows it
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return ast.parse(text)
+
+
+def _definitions(spec: ModuleSpec) -> list[str]:
+    """The names of the classes and functions in the module's text."""
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    return [each.name for each in _parsed(_text(spec) or "").body if isinstance(each, kinds)]
+
+
+def _shown(spec: ModuleSpec) -> str:
+    return Path(spec.origin).name if spec.origin else spec.name

@@ -1,0 +1,107 @@
+import dataclasses
+
+import pytest
+
+from accelbench.errors import UserError
+from accelbench.grid.own_code import check_own_code
+from accelbench.schema.vocab import Library
+from accelbench.schema.workload import ModelSpec
+from fakes import make_cell
+
+NETS = """
+import loud_and_not_there
+from torch import nn
+from torch.nn import Linear as Line
+
+class Network(nn.Module):
+    pass
+
+def make(): return Network()
+
+if True:
+    def make_too(): return Network()
+
+Small = Network
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_nets.py").write_text(NETS)
+    (tmp_path / "mine/deep").mkdir(parents=True)
+    (tmp_path / "mine/__init__.py").write_text("from mine.nets import Net\n")
+    (tmp_path / "mine/nets.py").write_text("raise RuntimeError('imported')\nclass Net: pass\n")
+    (tmp_path / "mine/deep/nets.py").write_text("Net = 1\n")
+    (tmp_path / "space").mkdir()
+    (tmp_path / "space/nets.py").write_text("class Net: pass\n")
+    return tmp_path
+
+
+def check(target):
+    check_own_code([make_cell(model=ModelSpec(name="own", library=Library.custom, network=target))])
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(f"my_nets.{name}" for name in ("Network", "make", "make_too", "Small", "Line")),
+        *("mine.Net", "mine.nets.Net", "mine.deep.nets.Net", "space.nets.Net"),
+        *("torch.nn.Linear", "torch.optim.AdamW", "torchvision.models.resnet18"),
+    ],
+)
+def test_what_is_there_is_found_and_nothing_is_imported(folder, target):
+    check(target)
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("foo.Bar", "no package or module foo in this folder or where Python looks"),
+        ("my_nets.Netwerk", "my_nets.py has no Netwerk. Near it: Network"),
+        ("my_nets.Zebra", "my_nets.py has no Zebra"),
+        ("my_nets.deep.Net", "no module my_nets.deep"),
+        ("mine.nest.Net", "no module mine.nest"),
+        ("mine.deep.nets.Nett", "nets.py has no Nett"),
+    ],
+)
+def test_what_is_missing_is_named(folder, target, told):
+    with pytest.raises(UserError) as raised:
+        check(target)
+    assert str(raised.value) == f"model.target={target}: {told}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from torch.nn import *",
+        "globals()['Ne' + 't'] = 1",
+        "def __getattr__(name): return 1",
+        "import sys\nsys.modules[__name__] = object()",
+        "exec('N' 'et = 1')",
+        "# -*- coding: latin-1 -*-\n# \xe4",
+    ],
+)
+def test_a_module_that_may_define_it_is_not_accused(folder, text):
+    (folder / "dynamic.py").write_bytes(text.encode("latin-1"))
+    check("dynamic.Net")
+
+
+def test_a_package_that_makes_its_modules_is_not_accused(folder):
+    (folder / "mine/__init__.py").write_text("import sys\nsys.modules['mine.made'] = sys\n")
+    check("mine.made.Net")
+
+
+def test_a_module_that_is_no_python_is_named(folder):
+    (folder / "broken.py").write_text("class Net:\n")
+    with pytest.raises(UserError, match=r"model.target=broken.Net: can't be imported \(broken.py: expected an"):
+        check("broken.Net")
+
+
+def test_every_path_of_a_cell_is_checked(folder):
+    cell = make_cell(model=ModelSpec(name="own", library=Library.custom, network="my_nets.Network"))
+    check_own_code([cell])
+    for name in ("batch", "loss"):
+        model = dataclasses.replace(cell.model, **{name: "my_nets.mak"})
+        with pytest.raises(UserError, match=f"model.{name}=my_nets.mak: my_nets.py has no mak. Near it: make"):
+            check_own_code([dataclasses.replace(cell, model=model)])

@@ -1,0 +1,78 @@
+"""Servers in the place of MLflow's that do not answer as one does."""
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class _Handler(BaseHTTPRequestHandler):
+    kind: str
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            getattr(self, f"_{self.kind}")()
+        except OSError:  # the client has gone
+            return
+
+    do_POST = do_PUT = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+    def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _unauthorized(self) -> None:
+        self._answer(401)
+
+    def _redirects_to_itself(self) -> None:
+        self._answer(302, Location=self.path)
+
+    def _redirects_to_a_page(self) -> None:
+        if self.path == "/login":
+            self._answer(200, b"<html>Please log in.</html>")
+        else:
+            self._answer(302, Location="/login")
+
+    def _endless_body(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self._drip()
+
+    def _endless_header(self) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+        self._drip()
+
+    def _drip(self) -> None:
+        for _ in itertools.count():
+            self.wfile.write(b" ")
+            time.sleep(0.05)
+
+    def _flood(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        for _ in itertools.count():
+            self.wfile.write(b" " * 65536)
+
+
+KINDS = ("unauthorized", "redirects_to_itself", "redirects_to_a_page", "endless_body", "endless_header", "flood")
+
+
+@contextmanager
+def server(kind: str) -> Iterator[str]:
+    """The address of a server of that kind."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"kind": kind})) as made:
+        made.daemon_threads = True
+        threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{made.server_port}"
+        finally:
+            made.shutdown()

@@ -1,0 +1,64 @@
+import signal
+import threading
+import time
+
+import pytest
+
+from accelbench.sinks import in_time
+from accelbench.sinks.in_time import InTime, limited
+
+
+class Server:
+    def answer(self, seconds, *, value):
+        time.sleep(seconds)
+        return value
+
+    def fill(self):
+        return [b"x" * (1 << 20) for _ in range(10_000)]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(in_time, "TICK_S", 0.01)
+
+
+def test_a_call_returns_what_it_has_unless_it_takes_too_long(monkeypatch):
+    monkeypatch.setattr(in_time, "CALL_S", 0.2)
+    server = InTime(Server(), is_limited=True)
+    assert server.answer(0.0, value=3) == 3
+    with pytest.raises(TimeoutError, match="no whole answer within 0.2 s"):
+        server.answer(60.0, value=3)
+    assert server.answer(0.0, value=4) == 4
+    assert InTime(Server(), is_limited=False).answer(0.3, value=5) == 5
+
+
+def test_an_answer_that_fills_the_memory_is_ended(monkeypatch):
+    monkeypatch.setattr(in_time, "MAX_KB", 50_000)
+    with pytest.raises(TimeoutError, match="fills the memory"):
+        InTime(Server(), is_limited=True).fill()
+
+
+def test_another_timer_goes_on():
+    rung = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(1))
+    left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with limited(60.0):
+            time.sleep(0.15)
+        assert not rung
+        deadline = time.monotonic() + 30
+        while not rung and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert rung
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left_s, interval_s)
+
+
+def test_a_thread_that_gets_no_signals_has_no_limit(monkeypatch):
+    monkeypatch.setattr(in_time, "CALL_S", 0.01)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(InTime(Server(), is_limited=True).answer(0.1, value=1)))
+    thread.start()
+    thread.join()
+    assert found == [1]
