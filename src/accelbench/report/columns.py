@@ -84,6 +84,7 @@ OUTCOME = {
     "node": About("the node of a cluster", "it ran on a machine alone"),
     "data_source": About("where the data come from"),
     "stand_in": About("whether a stand-in was measured instead of the data set"),
+    "disturbed": About("what other load took while it ran, so that its numbers are not published", "nothing did"),
     "warnings": About("what a reader should know before trusting the numbers; several are separated by `; `", "none"),
 }
 SPEED = {
@@ -185,8 +186,8 @@ def markdown() -> str:
         "# The columns of cells.csv",
         "",
         "One row per cell. A name ends with its unit: `_s`, `_ms`, `_mb`, `_per_s`. An unknown value is empty, never",
-        "0; so are all measurements of a cell that did not run or whose numbers are not published (see its `status`).",
-        "This page is made from `src/accelbench/report/columns.py` by `python docs/pages.py`.",
+        "0; so are all measurements of a cell that did not run or whose numbers are not published (see `status` and",
+        "`disturbed`). This page is made from `src/accelbench/report/columns.py` by `python docs/pages.py`.",
         "",
         "![The report's table of all cells, which has these columns](images/all-cells.png)",
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
-from accelbench.judging.row import is_disturbed
+from accelbench.judging.disturbed import DISTURBED, was_beside_others
 from accelbench.report import published
 from accelbench.report.answers import Answer, answers
 from accelbench.report.picture import Picture
@@ -152,7 +152,7 @@ def compose(
         questions=questions(sweeps, found),
         notes=[note for sweep in sweeps for note in sweep.notes],
         devices=first_screen.device_texts(sweeps),
-        counts={outcome: outcomes[outcome] for outcome in [*Status, UNREADABLE, NOT_RUN] if outcomes[outcome]},
+        counts={word: outcomes[word] for word in [*Status, DISTURBED, UNREADABLE, NOT_RUN] if outcomes[word]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=_known(first_screen.table(sweeps), first_screen.devices(sweeps), not_ok.reasons(sweeps)),
         environments=list(_environments(sweeps)),
@@ -171,7 +171,7 @@ def _known(*tables: Table | None) -> list[Table]:
 
 def _noise(sweeps: Sequence[Sweep]) -> str:
     """Says so if other programs used the CPU during a tenth of the processes or more."""
-    disturbed = [is_disturbed(record) for sweep in sweeps for record in sweep.records if record.measurement]
+    disturbed = [was_beside_others(record) for sweep in sweeps for record in sweep.records if record.measurement]
     if sum(disturbed) < max(1.0, NOISY * len(disturbed)):
         return ""
     return (
