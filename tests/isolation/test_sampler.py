@@ -323,6 +323,29 @@ def test_the_samplers_own_work_is_not_that_of_others():
     assert before - after >= 0.25
 
 
+ADOPTED = """
+import os, subprocess, sys, time
+from accelbench.devices.cpu_times import cpu_times
+from accelbench.isolation.sampler import Sampler
+from accelbench.lifeline import adopt_orphans
+adopt_orphans()
+loop = "import time; end = time.process_time() + .4\\nwhile time.process_time() < end: pass\\nprint(1, flush=True)"
+code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {loop!r}]); sys.stdin.readline()"
+root = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+sampler = Sampler(root.pid)
+before = sampler._machine().busy_s - cpu_times(os.sched_getaffinity(0)).busy_s
+spent_s = time.process_time()
+root.communicate(b"\\n")  # until the orphan, which has its standard output, has ended
+after = sampler._machine().busy_s - cpu_times(os.sched_getaffinity(0)).busy_s
+print(before - after)
+"""
+
+
+def test_what_a_cells_process_leaves_behind_is_not_another_program():
+    seen = subprocess.run([sys.executable, "-c", ADOPTED], capture_output=True, text=True, timeout=60, check=True)
+    assert 0.35 <= float(seen.stdout) <= 0.9
+
+
 def psutil_busy_s():
     """Of all processes, this one included."""
     times = psutil.cpu_times()

@@ -13,7 +13,7 @@ import pynvml
 from accelbench.devices import cgroup, energy_counters
 from accelbench.devices import nvml as gpus
 from accelbench.devices.cpu_times import TICKS_PER_S, CpuTimes, cpu_times
-from accelbench.isolation.processes import descendants
+from accelbench.isolation.processes import children, descendants
 from accelbench.schema.conditions import SystemSeries
 
 MB = 1e6  # bytes
@@ -99,7 +99,8 @@ class Sampler:
         self.pause_s = SHORTEST_PAUSE_S
         try:
             self._started_s = _started_s(pid)
-            self._cores, self._own_share = os.sched_getaffinity(0), float(pid != os.getpid())
+            self._cores, self._is_apart = os.sched_getaffinity(0), pid != os.getpid()
+            self._children = frozenset(children(os.getpid()))
             below = self._below(pid)
             self._waited_ns = _waits([pid, *below])
             self._last = (time.monotonic(), _measure(pid, below))
@@ -175,9 +176,18 @@ class Sampler:
         }
 
     def _machine(self) -> CpuTimes:
-        """The times of the cores, without those of this process, unless it is the one that is sampled."""
-        times = cpu_times(self._cores)
-        return times._replace(busy_s=times.busy_s - self._own_share * time.process_time())
+        """The times of the cores without those of this process, unless it is sampled, and of orphans that it adopted.
+
+        These are the cell's, since a host adopts what a cell's process leaves behind (`lifeline.adopt_orphans`).
+        """
+        times, adopted_ticks = cpu_times(self._cores), 0
+        if not self._is_apart:
+            return times
+        for child in set(children(os.getpid())) - self._children:
+            for pid in (child, *descendants(child)):
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    adopted_ticks += _of_process(pid).cpu_ticks
+        return times._replace(busy_s=times.busy_s - time.process_time() - adopted_ticks / TICKS_PER_S)
 
     def _others(self, now: float, tree_percent: float | None) -> dict[str, float | None]:
         """What was taken from the cell: by other processes, and by a hypervisor."""
