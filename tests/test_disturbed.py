@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from accelbench.api.results import Result
+from accelbench.cli import main
 from accelbench.compare.answer import Terms, answer, compared
 from accelbench.compare.record_sets import Process, RecordSet
 from accelbench.report import build, read
@@ -77,6 +78,15 @@ def test_another_cell_is_the_best_and_the_table_says_why(folder):
     assert "bf16" not in found.sentence
     assert [reported.cell.precision for reported in best.workloads(sweeps)[0]] == [Precision.fp32, Precision.fp64]
     assert [row[:3] for row in texts(not_ok.reasons(sweeps))] == [["disturbed", "1", REASON]]
+
+
+def test_a_command_that_finds_no_other_cell_says_why(folder, monkeypatch, capsys):
+    for record in records.read_all(folder.glob("*-*.json")):
+        if record.cell.precision != Precision.bf16:
+            (folder / f"{record.name}.json").unlink()
+    assert main(["best", str(folder)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"1 of 3 cells in runs/mine was disturbed ({REASON}): no answer counts such a cell." in said
 
 
 def texts(table):

@@ -134,7 +134,8 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     planned = [reported for sweep in read for reported in sweep.cells]
     found, outside = best_of_each.of_each(read, limit_ms)
     if not found:
-        raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
+        problem = "best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms")
+        raise UserError("\n  ".join([problem, *(note for sweep in read for note in sweep.notes)]))
     for each in found:
         shown = Answer(each.found, limit_ms)
         console.print(answer.sentence(shown), soft_wrap=not console.is_terminal)

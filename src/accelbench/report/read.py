@@ -276,6 +276,18 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
     problems = readable.problems(lambda path: f"{place}/{path.name}")
     problem_of = dict(zip([path.stem for path in readable.refused], problems, strict=True))
     names = plan.labels
+    cells = [
+        ReportedCell(
+            cell=wanted.cell,
+            name=wanted.record_name,
+            label=names[wanted.cell.id],
+            record=records.get(wanted.record_name),
+            problem=problem_of.get(wanted.record_name),
+            costs=costs,
+        )
+        for wanted in plan.cells
+    ]
+    disturbed = read_notes.of_disturbed([reported.disturbed for reported in cells], place)
     return Sweep(
         folder=clean(folder.resolve().name),
         suite=plan.suite,
@@ -283,18 +295,8 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
         study=plan.study,
         profile=plan.profile,
         race=race,
-        cells=[
-            ReportedCell(
-                cell=wanted.cell,
-                name=wanted.record_name,
-                label=names[wanted.cell.id],
-                record=records.get(wanted.record_name),
-                problem=problem_of.get(wanted.record_name),
-                costs=costs,
-            )
-            for wanted in plan.cells
-        ],
-        notes=[*listed(problems), *read_notes.of_plan(plan, race, folder, unread_plan, place)],
+        cells=cells,
+        notes=[*listed(problems), *disturbed, *read_notes.of_plan(plan, race, folder, unread_plan, place)],
     )
 
 
