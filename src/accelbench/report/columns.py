@@ -158,7 +158,7 @@ MACHINE = {
     "peak_device_mb": About("most memory that the framework held on the device", "it has none of its own"),
     "mean_gpu_used_mb": About("memory in use on the GPU, by all processes", _NO_GPU),
     "cpu_utilization_percent": About("processor time over wall time, 100 for one core", _SYSTEM),
-    "other_cpu_utilization_percent": About("the same of all other processes, on the cores that the cell may use", _SYSTEM),
+    "other_cpu_utilization_percent": About("the same of all other processes, on the cell's cores", _SYSTEM),
     "system_time_share": About("the kernel's part of the processor time", _SYSTEM),
     "page_faults_per_s": About("pages that the kernel mapped", "no /proc"),
     "gpu_utilization_percent": About("share of time in which a kernel ran", _NO_GPU),
