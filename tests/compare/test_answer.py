@@ -31,7 +31,7 @@ def records(
             environment=environment,
             data=data,
             rates=[speed * SPREAD[repeat % 5]] * 3 if status == Status.ok else [],
-            is_disturbed=False,
+            was_beside_others=False,
         )
         for repeat in range(num)
     ]

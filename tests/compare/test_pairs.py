@@ -20,7 +20,7 @@ def process(rate=100.0, status=Status.ok, started_at="2026-11-20T09:00:00", **ch
         environment={},
         data=None,
         rates=rates,
-        is_disturbed=False,
+        was_beside_others=False,
     )
 
 

@@ -48,7 +48,7 @@ def process(at, rate):
         environment={},
         data=None,
         rates=[rate] * 3,
-        is_disturbed=False,
+        was_beside_others=False,
     )
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
+from accelbench.devices.cpu_times import TICKS_PER_S, CpuTimes, cpu_times
 from accelbench.isolation.sampler import Sampler
 from accelbench.schema.conditions import SystemSeries
 from devices.fakes import FakeNvml
@@ -284,3 +285,76 @@ def test_the_dearer_a_sample_the_longer_the_pause_after_it(monkeypatch):
     monkeypatch.setattr("accelbench.isolation.sampler.time.thread_time", lambda: next(clock))
     pauses = [sampler.pause_s for _ in range(3) if sampler.sample()]
     assert pauses == [0.1, pytest.approx(0.2), 0.5]
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count how long threads wait"
+)
+def test_two_processes_on_one_core_wait_for_each_other_and_see_each_other():
+    """Both on one core: each has half of it, and waits as long as the other one runs; together they fill it."""
+    core = min(os.sched_getaffinity(0))
+    with child(SPIN, 0.5) as one, child(SPIN, 60) as other:
+        for each in (one, other):
+            os.sched_setaffinity(each.pid, {core})
+        sampler = Sampler(one.pid)
+        assert sampler.sample()
+        other.stdin.write("\n")
+        other.stdin.flush()
+        sample_until_it_speaks(one, sampler)
+    series = sampler.series()
+    lengths = [after - before for before, after in itertools.pairwise(series.t_s)]
+
+    def seconds(name):
+        values = series.values[name][1:]
+        return sum(v / 100 * length for v, length in zip(values, lengths, strict=True) if v is not None)
+
+    assert seconds("waiting_percent") >= 0.3
+    assert seconds("other_cpu_utilization_percent") >= 0.3
+    assert series.num_cores == len(os.sched_getaffinity(0))
+
+
+def test_the_samplers_own_work_is_not_that_of_others():
+    with child(ALLOCATE, 1) as process:
+        sampler = Sampler(process.pid)
+        before, spent_s = sampler._machine().busy_s - psutil_busy_s(), time.process_time()
+        while time.process_time() < spent_s + 0.3:
+            pass
+        after = sampler._machine().busy_s - psutil_busy_s()
+    assert before - after >= 0.25
+
+
+ADOPTED = """
+import os, subprocess, sys, time
+from accelbench.devices.cpu_times import cpu_times
+from accelbench.isolation.sampler import Sampler
+from accelbench.lifeline import adopt_orphans
+adopt_orphans()
+loop = "import time; end = time.process_time() + .4\\nwhile time.process_time() < end: pass\\nprint(1, flush=True)"
+code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {loop!r}]); sys.stdin.readline()"
+root = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+sampler = Sampler(root.pid)
+before = sampler._machine().busy_s - cpu_times(os.sched_getaffinity(0)).busy_s
+spent_s = time.process_time()
+root.communicate(b"\\n")  # until the orphan, which has its standard output, has ended
+after = sampler._machine().busy_s - cpu_times(os.sched_getaffinity(0)).busy_s
+print(before - after)
+"""
+
+
+def test_what_a_cells_process_leaves_behind_is_not_another_program():
+    seen = subprocess.run([sys.executable, "-c", ADOPTED], capture_output=True, text=True, timeout=60, check=True)
+    assert 0.35 <= float(seen.stdout) <= 0.9
+
+
+def psutil_busy_s():
+    """Of all processes, this one included."""
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system
+
+
+def test_cores_that_the_cell_may_not_use_do_not_count(tmp_path):
+    (tmp_path / "proc").mkdir()
+    lines = ["cpu 900 0 90 5 0 0 0 30 0 0", "cpu0 500 10 20 5 0 0 0 7 0 0", "cpu1 400 0 70 5 0 0 0 23 0 0", "intr 3"]
+    (tmp_path / "proc/stat").write_text("\n".join(lines))
+    assert cpu_times({0}, tmp_path) == CpuTimes(530 / TICKS_PER_S, 7 / TICKS_PER_S, 1)
+    assert cpu_times({0, 1, 7}, tmp_path).num_cores == 2

@@ -62,6 +62,7 @@ def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
         "retry": Retry.failed,
         "data_root": None,
         "repeats": 1,
+        "quiet_s": 30.0,
         "verbose": False,
         "executor": dataclasses.asdict(ExecutorConfig()),
     }

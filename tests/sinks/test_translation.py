@@ -14,9 +14,15 @@ from tests.sinks.samples import STAND_IN, cell, measurement, record, system_seri
 
 def test_every_measured_column_reaches_the_tracker():
     metrics = set((translation.MEASURED | translation.OUTCOME).values())
-    elsewhere = {"threads", "time_provenance", "device_name", "warnings"}  # parameter, tags and description
+    elsewhere = {
+        "threads",
+        "time_provenance",
+        "device_name",
+        "disturbed",
+        "warnings",
+    }  # parameter, tags and description
     elsewhere |= {"bound", "stopped", "settled", "energy_provenance", "busiest_operators", "cudnn_benchmark"}  # tags
-    elsewhere |= {"allocator_library"}  # a tag too
+    elsewhere |= {"allocator_library", "disturbed"}  # tags too
     assert set(COLUMNS) == (metrics | elsewhere) - {"wall_s"}
 
 

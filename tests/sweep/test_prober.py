@@ -5,6 +5,7 @@ import os
 import pytest
 
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
+from accelbench.judging.row import summarise
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, read_ceilings
 from accelbench.schema.cell import KerasSettings
@@ -17,6 +18,7 @@ from fakes import faulty_host, make_cell, make_measurement
 
 ENVIRONMENT = {"machine": {"cpu_name": "a CPU"}, "versions": {"torch": "2"}, "variables": {}, "code": "c"}
 CELL = make_cell(batch_size=32)
+OTHERS = "others used 1.0 of 2 cores"
 
 
 def ceilings(fp32):
@@ -37,10 +39,10 @@ def ceilings(fp32):
 
 
 class FakeHosts:
-    """Probes that find what they are told to, one after another."""
+    """Probes that find what they are told to, one after another; the first `busy` of them beside other load."""
 
-    def __init__(self, *rates, fails=False):
-        self.rates, self.fails = list(rates), fails
+    def __init__(self, *rates, fails=False, busy=0):
+        self.rates, self.fails, self.busy = list(rates), fails, busy
 
     def can_probe(self, cell):
         return True
@@ -48,7 +50,9 @@ class FakeHosts:
     def probe(self, cell, precisions):
         if self.fails:
             raise ProbeFailedError("no such device")
-        return dataclasses.replace(ceilings(self.rates.pop(0)), probed=list(precisions))
+        self.busy -= 1
+        disturbed = dict.fromkeys(precisions, OTHERS) if self.busy >= 0 else {}
+        return dataclasses.replace(ceilings(self.rates.pop(0)), probed=list(precisions), disturbed=disturbed)
 
 
 def record_of(flops_per_second, status=Status.ok):
@@ -181,6 +185,105 @@ def test_a_cell_beyond_what_an_algorithm_explains_is_invalid(tmp_path, said):
     judged = known(tmp_path, said, 1e9, 1e9, 1e9, 1e9).judged(record_of(3e9))
     assert judged.status == Status.invalid
     assert judged.reason.startswith("3 GFLOP/s, 3.00 times the device's ceiling: more than the 2.25")
+
+
+class Machine:
+    """In the place of `Quiet`: becomes quiet as often as it is told."""
+
+    def __init__(self, *becomes_quiet):
+        self.becomes_quiet, self.asked = list(becomes_quiet), []
+
+    def comes(self, why):
+        self.asked.append(why)
+        return self.becomes_quiet.pop(0)
+
+
+@pytest.fixture
+def beside_load(tmp_path, said, monkeypatch):
+    """A function: a prober whose first `busy` probes run beside other load; `waits`: whether it becomes quiet then."""
+    monkeypatch.delenv("ACCELBENCH_BUSY")
+
+    def beside_load(rates, busy, *waits):
+        hosts = FakeHosts(*rates, busy=busy)
+        return Prober(hosts, tmp_path, ENVIRONMENT, said.append, quiet=Machine(*waits))
+
+    return beside_load
+
+
+def test_a_probe_beside_other_load_is_repeated_on_the_quiet_machine(beside_load, tmp_path):
+    one = beside_load([90e9, 171e9], 1, True)
+    assert one.ceilings(CELL).flops_per_s == {"fp32": 171e9}
+    assert one._quiet.asked == [f"The probe of cpu was disturbed ({OTHERS})"]
+    assert read_ceilings(tmp_path, ENVIRONMENT)["cpu"].disturbed == {}
+
+
+def test_a_repeat_that_finds_less_shows_that_the_first_was_not_slowed(beside_load):
+    found = beside_load([171e9, 160e9], 1, True).ceilings(CELL)
+    assert (found.flops_per_s, found.disturbed) == ({"fp32": 171e9}, {})
+
+
+def test_a_ceiling_beside_other_load_is_no_share_and_the_row_says_why(beside_load):
+    one = beside_load([90e9] * 4, 4, *[False] * 4)
+    assert one.ceilings(CELL).disturbed == {"fp32": OTHERS}
+    judged = one.judged(record_of(84e9))
+    row = summarise(judged)
+    assert (row["mfu"], row["ceiling_flops_per_s"], row["bound"]) == (None, None, None)
+    assert row["flops_per_s"] == pytest.approx(84e9)
+    assert f"no share of the ceiling, which was probed beside other load ({OTHERS})" in row["warnings"]
+
+
+def test_it_is_taken_again_after_a_cell_on_the_quiet_machine(beside_load):
+    """A network at half of the ceiling was published at 94 % of it, and stayed so."""
+    one = beside_load([90e9, 171e9], 1, False)
+    one.ceilings(CELL)
+    row = summarise(one.judged(record_of(84e9)))
+    assert row["mfu"] == pytest.approx(84 / 171)
+
+
+def test_it_is_taken_again_when_a_cell_comes_near_and_for_no_other_cell_twice(beside_load):
+    one = beside_load([90e9, 80e9, 85e9, 171e9], 3, False, False, False)
+    one.ceilings(CELL)
+    for rate, num_left in ((10e9, 2), (20e9, 2), (70e9, 2), (80e9, 0)):
+        judged = one.judged(record_of(rate))
+        assert len(one.hosts.rates) == num_left
+    assert summarise(judged)["mfu"] == pytest.approx(80 / 171)
+
+
+def test_a_ceiling_beside_other_load_makes_no_cell_invalid(beside_load):
+    one = beside_load([9e9] * 4, 4, *[False] * 4)
+    one.ceilings(CELL)
+    judged = one.judged(record_of(84e9))
+    assert (judged.status, one.hosts.rates) == (Status.ok, [])
+
+
+def test_the_next_sweep_takes_it_again_once_the_machine_is_quiet(beside_load, tmp_path):
+    beside_load([90e9], 1, False).ceilings(CELL)
+    assert beside_load([], 0, False).ceilings(CELL).disturbed == {"fp32": OTHERS}
+    again = beside_load([171e9], 0, True).ceilings(CELL)
+    assert (again.flops_per_s, again.disturbed) == ({"fp32": 171e9}, {})
+    assert read_ceilings(tmp_path, ENVIRONMENT)["cpu"] == again
+
+
+def test_only_the_precisions_are_taken_again_that_were_probed_beside_load(beside_load):
+    bf16 = dataclasses.replace(CELL, precision="bf16")
+    one = beside_load([90e9], 1, False)
+    one.ceilings(CELL)
+    one.hosts.rates = [1e9]
+    one.known.clear()
+    assert one.ceilings(bf16).disturbed == {"fp32": OTHERS}
+
+
+def test_where_load_is_allowed_a_probe_counts(beside_load, monkeypatch):
+    monkeypatch.setenv("ACCELBENCH_BUSY", "allowed")
+    assert beside_load([90e9], 1).ceilings(CELL).disturbed == {}
+
+
+def test_a_probe_is_sampled_as_a_cell_is(tmp_path, said, monkeypatch):
+    monkeypatch.delenv("ACCELBENCH_BUSY")
+    monkeypatch.setattr("accelbench.isolation.hosts.disturbed.while_sampled", lambda system: system and OTHERS)
+    with Hosts(lambda cell: dataclasses.replace(faulty_host(cell), prober="faulty_prober")) as hosts:
+        found = prober(tmp_path, hosts, said).ceilings(CELL)
+    assert found.disturbed == dict.fromkeys(found.probed, OTHERS)
 
 
 def test_what_has_no_count_or_failed_is_left_as_it_is(tmp_path, said):

@@ -126,7 +126,7 @@ def test_a_record_holds_what_it_depended_on(swept, project):
     result, _ = swept([make_cell()])
     (found,) = result.records
     assert found.data.source == "random pixels"
-    assert {"machine", "versions", "variables", "code", "git", "idle_w", "ceilings", "probe_code"} == set(
+    assert {"machine", "versions", "variables", "code", "git", "idle_w", "ceilings", "probe_code", "busy"} == set(
         found.environment
     )
     assert found.sweep_id.endswith("-test")

@@ -19,6 +19,7 @@ from accelbench.errors import InvalidError, UnknownChoiceError, UnsupportedError
 from accelbench.grid import fingerprint, support
 from accelbench.isolation.sampler import Sampler
 from accelbench.judging.asked import judge
+from accelbench.judging.disturbed import ALLOWED, BUSY
 from accelbench.judging.roofline import WINOGRAD, verdict
 from accelbench.judging.row import summarise
 from accelbench.project import workplace
@@ -242,7 +243,8 @@ def _measured(asked: _Asked, cell: Cell) -> Record:
         status=Status.ok,
         started_at=started_at,
         wall_s=time.perf_counter() - start,
-        environment={**environment, "ceilings": found.to_json() if found else None},
+        # The numbers of a process that does other things are warned of, however busy the machine was.
+        environment={**environment, "ceilings": found.to_json() if found else None, BUSY: ALLOWED},
         # Of the whole process: what it had before is not the model's.
         measurement=dataclasses.replace(measurement, peak_host_bytes=None, peak_device_bytes=None),
         system=_others(sampler.series(), measurement),

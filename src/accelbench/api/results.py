@@ -47,7 +47,10 @@ class Result:
 
     @property
     def status(self) -> str:
-        """`ok`, `skipped`, `failed`, `oom`, `timeout`, `killed`, `invalid`, `not run yet` or `not readable`."""
+        """A word of `cells.csv`'s column status, `disturbed`, `not run yet` or `not readable`.
+
+        `disturbed`: other programs took the cores that it needed, so that it has no numbers.
+        """
         return self._reported.outcome
 
     @property
@@ -58,7 +61,7 @@ class Result:
     @property
     def reason(self) -> str | None:
         """Why the status is not `ok`, in one line; None if it is."""
-        return self._reported.record.reason if self._reported.record else self._reported.problem
+        return self._reported.reason
 
     @property
     def row(self) -> Row:

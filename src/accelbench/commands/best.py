@@ -139,7 +139,8 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
         if problems and not any(reported.record for reported in planned):
             num = counted(len(problems), "record")
             raise UserError(f"best: {num}, none of which can be read; the first: {problems[0]}")
-        raise UserError("best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms"))
+        problem = "best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms")
+        raise UserError("\n  ".join([problem, *(note for sweep in read for note in sweep.notes)]))
     for each in found:
         shown = Answer(each.found, limit_ms)
         console.print(answer.sentence(shown), soft_wrap=not console.is_terminal)

@@ -256,20 +256,22 @@ def _measurement_warnings(pairs: list[Pair], anyway: bool) -> list[str]:
             + ("." if anyway else ": `compare --run` interleaves them, --anyway answers without.")
         )
     processes = [process for one in pairs for process in one.first + one.second]
-    num_disturbed = sum(process.is_disturbed for process in processes)
-    if num_disturbed:
-        warnings.append(
-            f"Disturbed: {num_disturbed} of {len(processes)} processes; others used the machine's cores meanwhile."
-        )
+    disturbed = [process.disturbed for process in processes if process.disturbed]
+    if disturbed:
+        warnings.append(f"Disturbed, left out: {len(disturbed)} of {len(processes)} processes ({disturbed[0]}).")
+    num_beside = sum(process.was_beside_others and not process.disturbed for process in processes)
+    if num_beside:
+        others = "others used the machine's cores meanwhile"
+        warnings.append(f"Not alone: {num_beside} of {len(processes)} processes; {others}.")
     return warnings
 
 
 def described(records: RecordSet) -> str:
-    """How many processes have each status, and their git revisions."""
-    statuses = Counter(process.status for process in records.processes)
+    """How many processes have each outcome, and their git revisions."""
+    outcomes = Counter(process.outcome for process in records.processes)
     states = [environment.get("git", {}) for environment in records.environments()]
     revisions = {f"{(git.get('revision') or 'unknown')[:8]}{' (changed)' * bool(git.get('dirty'))}" for git in states}
-    return f"{', '.join(f'{num} {status}' for status, num in statuses.most_common())}; git {_listed(revisions)}"
+    return f"{', '.join(f'{num} {outcome}' for outcome, num in outcomes.most_common())}; git {_listed(revisions)}"
 
 
 def _listed(values: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Protocol
 from accelbench.compare.pairs import Pair
 from accelbench.compare.record_sets import Process
 from accelbench.compare.verdict import MIN_PROCESSES, Comparison, Verdict
-from accelbench.judging.row import is_disturbed
+from accelbench.judging.disturbed import was_beside_others
 from accelbench.presentation import significant
 from accelbench.schema.record import Record, Row, number_of
 
@@ -148,5 +148,5 @@ def _by_intervals(first: Measured, second: Measured) -> Confidence:
 
 def _are_disturbed(*sides: Sequence[Measured]) -> bool:
     """Whether other programs used the CPU during at least half of a side's repeats."""
-    disturbed = [[is_disturbed(reported.record) for reported in side if reported.record] for side in sides]
+    disturbed = [[was_beside_others(reported.record) for reported in side if reported.record] for side in sides]
     return any(2 * sum(found) >= max(1, len(found)) for found in disturbed)

@@ -47,7 +47,7 @@ class Pull:
     Attributes:
         score: the logarithm of what is to be large; None if the process failed.
         limited: the logarithm of what the limit is on, such as the latency; only read if there is a limit.
-        is_cut: the process was ended because the time was up, which says nothing about the cell.
+        is_cut: the process was ended because the time was up, or disturbed, which says nothing about the cell.
     """
 
     score: float | None

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.errors import UserError
-from accelbench.judging.row import is_disturbed, steady_rates
+from accelbench.judging.disturbed import DISTURBED, reason, was_beside_others
+from accelbench.judging.row import steady_rates
 from accelbench.project import PLAN, RECORD_FOLDERS, RECORDS, RESULTS
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
@@ -33,8 +34,9 @@ class Process:
     """The part of a record that a comparison needs: ten thousand whole records would fill the memory.
 
     Attributes:
-        rates: samples/s of the steady blocks or epochs; empty unless the cell is ok.
-        is_disturbed: see `judging.row.is_disturbed`.
+        rates: samples/s of the steady blocks or epochs; empty unless the cell is ok and was not disturbed.
+        was_beside_others: see `judging.disturbed.was_beside_others`.
+        disturbed: what disturbed an ok cell so much that its rates do not count; None if nothing did.
     """
 
     cell: Cell
@@ -43,7 +45,13 @@ class Process:
     environment: Mapping[str, Any]
     data: Data | None
     rates: list[float]
-    is_disturbed: bool
+    was_beside_others: bool
+    disturbed: str | None = None
+
+    @property
+    def outcome(self) -> str:
+        """Its status, or `disturbed`."""
+        return DISTURBED if self.disturbed else self.status.value
 
     @property
     def node(self) -> str | None:
@@ -54,14 +62,16 @@ class Process:
     def of(cls, record: Record) -> "Process":
         """The process that wrote `record`."""
         measured = record.measurement if record.status == Status.ok else None
+        disturbed = reason(record)
         return cls(
             cell=record.cell,
             status=record.status,
             started_at=record.started_at,
             environment=record.environment,
             data=record.data,
-            rates=steady_rates(measured) if measured else [],
-            is_disturbed=is_disturbed(record),
+            rates=steady_rates(measured) if measured and not disturbed else [],
+            was_beside_others=was_beside_others(record),
+            disturbed=disturbed,
         )
 
 

@@ -88,7 +88,7 @@ def changes(pairs: Sequence[Pair], *, anyway: bool = False) -> list[CellChange]:
     for pair, (first, second), test, is_open in zip(pairs, samples, found, are_open, strict=True):
         ratio = math.exp(second.mean() - first.mean()) if first.size and second.size else None
         if first.size and pair.second and not second.size:
-            statuses = ", ".join(dict.fromkeys(each.status.value for each in pair.second))
+            statuses = ", ".join(dict.fromkeys(each.outcome for each in pair.second))
             told.append(_change(pair, first.size, 0, Change.failed, None, why=statuses))
         elif test is None or not is_open:
             why = "not interleaved" if test is not None else _too_few(first.size, second.size)

@@ -4,20 +4,20 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psutil
 import pynvml
 
 from accelbench.devices import cgroup, energy_counters
 from accelbench.devices import nvml as gpus
-from accelbench.isolation.processes import descendants
+from accelbench.devices.cpu_times import TICKS_PER_S, CpuTimes, cpu_times
+from accelbench.isolation.processes import children, descendants
 from accelbench.schema.conditions import SystemSeries
 
 MB = 1e6  # bytes
-TICKS_PER_S, PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # The kernel counts processor time in ticks of 10 ms: a utilisation over less than five ticks means nothing.
 SHORTEST_INTERVAL_S = 0.05
 # A sample takes processor time from the cell: .1 ms on idle cores, .5 ms on busy ones, whose caches do not hold the
@@ -25,6 +25,7 @@ SHORTEST_INTERVAL_S = 0.05
 # sample takes over a millisecond, it loses more, since utilisation, power and energy need two samples a second.
 PAUSE_PER_COST = 500
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
+MAX_THREADS = 64  # of the tree whose waiting is read, at some 10 us each
 # Reasons for low GPU clocks that no user asked for: hardware slowdown, temperature (seen by the driver or by the
 # hardware), power brake (nvml.h, nvmlClocksEventReason...).
 SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
@@ -61,8 +62,10 @@ class Sampler:
     forked parent's, count once in each of them. `cpu_utilization_percent` is processor time over wall time, 100 for
     one busy core; it includes processes that have ended and been waited for, as do `cpu_system_percent`, the part of it
     that the kernel worked for the tree, and `page_faults_per_s`. A process whose parent has ended no longer belongs to
-    the tree. `other_cpu_utilization_percent` is the use by all other processes of the machine, the
-    sampler included.
+    the tree. `other_cpu_utilization_percent` is the use by all others, but for the sampler's process, of the cores that
+    this one may use, which are the cell's. `steal_percent` is the time that a hypervisor gave to other machines while
+    these cores had work. `waiting_percent` is the time for which threads of the tree were ready to run and had no core,
+    100 for one thread that always waits; of at most `MAX_THREADS`, and None where the kernel does not count it.
 
     `gpu_<i>_...` describe the i-th visible GPU as a whole, whichever processes use it: memory in use, the share of
     the driver's sampling period in which a kernel ran, power, temperature and the clock of the multiprocessors.
@@ -96,8 +99,12 @@ class Sampler:
         self.pause_s = SHORTEST_PAUSE_S
         try:
             self._started_s = _started_s(pid)
-            self._last = (time.monotonic(), self._measure(pid))
-            self._last_machine = (self._last[0], _machine_busy_s())
+            self._cores, self._is_apart = os.sched_getaffinity(0), pid != os.getpid()
+            self._children = frozenset(children(os.getpid()))
+            below = self._below(pid)
+            self._waited_ns = _waits([pid, *below])
+            self._last = (time.monotonic(), _measure(pid, below))
+            self._last_machine = (self._last[0], self._machine())
             self._root = pid
         except OSError:  # it has ended, or the system has no /proc
             pass
@@ -112,17 +119,20 @@ class Sampler:
             return False
         start_s = time.thread_time()
         try:
-            usage = self._measure(self._root)
+            below = self._below(self._root)
+            usage = _measure(self._root, below)
         except OSError:
             self._root = None
             return False
         now = time.monotonic()
         self._memory_bytes.append(usage.memory_bytes)
+        waiting_percent = self._waiting_percent(now - self._last[0], _waits([self._root, *below]))
         rates = self._rates(now, usage)
         sampled: dict[str, float | None] = {
             "host_memory_mb": usage.memory_bytes / MB,
             **rates,
-            "other_cpu_utilization_percent": self._other_utilisation(now, rates["cpu_utilization_percent"]),
+            "waiting_percent": waiting_percent,
+            **self._others(now, rates["cpu_utilization_percent"]),
             **{name: gpus.ask(query) for name, query in self._queries.items()},
         }
         self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
@@ -149,6 +159,7 @@ class Sampler:
             t_s=times,
             values={name: values[: len(times)] for name, values in self._values.items()},
             peak_host_bytes=max(peaks, default=None),
+            num_cores=len(self._cores) if times else None,
         )
 
     def _rates(self, now: float, usage: _Usage) -> dict[str, float | None]:
@@ -164,34 +175,71 @@ class Sampler:
             "page_faults_per_s": faults / wall_s if whole else None,
         }
 
-    def _other_utilisation(self, now: float, tree_percent: float | None) -> float | None:
-        (before, busy_s_before), self._last_machine = self._last_machine, (now, _machine_busy_s())
-        if tree_percent is None or now - before < SHORTEST_INTERVAL_S:
-            return None
-        percent = 100 * (self._last_machine[1] - busy_s_before) / (now - before)
-        return max(0.0, percent - tree_percent)
+    def _machine(self) -> CpuTimes:
+        """The times of the cores without those of this process, unless it is sampled, and of orphans that it adopted.
 
-    def _measure(self, root: int) -> _Usage:
-        """What the tree uses.
-
-        Raises:
-            ProcessLookupError: the root has ended or is about to.
-            OSError: it has been waited for.
+        These are the cell's, since a host adopts what a cell's process leaves behind (`lifeline.adopt_orphans`).
         """
-        total = _of_process(root)
-        if total.memory_bytes == 0:  # a zombie, or about to be one
-            raise ProcessLookupError(f"process {root} has ended")
+        times, adopted_ticks = cpu_times(self._cores), 0
+        if not self._is_apart:
+            return times
+        for child in set(children(os.getpid())) - self._children:
+            for pid in (child, *descendants(child)):
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    adopted_ticks += _of_process(pid).cpu_ticks
+        return times._replace(busy_s=times.busy_s - time.process_time() - adopted_ticks / TICKS_PER_S)
+
+    def _others(self, now: float, tree_percent: float | None) -> dict[str, float | None]:
+        """What was taken from the cell: by other processes, and by a hypervisor."""
+        (before_s, before), self._last_machine = self._last_machine, (now, self._machine())
+        after, wall_s = self._last_machine[1], now - before_s
+        whole = tree_percent is not None and wall_s >= SHORTEST_INTERVAL_S
+        busy_percent = 100 * (after.busy_s - before.busy_s) / wall_s if whole else 0.0
+        return {
+            "other_cpu_utilization_percent": max(0.0, busy_percent - (tree_percent or 0.0)) if whole else None,
+            "steal_percent": 100 * (after.stolen_s - before.stolen_s) / wall_s if whole else None,
+        }
+
+    def _waiting_percent(self, wall_s: float, waited_ns: dict[str, int]) -> float | None:
+        before, self._waited_ns = self._waited_ns, waited_ns
+        if wall_s < SHORTEST_INTERVAL_S or not any(waited_ns.values()):
+            return None
+        return 100 * sum(max(0, ns - before.get(thread, 0)) for thread, ns in waited_ns.items()) / 1e9 / wall_s
+
+    def _below(self, root: int) -> list[int]:
+        """The processes of the tree but for its root."""
         below = [pid for each in (root, *self._others_pids) for pid in descendants(each)]
-        for pid in (*self._others_pids, *below):
-            with contextlib.suppress(OSError):  # it has ended meanwhile
-                total = total.plus(_of_process(pid))
-        return total
+        return [*self._others_pids, *below]
 
 
-def _machine_busy_s() -> float:
-    """Processor seconds that all processes have used since the machine started."""
-    times = psutil.cpu_times()
-    return float(times.user + times.nice + times.system)
+def _measure(root: int, below: Sequence[int]) -> _Usage:
+    """What the tree uses.
+
+    Raises:
+        ProcessLookupError: the root has ended or is about to.
+        OSError: it has been waited for.
+    """
+    total = _of_process(root)
+    if total.memory_bytes == 0:  # a zombie, or about to be one
+        raise ProcessLookupError(f"process {root} has ended")
+    for pid in below:
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            total = total.plus(_of_process(pid))
+    return total
+
+
+def _waits(pids: Iterable[int]) -> dict[str, int]:
+    """Thread -> nanoseconds for which it was ready and had no core, of the first threads of these processes.
+
+    Field 2 of /proc/<pid>/task/<thread>/schedstat (Linux kernel, Documentation/scheduler/sched-stats.rst).
+    """
+    found: dict[str, int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended, or the kernel has no such file
+            for thread in os.listdir(f"/proc/{pid}/task")[: MAX_THREADS - len(found)]:
+                with open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
+                    found[thread] = int(file.read().split()[1])
+    return found
 
 
 def _of_process(pid: int) -> _Usage:

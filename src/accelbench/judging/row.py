@@ -4,11 +4,12 @@ import functools
 import operator
 from collections.abc import Mapping, Sequence
 
+from accelbench.judging import disturbed
 from accelbench.judging.answers import answers_columns
 from accelbench.judging.energy import joules_per_sample
 from accelbench.judging.roofline import bound, share
 from accelbench.judging.settings_columns import settings_of
-from accelbench.judging.warnings import MAX_OTHERS_PERCENT, counted_samples, warnings_of_record
+from accelbench.judging.warnings import counted_samples, warnings_of_record
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import SystemSeries
@@ -21,6 +22,8 @@ from accelbench.stats import robust
 MB = 1e6  # bytes
 # The measurement's lists with a value for each step that was waited for.
 STEPS = ("latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s")
+# Columns of a measurement that a cell keeps whose numbers are not published.
+NOT_NUMBERS = ("device_name", "disturbed", "warnings")
 MAX_OPERATORS = 3  # named in a row: those that take the most time of a step
 
 # Column -> the sampler's series whose mean over the steady state it holds. A GPU's series are of the whole card.
@@ -38,7 +41,7 @@ SERIES = {
 
 
 def summarise(record: Record) -> Row:
-    """The row of `cells.csv` for `record`: the file's columns, in order; None if unknown; texts are clean."""
+    """The row of `cells.csv` for `record`: its columns, in order; None if unknown, or disturbed; texts are clean."""
     row = {**settings_of(record), **dict.fromkeys(MEASURED)}
     if record.measurement is not None:
         row |= _rates(record, record.measurement)
@@ -58,19 +61,30 @@ def summarise(record: Record) -> Row:
         if record.measurement is not None:
             row |= _energy(record, record.measurement, record.system)
     if record.measurement is not None:
-        known = [*counted_samples(record), *record.measurement.warnings, *warnings_of_record(record, row)]
+        row["disturbed"] = disturbed.reason(record)
+        about_numbers = [] if row["disturbed"] else warnings_of_record(record, row)
+        known = [*counted_samples(record), *record.measurement.warnings, *about_numbers]
         row["warnings"] = "; ".join(known) or None
+    if row["disturbed"]:
+        row = without_numbers(row)
     # What is printable is clean; most texts are.
     unclean = {name: value for name, value in row.items() if isinstance(value, str) and not value.isprintable()}
     return row | {name: clean(value) for name, value in unclean.items()}
 
 
+def without_numbers(row: Row) -> Row:
+    """The row of a cell whose numbers are not published."""
+    return row | {column: None for column in MEASURED if column not in NOT_NUMBERS}
+
+
 def ceilings_of(record: Record) -> Ceilings | None:
-    """The ceilings of all devices that computed the cell together; None if they were not probed.
+    """The ceilings of all devices that computed the cell together; None if they were not probed, or beside other load.
 
     Several devices of one CPU share it, and the probe measured it as a whole.
     """
     probed = ceilings_in(record.environment)
+    if probed is not None and probed.disturbance(record.cell.precision):
+        return None
     if probed is None or record.measurement is None or record.cell.device in SHARE_ONE_CPU:
         return probed
     return probed.of_devices(record.measurement.num_devices)
@@ -91,21 +105,9 @@ def phases_ms(row: Row) -> dict[Phase, float]:
     return lengths if any(lengths.values()) else {}
 
 
-def is_disturbed(record: Record) -> bool:
-    """Whether other processes used the machine's cores while the record's numbers were measured."""
-    name = SERIES["other_cpu_utilization_percent"]
-    others = _steady_mean(record.system, name, record.measurement) if record.system else None
-    return others is not None and others > MAX_OTHERS_PERCENT
-
-
 def _steady_mean(system: SystemSeries, name: str, measured: Measurement | None) -> float | None:
     """The mean of a series over the steady state; None without a steady state or without samples in it."""
-    steady = measured.steady_boot_s if measured else None
-    if steady is None or system.started_boot_s is None:
-        return None
-    low, high = (time_s - system.started_boot_s for time_s in steady)
-    values = zip(system.t_s, system.values.get(name, []), strict=False)
-    return _mean([value for t_s, value in values if low <= t_s <= high])
+    return _mean(system.within(name, measured.steady_boot_s if measured else None))
 
 
 def _system_time_share(system: SystemSeries, measured: Measurement | None, row: Row) -> float | None:
@@ -130,7 +132,7 @@ flops_per_sample bytes_per_sample num_operators busiest_operators flops_per_s ce
 energy_j_per_sample energy_provenance cost_per_million_samples
 mfu accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_high
 train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
-allocator_library cudnn_benchmark warnings
+allocator_library cudnn_benchmark disturbed warnings
 """
 MEASURED = [*_MEASURED.split(), *BREAKDOWN]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from accelbench.presentation import significant
-from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import SHARE_ONE_CPU, Allocator, Device, Mode, Precision, Protocol, Stop
@@ -41,6 +41,7 @@ def warnings_of_record(record: Record, row: Row) -> list[str]:
         *_about_steps(measured, row),
         *_about_work(measured),
         *_about_machine(record, row),
+        *_about_ceiling(record),
         *_about_page_faults(record, row),
         *_about_throttling(record, measured),
     ]
@@ -132,6 +133,12 @@ def _about_machine(record: Record, row: Row) -> Iterator[str]:
         yield f"{threads} threads on {cores} cores"
 
 
+def _about_ceiling(record: Record) -> Iterator[str]:
+    ceilings = ceilings_in(record.environment)
+    if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
+        yield f"no share of the ceiling, which was probed beside other load ({why})"
+
+
 def _about_page_faults(record: Record, row: Row) -> Iterator[str]:
     """The kernel's part of a CPU's time, if page faults are a likely reason for it."""
     share, faults, busy = row["system_time_share"], row["page_faults_per_s"], row["cpu_utilization_percent"]
@@ -149,24 +156,14 @@ def _about_throttling(record: Record, measured: Measurement) -> Iterator[str]:
     system, steady = record.system, measured.steady_boot_s
     if system is None or steady is None:
         return
-    quota = _within(system, "cpu_quota_throttled_s", steady)  # cumulative
+    quota = system.within("cpu_quota_throttled_s", steady)  # cumulative
     if quota and quota[-1] > quota[0]:
         yield f"the CPU quota was used up for {quota[-1] - quota[0]:.1f} s"
-    heat = _within(system, "cpu_thermal_throttles", steady)  # cumulative
+    heat = system.within("cpu_thermal_throttles", steady)  # cumulative
     if heat and heat[-1] > heat[0]:
         yield f"the CPU's temperature slowed it down {heat[-1] - heat[0]:.0f} times"
     for index in range(measured.num_devices):
-        gpu = _within(system, f"gpu_{index}_throttled", steady)
+        gpu = system.within(f"gpu_{index}_throttled", steady)
         if any(gpu):
             which, samples = f"GPU {index}" if index else "the GPU", f"{sum(gpu):.0f} of {len(gpu)} samples"
             yield f"{which} was slowed down by its temperature or its power supply in {samples}"
-
-
-def _within(system: SystemSeries, name: str, steady_boot_s: tuple[float, float]) -> list[float]:
-    """The known values of a series in the steady state."""
-    started = system.started_boot_s or 0.0
-    return [
-        value
-        for t_s, value in zip(system.t_s, system.values.get(name, []), strict=False)
-        if value is not None and steady_boot_s[0] <= started + t_s <= steady_boot_s[1]
-    ]

@@ -124,11 +124,13 @@ def headline(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]
     cells = [reported for sweep in sweeps for reported in sweep.cells]
     statuses = [reported.record.status if reported.record else None for reported in cells]
     figures: dict[str, Any] = {
-        "num_cells_ok": statuses.count(Status.ok),
+        "num_cells_ok": sum(reported.is_ok for reported in cells),
         "num_cells_skipped": statuses.count(Status.skipped),
         "num_cells_unexpected": sum(status in UNEXPECTED for status in statuses),
         "num_cells_not_run": statuses.count(None),
     }
+    if num_disturbed := sum(reported.disturbed is not None for reported in cells):
+        figures["num_cells_disturbed"] = num_disturbed
     confidences = [answer.confidence for answer in found if answer.confidence]
     if confidences:
         num_sure = sum(confidence.sureness == Sureness.sure for confidence in confidences)

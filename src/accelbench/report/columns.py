@@ -85,6 +85,7 @@ OUTCOME = {
     "node": About("the node of a cluster", "it ran on a machine alone"),
     "data_source": About("where the data come from"),
     "stand_in": About("whether a stand-in was measured instead of the data set"),
+    "disturbed": About("what other load took while it ran, so that its numbers are not published", "nothing did"),
     "warnings": About("what a reader should know before trusting the numbers; several are separated by `; `", "none"),
 }
 SPEED = {
@@ -158,7 +159,7 @@ MACHINE = {
     "peak_device_mb": About("most memory that the framework held on the device", "it has none of its own"),
     "mean_gpu_used_mb": About("memory in use on the GPU, by all processes", _NO_GPU),
     "cpu_utilization_percent": About("processor time over wall time, 100 for one core", _SYSTEM),
-    "other_cpu_utilization_percent": About("the same of all other processes of the machine", _SYSTEM),
+    "other_cpu_utilization_percent": About("the same of all other processes, on the cell's cores", _SYSTEM),
     "system_time_share": About("the kernel's part of the processor time", _SYSTEM),
     "page_faults_per_s": About("pages that the kernel mapped", "no /proc"),
     "gpu_utilization_percent": About("share of time in which a kernel ran", _NO_GPU),
@@ -186,8 +187,8 @@ def markdown() -> str:
         "# The columns of cells.csv",
         "",
         "One row per cell. A name ends with its unit: `_s`, `_ms`, `_mb`, `_per_s`. An unknown value is empty, never",
-        "0; so are all measurements of a cell that did not run or whose numbers are not published (see its `status`).",
-        "This page is made from `src/accelbench/report/columns.py` by `python docs/pages.py`.",
+        "0; so are all measurements of a cell that did not run or whose numbers are not published (see `status` and",
+        "`disturbed`). This page is made from `src/accelbench/report/columns.py` by `python docs/pages.py`.",
         "",
         "![The report's table of all cells, which has these columns](images/all-cells.png)",
     ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from accelbench.judging.row import is_disturbed
+from accelbench.judging.disturbed import was_beside_others
 from accelbench.presentation import significant
 from accelbench.report.read import Sweep
 from accelbench.schema.serialize import group_key
@@ -13,8 +13,8 @@ LARGE = 1.2  # times: a difference between two measurements of one setting that 
 
 def noise(sweeps: Sequence[Sweep]) -> str:
     """Says so if other programs used the CPU during a tenth of the processes or more."""
-    disturbed = [is_disturbed(record) for sweep in sweeps for record in sweep.records if record.measurement]
-    if sum(disturbed) < max(1.0, NOISY * len(disturbed)):
+    beside = [was_beside_others(record) for sweep in sweeps for record in sweep.records if record.measurement]
+    if sum(beside) < max(1.0, NOISY * len(beside)):
         return ""
     ratio = _disagreement(sweeps)
     trust = (
@@ -23,9 +23,7 @@ def noise(sweeps: Sequence[Sweep]) -> str:
         if ratio > LARGE
         else "Don't trust small differences."
     )
-    return (
-        f"Noisy machine: {sum(disturbed):,} of {len(disturbed):,} processes shared the CPU with other programs. {trust}"
-    )
+    return f"Noisy machine: {sum(beside):,} of {len(beside):,} processes shared the CPU with other programs. {trust}"
 
 
 def _disagreement(sweeps: Sequence[Sweep]) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
+from accelbench.judging.disturbed import DISTURBED
 from accelbench.report import published
 from accelbench.report.answers import Answer, answers
 from accelbench.report.noise import noise
@@ -150,7 +151,7 @@ def compose(
         questions=questions(sweeps, found),
         notes=[note for sweep in sweeps for note in sweep.notes],
         devices=first_screen.device_texts(sweeps),
-        counts={outcome: outcomes[outcome] for outcome in [*Status, UNREADABLE, NOT_RUN] if outcomes[outcome]},
+        counts={word: outcomes[word] for word in [*Status, DISTURBED, UNREADABLE, NOT_RUN] if outcomes[word]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=_known(first_screen.table(sweeps), first_screen.devices(sweeps), not_ok.reasons(sweeps)),
         environments=list(_environments(sweeps)),

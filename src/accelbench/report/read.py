@@ -8,10 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from accelbench.errors import RefusedError, UserError
+from accelbench.judging import disturbed
 from accelbench.judging.costs import Cost, with_costs
-from accelbench.judging.row import MEASURED, summarise
+from accelbench.judging.row import summarise, without_numbers
 from accelbench.project import CONFIRMED, PLAN, RECORDS
 from accelbench.report import read_notes
+from accelbench.report.keys import device_key, fingerprint_of
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
@@ -24,7 +26,6 @@ from accelbench.schema.vocab import Device, Status
 
 NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
-NOT_NUMBERS = ("device_name", "warnings")  # columns of a measurement that an invalid cell keeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +52,25 @@ class ReportedCell:
 
     @property
     def outcome(self) -> str:
-        """The record's status word, `not readable` or `not run yet`."""
+        """The record's status word, `disturbed`, `not readable` or `not run yet`."""
         if self.record is None:
             return UNREADABLE if self.problem else NOT_RUN
-        return self.record.status.value
+        return disturbed.DISTURBED if self.disturbed else self.record.status.value
+
+    @cached_property
+    def disturbed(self) -> str | None:
+        """What disturbed an ok cell, whose numbers are then not published; None if nothing did."""
+        return disturbed.reason(self.record) if self.record else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the outcome is not `ok`; None if it is, or if the cell has not run."""
+        return (self.record.reason or self.disturbed) if self.record else self.problem
 
     @property
     def is_ok(self) -> bool:
         """Whether the cell's numbers may be published."""
-        return self.record is not None and self.record.status == Status.ok
+        return self.outcome == Status.ok
 
     def number(self, column: str) -> float | None:
         """The number in `column` of `cells.csv`; None if unknown."""
@@ -93,7 +104,7 @@ class ReportedCell:
     @cached_property
     def measured_key(self) -> str:
         """Equal for all repeats and seeds of a cell on one machine, with one software and code."""
-        return group_key([self.all_but("repeat", "seed"), _environment(self.record) if self.record else None])
+        return group_key([self.all_but("repeat", "seed"), fingerprint_of(self.record) if self.record else None])
 
     @property
     def machine_name(self) -> str:
@@ -109,11 +120,10 @@ class ReportedCell:
 
     @cached_property
     def row(self) -> Row:
-        """The row of `cells.csv`: only settings if the cell has not run, no numbers if it is invalid."""
+        """The row of `cells.csv`: only settings if the cell has not run, no numbers if it is invalid or disturbed."""
         if self.record is not None:
             row = with_costs(summarise(self.record), self.costs)
-            invalid = self.record.status == Status.invalid
-            return row | {column: None for column in MEASURED if column not in NOT_NUMBERS} if invalid else row
+            return without_numbers(row) if self.record.status == Status.invalid else row
         # The row of an empty record has all columns; those that come from a run are then emptied.
         cell_id, _, identity = self.name.partition("-")
         empty = Record(
@@ -251,17 +261,6 @@ def with_best_ceilings(sweeps: Sequence[Sweep], known: Mapping[str, Ceilings] = 
     ]
 
 
-def device_key(record: Record) -> str:
-    """A key that is equal for records of the same device, machine and software, probed by the same code."""
-    probe_code = record.environment.get("probe_code", record.environment.get("code"))
-    return group_key([record.cell.device, _environment(record) | {"code": probe_code}])
-
-
-def _environment(record: Record) -> dict[str, object]:
-    """The machine, software and measuring code of a record."""
-    return {name: record.environment.get(name) for name in ("machine", "versions", "variables", "code")}
-
-
 def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Sweep:
     """The sweep in `folder`: the cells that its plan names, or without a plan those of all its records.
 
@@ -277,6 +276,18 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
     problems = readable.problems(lambda path: f"{place}/{path.name}")
     problem_of = dict(zip([path.stem for path in readable.refused], problems, strict=True))
     names = plan.labels
+    cells = [
+        ReportedCell(
+            cell=wanted.cell,
+            name=wanted.record_name,
+            label=names[wanted.cell.id],
+            record=records.get(wanted.record_name),
+            problem=problem_of.get(wanted.record_name),
+            costs=costs,
+        )
+        for wanted in plan.cells
+    ]
+    disturbed = read_notes.of_disturbed([reported.disturbed for reported in cells], place)
     return Sweep(
         folder=clean(folder.resolve().name),
         suite=plan.suite,
@@ -284,18 +295,8 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
         study=plan.study,
         profile=plan.profile,
         race=race,
-        cells=[
-            ReportedCell(
-                cell=wanted.cell,
-                name=wanted.record_name,
-                label=names[wanted.cell.id],
-                record=records.get(wanted.record_name),
-                problem=problem_of.get(wanted.record_name),
-                costs=costs,
-            )
-            for wanted in plan.cells
-        ],
-        notes=[*listed(problems), *read_notes.of_plan(plan, race, folder, unread_plan, place)],
+        cells=cells,
+        notes=[*listed(problems), *disturbed, *read_notes.of_plan(plan, race, folder, unread_plan, place)],
     )
 
 

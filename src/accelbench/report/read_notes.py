@@ -1,7 +1,7 @@
 """Sentences about the records of a folder that a report does not show."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from accelbench.errors import UserError
@@ -12,6 +12,18 @@ from accelbench.schema.race_file import RaceFile
 from accelbench.schema.record import read_all
 
 MAX_NAMED = 3  # records in a note
+
+
+def of_disturbed(reasons: Sequence[str | None], place: str) -> Iterator[str]:
+    """How many cells were disturbed, and by what.
+
+    Args:
+        reasons: what disturbed each cell; None if nothing did.
+        place: the name of their folder for people.
+    """
+    if known := [reason for reason in reasons if reason]:
+        cells = f"{len(known):,} of {len(reasons):,} cells in {place} {'were' if len(known) > 1 else 'was'} disturbed"
+        yield f"{cells} ({known[0]}): no answer counts such a cell. The same sweep with retry=failed measures it again."
 
 
 def of_plan(

@@ -40,6 +40,7 @@ class Ceilings:
         seconds: duration of the probe.
         measured_at: UTC, ISO 8601.
         probed: the true precisions that were tried, whether or not the device has them. Empty in older records.
+        disturbed: true precision -> what other load took during each of its probes, so that the ceiling is too low.
     """
 
     device: str
@@ -54,6 +55,7 @@ class Ceilings:
     seconds: Seconds
     measured_at: str
     probed: list[str] = field(default_factory=list)
+    disturbed: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if unknown := set(self.flops_per_s) - set(self.how):
@@ -66,6 +68,10 @@ class Ceilings:
         """
         rates = [self.flops_per_s[word] for word in formats_of(precision) if word in self.flops_per_s]
         return max(rates, default=None)
+
+    def disturbance(self, precision: str) -> str | None:
+        """What other load took while the ceiling of `precision` was probed; None if it is known without."""
+        return next((self.disturbed[word] for word in formats_of(precision) if word in self.disturbed), None)
 
     def of_devices(self, num: int) -> "Ceilings":
         """The ceilings of `num` such devices together. `launch_s` stays: they launch at the same time."""
@@ -100,6 +106,12 @@ class Ceilings:
             launch_s=min(self.launch_s, other.launch_s),
             seconds=self.seconds + other.seconds,
             probed=sorted({*self.probed, *other.probed}),
+            disturbed={
+                word: reason
+                for one, another in ((self, other), (other, self))
+                for word, reason in one.disturbed.items()
+                if word in another.disturbed or word not in another.probed
+            },
         )
 
     def to_json(self) -> dict[str, Any]:

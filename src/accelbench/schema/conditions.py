@@ -21,17 +21,32 @@ class SystemSeries:
             `host_memory_mb`, `cpu_utilization_percent`, `gpu_0_memory_mb`, `gpu_0_power_w`, ...
         peak_host_bytes: peak memory of the cell: the larger of the kernel's high-water mark of its processes and the
             largest sample; None if both are unknown.
+        num_cores: logical cores that `other_cpu_utilization_percent` is of; None in older records.
     """
 
     started_boot_s: Seconds | None = None
     t_s: list[Difference] = field(default_factory=list)
     values: dict[SeriesName, list[Reading | None]] = field(default_factory=dict)
     peak_host_bytes: Count | None = None
+    num_cores: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
         for name, values in self.values.items():
             if len(values) != len(self.t_s):
                 raise ValueError(f"{name} should have {len(self.t_s)} values, as t_s has")
+
+    def within(self, name: str, boot_s: tuple[float, float] | None) -> list[float]:
+        """The known values of a series.
+
+        Args:
+            name: of the series; one that was not sampled has no values.
+            boot_s: their begin and end, in seconds since the machine started; None: there are none.
+        """
+        if boot_s is None or self.started_boot_s is None:
+            return []
+        low, high = (time_s - self.started_boot_s for time_s in boot_s)
+        values = zip(self.t_s, self.values.get(name, []), strict=False)
+        return [value for t_s, value in values if value is not None and low <= t_s <= high]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from accelbench.schema.vocab import Status
 
 # The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
 # part of an identity.
-DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w")
+DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy")
 
 RecordName = Annotated[str, re.compile("[0-9a-f]{12}-[0-9a-f]{8}")]  # `Record.name`
 MAX_NAMED = 5  # files in a list of those that can't be read

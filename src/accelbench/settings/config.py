@@ -160,6 +160,7 @@ class RunConfig:
         profile: which values of params.yaml's `{quick: ..., full: ...}` are run; None: the `profile` of params.yaml.
         out: the folder for the records, whose plan gets the new cells in addition; None: a new one under runs/.
         retry: whether failed, timeout and killed cells of `out` are run again.
+        quiet_s: seconds that a cell that other programs disturbed waits for a quiet machine, to be repeated; 0: none.
         verbose: whether to show what the cells' libraries print.
     """
 
@@ -197,6 +198,7 @@ class RunConfig:
     profile: str | None = None
     out: str | None = None
     retry: Retry = Retry.none
+    quiet_s: float = 30.0
     verbose: bool = False
 
 
@@ -217,6 +219,7 @@ class SweepOptions:
     retry: Retry
     data_root: str | None = None
     repeats: int = 1
+    quiet_s: float = RunConfig.quiet_s
     verbose: bool = False
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
 

@@ -32,6 +32,7 @@ LEAST = {
     "model.input_shape": 1,
     "seed": 0,
     "repeat": 0,
+    "quiet_s": 0,
     "repeats": 1,
     "window.warmup_steps": 1,
     "window.warmup_s": 0,

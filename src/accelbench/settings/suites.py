@@ -23,7 +23,7 @@ from accelbench.settings.params import PROFILES
 from accelbench.settings.sizes import check_brackets
 
 # Settings of a whole sweep, which can't be axes.
-NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "verbose"}
+NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
 NO_SUITE = "adhoc"
 ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # of the user's own code
 OPTIONS = "executor.slurm.additional_parameters."  # with names of sbatch's

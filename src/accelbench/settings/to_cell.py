@@ -109,6 +109,7 @@ def _options(run: RunConfig) -> SweepOptions:
         retry=run.retry,
         data_root=run.data.root,
         repeats=run.repeats,
+        quiet_s=run.quiet_s,
         verbose=run.verbose,
         executor=run.executor,
     )

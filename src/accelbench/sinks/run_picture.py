@@ -9,6 +9,7 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, Template
 
+from accelbench.judging import disturbed
 from accelbench.judging.row import phases_ms, steady_rates, summarise
 from accelbench.presentation import PHASE_COLOURS, significant
 from accelbench.schema.record import Record
@@ -59,10 +60,10 @@ def draw(record: Record) -> str | None:
         record: of any status.
 
     Returns:
-        An SVG document; None if the cell is not ok or has no samples.
+        An SVG document; None if the cell is not ok, was disturbed or has no samples.
     """
     measured = record.measurement
-    if record.status != Status.ok or measured is None:
+    if record.status != Status.ok or measured is None or disturbed.reason(record):
         return None
     panels, phases = [], phases_ms(summarise(record))
     if rates := steady_rates(measured):

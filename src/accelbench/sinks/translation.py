@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Measurement
@@ -121,14 +122,14 @@ def start_ms(record: Record) -> int:
 def translate(record: Record) -> Run:
     """The run of `record`.
 
-    An engine's measurements become metrics only if the cell is `ok`, so that no chart shows numbers of an `invalid`
-    cell; its raw samples stay in the record. Wall time, peak memory and the system series are delivered for every
+    An engine's measurements become metrics only if the cell is `ok` and was not disturbed, so that no chart shows wrong
+    numbers; its raw samples stay in the record. Wall time, peak memory and the system series are delivered for every
     cell: they help to explain failures.
     """
     row = summarise(record)
     started_ms = start_ms(record)
     end_ms = started_ms + round(record.wall_s * 1000)
-    is_ok = record.status == Status.ok
+    is_ok = record.status == Status.ok and not row["disturbed"]
     points = _values(row, SETTINGS | OUTCOME | (MEASURED if is_ok else {}), end_ms)
     if record.measurement is not None and is_ok:
         points += _steps(record.measurement, end_ms)
@@ -197,6 +198,7 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
         "suite": record.cell.suite,
         "status": record.status.value,
         "reason": record.reason,
+        "disturbed": row["disturbed"],
         "data.source": row["data_source"],
         "data.stand_in": None if record.data is None else str(record.data.stand_in).lower(),
         "time_provenance": row["time_provenance"],
@@ -218,8 +220,9 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
 
 
 def _note(record: Record, row: Row) -> str:
-    verdict = [f"**{record.status}**" + (f": {record.reason}" if record.reason else "")]
-    if record.status == Status.ok:
+    outcome, reason = (DISTURBED, row["disturbed"]) if row["disturbed"] else (record.status, record.reason)
+    verdict = [f"**{outcome}**" + (f": {reason}" if reason else "")]
+    if outcome == Status.ok:
         verdict += _figures(row)
     parts = [" · ".join(verdict)]
     if record.data is not None and record.data.stand_in:

@@ -6,9 +6,9 @@ A sweep depends on the list of its suite, retries/<suite>.json: otherwise DVC wo
 import sys
 from pathlib import Path
 
+from accelbench.judging.disturbed import is_retried
 from accelbench.project import PLAN, RESULTS, RETRIES, check_inside, pipelines_place
 from accelbench.schema import plan_file, serialize
-from accelbench.schema.vocab import RETRIED
 from accelbench.settings import params
 from accelbench.settings.config import Retry
 from accelbench.stages import stage
@@ -38,7 +38,7 @@ def write(root: Path) -> None:
 def _failed(folder: Path) -> dict[str, str]:
     if not (folder / PLAN).exists():
         return {}
-    failed = [record for record in plan_file.read_planned(folder) if record.status in RETRIED]
+    failed = [record for record in plan_file.read_planned(folder) if is_retried(record)]
     return {record.name: record.started_at for record in failed}
 
 

@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import phases_ms, summarise, warnings_of
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import and_more, significant
@@ -47,9 +48,11 @@ def show(record: Record, path: str, console: Console) -> None:
     table.add_row("cell", Text(f"{record.label}: {_outcome(record, row)}{_conditions(record, row)}"))
     if record.reason:
         table.add_row("reason", Text(record.reason))
+    if row["disturbed"]:
+        table.add_row("reason", Text(f"{row['disturbed']}, so its numbers are not published"))
     if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
         table.add_row("error", Text(_frames(record.error), "dim"))
-    if record.status == Status.ok:
+    if record.status == Status.ok and not row["disturbed"]:
         for name, content in _figures(record, row):
             table.add_row(name, content)
     notes = record.measurement.notes if record.measurement else []
@@ -81,7 +84,9 @@ def show_places(places: Mapping[str, str], console: Console) -> None:
 
 
 def _outcome(record: Record, row: Row) -> str:
-    """The speed of an ok cell, or the status."""
+    """The speed of an ok cell, `disturbed`, or the status."""
+    if row["disturbed"]:
+        return DISTURBED
     speed = number_of(row, "samples_per_s")
     return record.status.value if record.status != Status.ok or speed is None else f"{significant(speed, 4)} samples/s"
 

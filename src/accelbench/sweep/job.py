@@ -10,12 +10,12 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.plan import in_order, skip_reason
 from accelbench.grid.prepare import prepare
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging.disturbed import is_retried
 from accelbench.project import CONFIRMED, RESULTS, Workplace, check_inside, shown
 from accelbench.report import read as report
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import read_all
 from accelbench.schema.serialize import writing
-from accelbench.schema.vocab import RETRIED
 from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
@@ -53,8 +53,8 @@ class Suite:
         except UserError:
             return wanted
         done = read_all([self.folder / f"{names[cell.id]}.json" for cell in wanted])
-        again = RETRIED if self.options.retry == Retry.failed else set()
-        stands = {record.name for record in done if record.status not in again}
+        retries = self.options.retry == Retry.failed
+        stands = {record.name for record in done if not (retries and is_retried(record))}
         return [cell for cell in wanted if names[cell.id] not in stands]
 
     def measure(self, console: Console, hosts: Hosts) -> None:

@@ -1,6 +1,7 @@
 """The ceilings of this machine's devices: probed once, kept, and compared with the speed of every cell."""
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +16,13 @@ from accelbench.schema.ceilings import Ceilings, formats_of, read_ceilings, writ
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import CeilingVerdict, Device, Engine, Precision, Status
+from accelbench.sweep.quiet import Quiet, is_allowed
 
 # The engine that probes, whichever engine a cell has: it is the device that is probed.
 PROBING_ENGINE = Engine.lightning
 SECONDS, SECONDS_EACH = 2, 3  # of a probe on two cores: in all, and more for each precision
 MAX_REPROBES = 3  # for each device in one sweep
+NEAR = 0.85  # a share of a ceiling that was probed beside other load
 
 
 class Prober:
@@ -32,6 +35,7 @@ class Prober:
             measuring code do not count.
         say: shows a line to the user.
         cells: those that will be measured: their precisions are probed at once.
+        quiet: waits for a quiet machine, to repeat a probe that other load disturbed; None: it is not repeated.
     """
 
     def __init__(
@@ -41,10 +45,12 @@ class Prober:
         environment: Mapping[str, Any],
         say: Callable[[str], None],
         cells: Sequence[Cell] = (),
+        quiet: Quiet | None = None,
     ) -> None:
         self.hosts, self.root, self.environment, self.say, self.cells = hosts, root, environment, say, cells
         self.known: dict[Device, Ceilings | None] = {}
         self.num_reprobes: Counter[Device] = Counter()
+        self._quiet = quiet or Quiet(0.0, say)
 
     def runs_first(self, cell: Cell) -> bool:
         """Whether no host but the cell's has to probe its device before it."""
@@ -53,18 +59,34 @@ class Prober:
     def ceilings(self, cell: Cell) -> Ceilings | None:
         """The ceilings of the cell's device; None if it can't be probed."""
         if cell.device not in self.known:
-            self.known[cell.device] = self._read(cell.device)
-            if unprobed := self._unprobed(self.known[cell.device], cell):
+            self.known[cell.device] = known = self._read(cell.device)
+            if unprobed := self._unprobed(known, cell):
                 self.known[cell.device] = self.probe(cell, unprobed)
+            elif known is not None:
+                self._repeat(cell, known, self._wanted(cell))
         return self.known[cell.device]
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings | None:
         """Measures the ceilings of the cell's device, joins them with the known ones, and writes the result.
 
+        A probe that other load disturbed waits for a quiet machine, and is repeated once.
+
         Args:
             cell: names the device.
             precisions: the true ones to probe.
         """
+        found = self._probe_once(cell, precisions)
+        return found if found is None else self._repeat(cell, found, precisions)
+
+    def _repeat(self, cell: Cell, ceilings: Ceilings, precisions: Sequence[Precision]) -> Ceilings | None:
+        """Probes those precisions again in which only disturbed probes were made, once the machine is quiet."""
+        if again := [word for word in precisions if word in ceilings.disturbed]:
+            reason = ceilings.disturbed[again[0]]
+            if self._quiet.comes(f"The probe of {cell.device} was disturbed ({reason})"):
+                return self._probe_once(cell, again)
+        return ceilings
+
+    def _probe_once(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings | None:
         cell = dataclasses.replace(cell, engine=PROBING_ENGINE, keras=None)
         if not self.hosts.can_probe(cell):
             return self.known.get(cell.device)
@@ -75,6 +97,8 @@ class Prober:
         except ProbeFailedError as error:
             self.say(f"{cell.device} could not be probed: {error}. Its cells have no share of a ceiling.")
             return self.known.get(cell.device)
+        if is_allowed():
+            found = dataclasses.replace(found, disturbed={})
         before = self.known.get(cell.device) or self._read(cell.device)
         self.known[cell.device] = joined = before.joined(found) if before else found
         try:
@@ -88,15 +112,16 @@ class Prober:
         """`record` with the ceilings of its device, and with a warning or a verdict if it is faster than they are.
 
         The device is probed again for a cell above the ceiling, since another process may have slowed the probe. If
-        the cell is still above it, the record gets a warning. Beyond the gain of Winograd's algorithm it is invalid.
+        the cell is still above it, the record gets a warning. Beyond the gain of Winograd's algorithm it is invalid. A
+        ceiling that is known to be too low is probed again after the first cell that was not disturbed, and after one
+        that comes near it; then it judges no cell.
         """
         device, rate = record.cell.device, flops_per_s(record)
         record = _with(record, self.known.get(device))
-        ceiling = _ceiling(record)
-        while rate and ceiling and rate > ceiling and self.num_reprobes[device] < MAX_REPROBES:
+        while rate and self._may_be_too_low(record, rate) and self.num_reprobes[device] < MAX_REPROBES:
             self.num_reprobes[device] += 1
             record = _with(record, self.probe(record.cell, formats_of(record.cell.precision)))
-            ceiling = _ceiling(record)
+        ceiling = _ceiling(record)
         if rate is None or ceiling is None or record.measurement is None:
             return record
         excess = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
@@ -109,11 +134,23 @@ class Prober:
             return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, warnings=warnings))
         return record
 
-    def _unprobed(self, ceilings: Ceilings | None, cell: Cell) -> list[Precision]:
-        """The true precisions of all cells on the cell's device that `ceilings` were not probed in."""
+    def _may_be_too_low(self, record: Record, rate: float) -> bool:
+        """Whether the ceiling should be probed again for an undisturbed cell that computes at this rate."""
+        known, precision = self.known.get(record.cell.device), record.cell.precision
+        if known is not None and known.disturbance(precision):
+            first = not self.num_reprobes[record.cell.device]
+            return first or rate > NEAR * (known.ceiling_of(precision) or math.inf)
+        ceiling = _ceiling(record)
+        return ceiling is not None and rate > ceiling
+
+    def _wanted(self, cell: Cell) -> list[Precision]:
+        """The true precisions of all cells on the cell's device."""
         wanted = [cell.precision, *(other.precision for other in self.cells if other.device == cell.device)]
-        formats = dict.fromkeys(word for precision in wanted for word in formats_of(precision))
-        return [word for word in formats if ceilings is None or word not in ceilings.probed]
+        return list(dict.fromkeys(word for precision in wanted for word in formats_of(precision)))
+
+    def _unprobed(self, ceilings: Ceilings | None, cell: Cell) -> list[Precision]:
+        """Those of them that `ceilings` were not probed in."""
+        return [word for word in self._wanted(cell) if ceilings is None or word not in ceilings.probed]
 
     def _read(self, device: Device) -> Ceilings | None:
         return read_ceilings(self.root, self.environment).get(device.value)

@@ -11,13 +11,15 @@ from rich.text import Text
 from accelbench.grid.estimate import Length, total
 from accelbench.grid.evidence import Evidence
 from accelbench.grid.plan import Planned
+from accelbench.judging import disturbed
+from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.judging.warnings import counted_samples, relative_half_width
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import UNEXPECTED, Status
 
 WIDE = 80  # columns of a terminal that has room for a bar
-STYLES = {Status.ok: "green", Status.skipped: "dim"}
+STYLES = {Status.ok: "green", Status.skipped: "dim", DISTURBED: "yellow"}
 
 
 class SweepProgress(AbstractContextManager["SweepProgress"]):
@@ -75,7 +77,8 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
             return
         count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
         line = Text.assemble((count, "dim"), f"{record.label:<38} ")
-        line.append(record.status, STYLES.get(record.status, "bold red"))
+        word = DISTURBED if disturbed.reason(record) else record.status.value
+        line.append(word, STYLES.get(word, "bold red"))
         if self.num > 1 or record.status not in UNEXPECTED:  # the card or the end of the sweep says why
             text = f"  {outcome(record)}"
             if self.console.is_terminal and line.cell_len + len(text) > self.console.width:
@@ -120,6 +123,8 @@ def outcome(record: Record) -> str:
     if record.status in UNEXPECTED or record.status == Status.skipped:
         return record.reason or "no reason was given"
     row = summarise(record)
+    if row["disturbed"]:
+        return str(row["disturbed"])
     words = []
     if isinstance(row["samples_per_s"], float):
         rate = row["samples_per_s"]

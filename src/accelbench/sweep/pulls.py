@@ -7,6 +7,7 @@ from statistics import median
 
 from accelbench.compare.race import Pull
 from accelbench.errors import UserError
+from accelbench.judging import disturbed
 from accelbench.judging.row import steady_rates, summarise
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.record import Record
@@ -64,13 +65,14 @@ class Goal:
         """What the record tells the race.
 
         Args:
-            record: of a process of the cell.
+            record: of a process of the cell. A disturbed one says as little as one that was cut off.
             asked: the cell with the time limit that the user gave it, which may have been cut for the process.
 
         Raises:
             UserError: the energy of an ok cell is unknown.
         """
-        if record.status == Status.timeout and record.cell.timeout_s < asked.timeout_s:
+        is_cut = record.status == Status.timeout and record.cell.timeout_s < asked.timeout_s
+        if is_cut or disturbed.reason(record):
             return Pull(None, is_cut=True)
         value = self.value(record)
         if value is None:
@@ -88,12 +90,12 @@ class Goal:
         return math.exp(score if self.by == "throughput" else -score)
 
     def value(self, record: Record) -> float | None:
-        """Samples/s, milliseconds of the median step, or J/sample; None unless the record is ok.
+        """Samples/s, milliseconds of the median step, or J/sample; None unless the record is ok and undisturbed.
 
         Raises:
             UserError: the energy of an ok cell is unknown.
         """
-        if record.status != Status.ok or record.measurement is None:
+        if record.status != Status.ok or record.measurement is None or disturbed.reason(record):
             return None
         if self.by == "throughput":
             return median(steady_rates(record.measurement))

@@ -17,6 +17,8 @@ from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging import disturbed
+from accelbench.judging.disturbed import DISTURBED, is_retried
 from accelbench.presentation import duration
 from accelbench.project import PLAN, RUNS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file
@@ -24,7 +26,7 @@ from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import RETRIED, UNEXPECTED, Status
+from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep.delivery import Delivery
 from accelbench.sweep.kept import KeptFiles, set_aside
@@ -206,7 +208,7 @@ def _counts(existing: Record, item: Planned, retry: Retry) -> bool:
     was_skipped, is_skipped = existing.status == Status.skipped, item.skip_reason is not None
     if was_skipped != is_skipped:  # what this machine supports has changed, and no part of the identity did
         return False
-    return retry != Retry.failed or existing.status not in RETRIED
+    return retry != Retry.failed or not is_retried(existing)
 
 
 def say_restored(paths: Sequence[Path], console: Console) -> None:
@@ -282,8 +284,18 @@ def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
 
 def conclude(result: SweepResult, console: Console) -> None:
     """Prints how the cells ended, why cells were skipped, and where the records are."""
-    counts = Counter(record.status for record in result.records)
-    console.print(", ".join(f"{num} {status}" for status, num in counts.most_common()), highlight=False)
+    why = {record.name: reason for record in result.records if (reason := disturbed.reason(record))}
+    counts = Counter(DISTURBED if record.name in why else record.status.value for record in result.records)
+    console.print(", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()), highlight=False)
+    if why:
+        again = f"the same command with out={shown(result.folder)} retry=failed"
+        console.print(
+            f"  {DISTURBED}: {next(iter(why.values()))}; no answer counts such a cell. To measure again: {again}",
+            style="yellow",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     say_skipped([record.reason for record in result.records if record.status == Status.skipped], console)
     for bad in [record for record in result.records if record.status in UNEXPECTED]:
         console.print(f"  {bad.label}: {bad.status}: {outcome(bad)}", style="red", highlight=False, markup=False)

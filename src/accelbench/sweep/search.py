@@ -21,6 +21,7 @@ from accelbench.grid.identity import identity
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging import disturbed
 from accelbench.presentation import duration
 from accelbench.project import PLAN, RUNS, shown, workplace
 from accelbench.schema import plan_file
@@ -128,6 +129,7 @@ class _Search:
         self.dropped_after: dict[int, int] = {}
         self.cut_s: dict[int, float] = {}  # how long cells ran that were cut off: they take longer
         self.ready_needs: set[tuple[object, ...]] = set()  # see `Traits.needs`: of the cells that have run
+        self.disturbed: list[str] = []  # what disturbed processes, none of which count
         self.kept = KeptFiles()
         self.now, self.began_s = now, now()
         self.race_written_s = self.began_s
@@ -183,6 +185,7 @@ class _Search:
                 for i, is_full, record in self.records
             ],
             dropped_after=self.dropped_after,
+            disturbed=self.disturbed,
         )
 
     def _left_s(self) -> float:
@@ -215,11 +218,12 @@ class _Search:
         ready = dataclasses.replace(self.ready, planned=items)
         done, _ = run.known(ready, self.folder, self.options.retry, self.console)
         limits_s = {item.record_name: item.cell.timeout_s for item in items}
-        # One that was cut off by the end of a budget says nothing.
+        # One that was disturbed, or cut off by the end of a budget, says nothing.
         return {
             record.name: record
             for record in done
-            if record.status != Status.timeout or record.cell.timeout_s >= limits_s[record.name]
+            if not disturbed.reason(record)
+            and (record.status != Status.timeout or record.cell.timeout_s >= limits_s[record.name])
         }
 
     def _cost_s(self, i: int, is_long: bool) -> float:
@@ -248,12 +252,14 @@ class _Search:
         if record is None:
             limit_s = min(item.cell.timeout_s, max(1.0, left_s))
             cut = dataclasses.replace(item, cell=dataclasses.replace(item.cell, timeout_s=limit_s))
-            record = self.session.judge(self.session.measure(cut))
+            record = self.session.judge(self.session.measure(cut, left_s))
             if record.measurement is not None:
                 self.ready_needs.add(self.session.evidence.traits(self.asked[i].cell).needs)
             self.session.show(record)
         pull = self.goal.pull(record, item.cell)
-        if pull.is_cut:
+        if why := disturbed.reason(record):
+            self.disturbed.append(why)
+        elif pull.is_cut:
             self.cut_s[i] = record.wall_s
         else:
             self.kept.note_record(record, self.folder)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from accelbench.compare.race import Race, Standing
 from accelbench.errors import UserError
-from accelbench.judging.row import is_disturbed
+from accelbench.judging.disturbed import was_beside_others
 from accelbench.presentation import and_more, duration, significant
 from accelbench.project import shown
 from accelbench.report.read import ReportedCell
@@ -42,6 +42,7 @@ class Found:
         records: of the processes, in their order: the cell's number, whether it was measured in full, the record.
         processes: the same, as race.json has them.
         dropped_after: cell -> how many processes had run when it was out.
+        disturbed: what disturbed further processes, which do not count.
     """
 
     goal: Goal
@@ -50,6 +51,7 @@ class Found:
     records: Sequence[tuple[int, bool, Record]]
     processes: list[RacedProcess]
     dropped_after: Mapping[int, int]
+    disturbed: Sequence[str] = ()
 
     @cached_property
     def reported(self) -> dict[int, ReportedCell]:
@@ -130,6 +132,8 @@ def show(found: Found, goal: Goal, folder: Path, console: Console) -> int:
     """
     race = found.race
     if race.entrants and not any(entrant.was_tried for entrant in race.entrants):
+        if found.disturbed:
+            raise UserError(f"every process was disturbed ({found.disturbed[0]}): search on a quiet machine")
         raise UserError(f"--budget: {goal.budget_s:g} s is too short to measure one cell: give it more")
     for group, standing in race.standings.items():
         console.print()
@@ -138,6 +142,15 @@ def show(found: Found, goal: Goal, folder: Path, console: Console) -> int:
         if (table := tabulate_known("", _columns(found), _shown_cells(found, group, standing))) is not None:
             console.print(rendered(table))
     took_s = sum(process.took_s for process in found.processes)
+    if found.disturbed:
+        num = len(found.disturbed)
+        console.print(
+            f"Disturbed, and not counted: {num:,} more process{'es' * (num > 1)} ({found.disturbed[0]})",
+            style="yellow",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     console.print(
         f"Records: {shown(folder)} ({len(found.processes)} processes, {duration(took_s)})\n"
         f"A page to share: accelbench report {shown(folder)}",
@@ -172,10 +185,10 @@ def sentences(found: Found, group: Hashable) -> Iterator[str]:
     if untried := [found.labels[i] for i in race.groups[group] if not race.entrants[i].was_tried]:
         more = f" {and_more(num, 'cell')}" if (num := len(untried) - MAX_NAMED) > 0 else ""
         yield f"Not tried: {', '.join(untried[:MAX_NAMED])}{more}."
-    disturbed = [is_disturbed(record) for i, _, record in found.records if i in race.groups[group]]
-    if any(disturbed):
+    beside = [was_beside_others(record) for i, _, record in found.records if i in race.groups[group]]
+    if any(beside):
         yield (
-            f"Disturbed: {sum(disturbed):,} of {len(disturbed):,} processes; others used the machine's cores meanwhile."
+            f"Not alone: {sum(beside):,} of {len(beside):,} processes; others used the machine's cores meanwhile."
             " That may slow some cells down more than others."
         )
     reasons = Counter(found.reported[i].outcome for i in race.groups[group] if race.entrants[i].has_failed)

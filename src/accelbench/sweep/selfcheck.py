@@ -21,6 +21,8 @@ from accelbench.grid.identity import identity
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, prepare
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging import disturbed
+from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import steady_rates
 from accelbench.presentation import duration
 from accelbench.project import Workplace, shown, workplace
@@ -106,8 +108,8 @@ class _Measured:
     Attributes:
         wanted: the records of all processes, in their order; whole, a day's would fill the memory.
         seen: what disturbed each of them.
-        failures: the reasons of those that did not end ok.
-        rounds: of each cell, those whose processes all ended ok.
+        failures: the reasons of those that did not end ok, or were disturbed.
+        rounds: of each cell, those whose processes all ended ok and were not disturbed.
         rounds_s: how long each round took; the first one includes the start of the framework.
     """
 
@@ -150,7 +152,7 @@ class _Measured:
         return median(self.rounds_s[1:]) if len(self.rounds_s) > 1 else 0.0
 
     def _round(self, session: Session, name: str, cells: Sequence[Cell]) -> None:
-        """Measures a round's processes in this order; it counts if all of them end ok."""
+        """Measures a round's processes in this order; it counts if all of them end ok and undisturbed."""
         rates: dict[bool, list[list[float]]] = {True: [], False: []}
         for cell in cells:
             numbered = dataclasses.replace(cell, repeat=len(self.wanted))
@@ -159,9 +161,11 @@ class _Measured:
             session.show(record)
             self.wanted.append(WantedCell(record.cell, record.name, record.label))
             self.seen.append(noise.Disturbance.of(record))
-            if record.status != Status.ok:
+            if (why := disturbed.reason(record)) is not None:
+                self.failures.append(f"{DISTURBED}: {why}")
+            elif record.status != Status.ok:
                 self.failures.append(f"{record.status}: {record.reason}")
-            if record.status == Status.ok and record.measurement is not None:
+            elif record.measurement is not None:
                 rates[cell == self.sides[name][1]].append(steady_rates(record.measurement))
         if len(rates[False]) == 2 and rates[True] and all(rates[False]) and all(rates[True]):
             self.rounds[name].append(Round(plain=(rates[False][0], rates[False][1]), slowed=rates[True][0]))
@@ -170,7 +174,7 @@ class _Measured:
 def _judged(measured: _Measured, began_at: datetime, took_s: float, advice: list[str]) -> SelfCheck:
     fewest = measured.num_rounds
     if fewest < MIN_ROUNDS:
-        bad = f"; {len(measured.failures)} processes failed: {measured.failures[0]}" if measured.failures else ""
+        bad = f"; {len(measured.failures)} processes do not count: {measured.failures[0]}" if measured.failures else ""
         more_s = (MIN_ROUNDS - fewest) * (measured.round_s or measured.rounds_s[0])
         raise UserError(
             f"--minutes: {fewest} rounds were measured, and {MIN_ROUNDS} are needed: give it at least "

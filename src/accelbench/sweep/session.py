@@ -1,8 +1,10 @@
 """What a sweep needs while it measures: the hosts, the prober and the progress display."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -17,6 +19,7 @@ from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging import disturbed
 from accelbench.project import SAFETENSORS, shown
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
@@ -25,10 +28,11 @@ from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, Device, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.settings.executors import check_local
-from accelbench.sweep import slow_formats
+from accelbench.sweep import quiet, slow_formats
 from accelbench.sweep.preflight import Preflight
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 from accelbench.sweep.progress import SweepProgress
+from accelbench.sweep.quiet import Quiet
 from accelbench.sweep.run_cell import run_cell
 
 MAX_LIBRARY_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
@@ -97,7 +101,10 @@ class Session(AbstractContextManager["Session"]):
         if self.options.verbose:
             self._hosts.listener = self._library_output.append
         place = self.ready.place
-        self._prober = Prober(self._hosts, place.cache, fingerprint(PROBING_ENGINE), self._say, runnable)
+        self._quiet = Quiet(0.0 if quiet.is_allowed() else self.options.quiet_s, self._say)
+        self._prober = Prober(
+            self._hosts, place.cache, fingerprint(PROBING_ENGINE), self._say, runnable, quiet=self._quiet
+        )
         if runnable and self._prober.runs_first(runnable[0]):
             # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
             # power. Not where another host probes the device first: that would disturb the probe.
@@ -108,10 +115,15 @@ class Session(AbstractContextManager["Session"]):
         self._preflight.check(runnable)
         self._progress = stack.enter_context(self._new_progress(self.console, self.todo, self.evidence))
 
-    def measure(self, item: Planned) -> Record:
+    def measure(self, item: Planned, left_s: float = math.inf) -> Record:
         """Runs the cell, or skips it with its reason, and writes its record at once; an ok one without its status.
 
-        The sweep may be killed before the cell is judged, which can take minutes if its speed is not plausible.
+        The sweep may be killed before the cell is judged, which can take minutes if its speed is not plausible. A cell
+        that other programs disturbed waits for a quiet machine, and is run once more.
+
+        Args:
+            item: the cell.
+            left_s: what both may take.
         """
         self._progress.start(item)
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
@@ -120,10 +132,15 @@ class Session(AbstractContextManager["Session"]):
         ready = self.ready
         measured = {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment = {**ready.environment(item.cell.engine), **measured}
+        environment |= {disturbed.BUSY: disturbed.ALLOWED} if quiet.is_allowed() else {}
         weights = self.folder / f"{item.record_name}{SAFETENSORS}" if item.cell.save_weights else None
-        record = run_cell(
-            item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id, failure, weights
+        run = partial(
+            run_cell, item, self._hosts, ready.data, ready.data_folder, environment, self.sweep_id, failure, weights
         )
+        record = run()
+        reason, left_s = disturbed.reason(record), left_s - 2 * record.wall_s
+        if reason is not None and self._quiet.comes(f"{item.label} was disturbed ({reason})", left_s):
+            record = _repeated(run(), reason)
         is_ok = record.status == Status.ok
         unjudged = dataclasses.replace(record, status=Status.invalid, reason=NOT_JUDGED) if is_ok else record
         records.write(unjudged, self.folder)
@@ -181,6 +198,14 @@ class Session(AbstractContextManager["Session"]):
 
     def _show_printed(self, printed: str) -> None:
         self.console.print(shown_output(printed), soft_wrap=True)
+
+
+def _repeated(record: Record, reason: str) -> Record:
+    """The record of a cell that was run again, with a note that says why."""
+    if record.measurement is None:
+        return record
+    notes = [*record.measurement.notes, f"measured again: the first time, {reason}"]
+    return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, notes=notes))
 
 
 def shown_output(printed: str) -> Text:

@@ -10,7 +10,8 @@ from pathlib import Path
 from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.report import csv_file
-from accelbench.report.read import ReportedCell, device_key
+from accelbench.report.keys import device_key
+from accelbench.report.read import ReportedCell
 from accelbench.report.tables import best, device_scaling, engine_pairs
 from accelbench.report.tables.options import options_text
 from accelbench.schema import plan_file
@@ -41,7 +42,7 @@ class Summary:
         about: what the aggregates say of the cell: machine, model, mode, ...
         figures: `FIGURES`, as far as they are known.
         scaling: see `device_scaling.scaling_keys`.
-        device_key, ceilings: see `report.read.device_key`; None without ceilings.
+        device_key, ceilings: see `report.keys.device_key`; None without ceilings.
         problem: why its record can't be read.
     """
 

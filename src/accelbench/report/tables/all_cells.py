@@ -194,7 +194,7 @@ def extension(sweep: Sweep, reported: ReportedCell, ratios: Mapping[str, engine_
         "options": options_text(row | {"engine": Engine.lightning}),  # the page shows the engine as a filter
         "framework": engine_pairs.framework(reported.cell),
         "outcome": reported.outcome,
-        "remark": row["warnings"] or row["reason"],
+        "remark": reported.disturbed or row["warnings"] or row["reason"],
         "pair": ratio.pair if ratio else None,
         "ratio": ratio.text if ratio else None,
     }

@@ -214,15 +214,17 @@ def _device_facts(reported: ReportedCell) -> DeviceFacts | None:
         compute_capability=gpus.compute_capability,
         driver=gpus.driver,
         replicas=str(measured.num_devices),
-        flops=_rates(ceilings.flops_per_s) if ceilings else None,
+        flops=_rates(ceilings) if ceilings else None,
         memory_rate=f"{ceilings.memory_bytes_per_s / 1e9:.3g} GB/s" if ceilings else None,
         copy_rates=_copies(ceilings) if ceilings else None,
         launch=f"{ceilings.launch_s * 1e6:.3g} µs" if ceilings else None,
     )
 
 
-def _rates(flops_per_s: Mapping[str, float]) -> str:
-    return ", ".join(f"{precision} {rate / 1e9:,.3g}" for precision, rate in flops_per_s.items())
+def _rates(ceilings: Ceilings) -> str | None:
+    """Of the precisions that were probed without other load."""
+    known = {word: rate for word, rate in ceilings.flops_per_s.items() if word not in ceilings.disturbed}
+    return ", ".join(f"{precision} {rate / 1e9:,.3g}" for precision, rate in known.items()) or None
 
 
 def _copies(ceilings: Ceilings) -> str | None:

@@ -258,7 +258,7 @@ class DeviceOutcome:
     @property
     def reason(self) -> str | None:
         """The most frequent reason why a cell is not ok; None if all cells are ok."""
-        found = [reported.row["reason"] for reported in self.cells if not reported.is_ok]
+        found = [reported.disturbed or reported.row["reason"] for reported in self.cells if not reported.is_ok]
         reasons = Counter(str(reason) for reason in found if reason)
         return reasons.most_common(1)[0][0] if reasons else None
 

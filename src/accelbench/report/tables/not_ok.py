@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from accelbench.judging.disturbed import DISTURBED
 from accelbench.report.read import NOT_RUN, UNREADABLE, ReportedCell, Sweep
 from accelbench.report.tables.table import Column, Table, count, tabulate, word
 from accelbench.schema.vocab import UNEXPECTED, Status
@@ -37,7 +38,7 @@ FAILURE_COLUMNS: list[Column[_Failure]] = [
     Column("suite", lambda failure: word(failure.suite)),
     Column("cell", lambda failure: word(failure.reported.label)),
     Column("status", lambda failure: word(failure.reported.outcome)),
-    Column("reason", lambda failure: word(_reason(failure.reported))),
+    Column("reason", lambda failure: word(failure.reported.reason)),
     Column("last line of the error", lambda failure: word(_last_line(failure.reported))),
 ]
 
@@ -46,8 +47,8 @@ def reasons(sweeps: Sequence[Sweep]) -> Table | None:
     """The cells that are not ok by their reason, unexpected failures first; None if all are ok."""
     groups: dict[tuple[str, str | None], list[ReportedCell]] = defaultdict(list)
     for reported in (reported for sweep in sweeps for reported in sweep.cells if not reported.is_ok):
-        groups[reported.outcome, _reason(reported)].append(reported)
-    order = [*(status for status in Status if status in UNEXPECTED), UNREADABLE, NOT_RUN, Status.skipped]
+        groups[reported.outcome, reported.reason].append(reported)
+    order = [*(status for status in Status if status in UNEXPECTED), DISTURBED, UNREADABLE, NOT_RUN, Status.skipped]
     same = [_SameReason(outcome, reason, cells) for (outcome, reason), cells in groups.items()]
     same.sort(key=lambda group: (order.index(group.outcome), -len(group.cells)))
     notes = ["The table of every cell lists all of them."]
@@ -63,10 +64,6 @@ def failures(sweeps: Sequence[Sweep]) -> Table | None:
         if reported.record is not None and reported.record.status in UNEXPECTED
     ]
     return tabulate("Failed, cell by cell", FAILURE_COLUMNS, failed) if failed else None
-
-
-def _reason(reported: ReportedCell) -> str | None:
-    return reported.record.reason if reported.record else reported.problem
 
 
 def _last_line(reported: ReportedCell) -> str | None:

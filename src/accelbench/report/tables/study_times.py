@@ -55,8 +55,7 @@ def describe(reported: ReportedCell | None) -> str:
     settings = f"{cell.precision}, batch {cell.batch_size}"
     settings += f", {options}" if (options := options_text(reported.row)) else ""
     if not reported.is_ok or measured is None:
-        reason = reported.record.reason if reported.record else None
-        return f"{reported.outcome}: {reason}" if reason else reported.outcome
+        return f"{reported.outcome}: {reported.reason}" if reported.reason else reported.outcome
     amount = f"{work}, " if (work := work_text(cell, measured)) else ""
     return f"{settings}, {amount}{cell.protocol}"
 

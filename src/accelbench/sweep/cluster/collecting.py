@@ -6,9 +6,9 @@ from pathlib import Path
 from accelbench.errors import RefusedError, UserError
 from accelbench.grid.identity import identity
 from accelbench.grid.prepare import Prepared
+from accelbench.judging.disturbed import is_retried
 from accelbench.project import RECORDS, shown
 from accelbench.schema.record import Record, listed, read_all
-from accelbench.schema.vocab import RETRIED
 from accelbench.settings.config import Retry
 from accelbench.sweep.cluster.shared_state import Round
 from accelbench.sweep.kept import set_aside
@@ -75,8 +75,8 @@ def _records(folder: Path, ready: Prepared) -> Iterator[tuple[Path, Record]]:
 
 
 def _stands(record: Record, ready: Prepared, retry: Retry) -> bool:
-    is_retried = retry == Retry.failed and record.status in RETRIED
-    return record.reason != NOT_JUDGED and not is_retried and _is_present(record, ready)
+    again = retry == Retry.failed and is_retried(record)
+    return record.reason != NOT_JUDGED and not again and _is_present(record, ready)
 
 
 def _is_present(record: Record, ready: Prepared) -> bool:

@@ -195,6 +195,7 @@ class _SpreadSweep:
             sweep_id=self.sweep_id,
             project=str(Path.cwd()),
             data_root=self.options.data_root,
+            quiet_s=self.options.quiet_s,
             verbose=self.options.verbose,
             cells=cells,
             labels=[labels[cell.id] for cell in cells],

@@ -82,6 +82,7 @@ def _measure(part: Part, shared: Round, job: str, is_alive: Callable[[str], bool
             tracking="none",
             out=None,
             retry=Retry.none,
+            quiet_s=part.quiet_s,
             verbose=part.verbose,
         )
         with Session(ready, todo, shared.work(job), options, console, part.sweep_id, hosts) as session:

@@ -25,6 +25,7 @@ from accelbench.lock import hold
 from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, SAFETENSORS, Workplace, resolved
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load, read_json, write_json
+from accelbench.settings.config import SweepOptions
 
 PATIENCE_S = 600.0  # of a controller while another one plans and submits
 
@@ -38,7 +39,7 @@ class Part:
         sweep_id: kept in every record.
         project: the current folder of the controller, from which it found the project.
         data_root: the setting data.root.
-        verbose: the setting verbose.
+        verbose, quiet_s: the settings of these names.
         cells: in the order in which the job takes them.
         labels: of the cells.
     """
@@ -50,6 +51,7 @@ class Part:
     verbose: bool
     cells: list[Cell]
     labels: list[str]
+    quiet_s: float = SweepOptions.quiet_s
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Mode, Precision
 from accelbench.sweep import tensorflow_gpus
-from accelbench.sweep.machine.facts import GB, NOT_PROBED, data_sets, facts, grid, settings_of
+from accelbench.sweep.machine.facts import GB, NOT_PROBED, TOO_LOW, data_sets, facts, grid, settings_of
 from accelbench.sweep.machine.support import Support, judge, own_models, plain, runs
 from accelbench.sweep.prober import PROBING_ENGINE
 
@@ -129,7 +129,12 @@ def _ceilings(place: Workplace) -> RenderableType:
         numbers += [ceilings.launch_s * 1e6, *(rate / GB if rate else None for rate in copies)]
         table.add_row(device, *map(significant, numbers))
     units = Text("GFLOP/s (int8: GOP/s); memory and copies in GB/s; a launch in microseconds", "dim")
-    return Group(table, units)
+    reasons = [
+        Text(f"{TOO_LOW}: {device} {word} ({reason})", "yellow")
+        for device, ceilings in known.items()
+        for word, reason in ceilings.disturbed.items()
+    ]
+    return Group(table, units, *reasons)
 
 
 def _skipped(verdicts: Sequence[Support]) -> RenderableType:

@@ -16,6 +16,7 @@ from accelbench.schema.text import one_line
 from accelbench.settings import params
 
 GB = 1e9  # bytes
+TOO_LOW = "too low, since probed beside other load"
 NOT_PROBED = "not probed yet: the first cell on each device does it"
 
 

@@ -12,10 +12,12 @@ from accelbench.project import Workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS
 from accelbench.schema.vocab import Device, Mode, Precision
 from accelbench.schema.workload import ModelSpec
+from accelbench.settings.config import SweepOptions
 from accelbench.sweep.machine.everything import examine
 from accelbench.sweep.machine.summary import summarise
 from accelbench.sweep.machine.support import cell_of
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
+from accelbench.sweep.quiet import Quiet, is_allowed
 
 
 def show(place: Workplace, console: Console | None = None, *, probe: bool = False, whole: bool = False) -> None:
@@ -40,7 +42,8 @@ def measure_ceilings(place: Workplace, console: Console) -> None:
     """Probes every present device, and keeps the results."""
     say = functools.partial(console.print, markup=False)
     with lock.hold_measuring(say), Hosts() as hosts:
-        prober = Prober(hosts, place.cache, fingerprint.fingerprint(PROBING_ENGINE), say)
+        quiet = Quiet(0.0 if is_allowed() else SweepOptions.quiet_s, say)
+        prober = Prober(hosts, place.cache, fingerprint.fingerprint(PROBING_ENGINE), say, quiet=quiet)
         for device in Device:
             if look(device).present:
                 prober.probe(cell_of(device, Precision.fp32, Mode.infer, ModelSpec(name="mlp")), TRUE_PRECISIONS)

@@ -14,7 +14,7 @@ from accelbench.project import PARAMS, Workplace
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Precision
 from accelbench.sweep import tensorflow_gpus
-from accelbench.sweep.machine.facts import GB, NOT_PROBED, data_sets, facts, grid, settings_of
+from accelbench.sweep.machine.facts import GB, NOT_PROBED, TOO_LOW, data_sets, facts, grid, settings_of
 from accelbench.sweep.machine.support import Support, judge, own_models, plain, runs
 from accelbench.sweep.prober import PROBING_ENGINE
 
@@ -80,13 +80,15 @@ def _precisions(verdicts: Sequence[Support], device: Device) -> str:
 
 
 def _peaks(place: Workplace) -> str:
-    """Such as `cpu: fp32 462, bf16 813; xla_cpu: fp32 369 GFLOP/s`."""
+    """Such as `cpu: fp32 462, bf16 813; xla_cpu: fp32 369 GFLOP/s`, and which were probed beside other load."""
     known = read_ceilings(place.cache, fingerprint.fingerprint(PROBING_ENGINE))
     parts = [
         f"{device}: {_listed(f'{word} {significant(rate / GB)}' for word, rate in ceilings.flops_per_s.items())}"
         for device, ceilings in known.items()
     ]
-    return f"{'; '.join(parts)} GFLOP/s" if parts else NOT_PROBED
+    disturbed = [f"{device} {word}" for device, ceilings in known.items() for word in ceilings.disturbed]
+    remark = f" ({TOO_LOW}: {_listed(disturbed)})" if disturbed else ""
+    return f"{'; '.join(parts)} GFLOP/s{remark}" if parts else NOT_PROBED
 
 
 def _data(place: Workplace) -> str:

@@ -1,0 +1,44 @@
+"""How long the cores that this process may use were busy, and were taken away, since the machine started."""
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# The columns of a processor's line in /proc/stat (proc_stat(5)).
+USER, NICE, SYSTEM, STEAL = 0, 1, 2, 7
+
+
+class CpuTimes(NamedTuple):
+    """Seconds since the machine started, summed over cores.
+
+    Attributes:
+        busy_s: that processes computed.
+        stolen_s: that a hypervisor gave to others while a process was ready; 0 without a hypervisor.
+        num_cores: those that are counted.
+    """
+
+    busy_s: float
+    stolen_s: float
+    num_cores: int
+
+
+def cpu_times(cores: Collection[int], root: Path = Path("/")) -> CpuTimes:
+    """The times of these logical cores.
+
+    Raises:
+        OSError: the system has no /proc.
+    """
+    ticks = [0, 0]
+    num = 0
+    for line in (root / "proc/stat").read_text().splitlines():
+        name, *columns = line.split()
+        if not name.startswith("cpu"):
+            break
+        if name == "cpu" or int(name[3:]) not in cores:
+            continue
+        num += 1
+        ticks[0] += sum(int(columns[column]) for column in (USER, NICE, SYSTEM))
+        ticks[1] += int(columns[STEAL]) if len(columns) > STEAL else 0
+    return CpuTimes(ticks[0] / TICKS_PER_S, ticks[1] / TICKS_PER_S, num)

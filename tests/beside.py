@@ -1,0 +1,54 @@
+"""Records of cells beside other load: as the sampler wrote them, beside one busy process on two cores and elsewhere."""
+
+import dataclasses
+
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Block
+from accelbench.schema.record import Record
+from accelbench.schema.vocab import Status
+from fakes import make_cell, make_measurement
+
+# Percent, 100 for one core or one waiting thread.
+OTHERS, OWN, WAITING, STEAL = (
+    "other_cpu_utilization_percent",
+    "cpu_utilization_percent",
+    "waiting_percent",
+    "steal_percent",
+)
+BUSY = {OTHERS: [120, 118, 125], OWN: [80, 79, 83], WAITING: [120, 121, 118], STEAL: [0, 0, 0]}
+REASON = "others used 1.2 of 2 cores"
+MACHINE = {"cpu_name": "a CPU", "num_threads": 2}
+
+
+def series(values, num_cores=2):
+    """Three samples in the steady state, one before it with the opposite load, and one after it."""
+    apart = {name: 0.0 if name == OTHERS and values[OTHERS][1] > 50 else 300.0 for name in values}
+    whole = {name: [apart[name], *given, apart[name]] for name, given in values.items()}
+    return SystemSeries(started_boot_s=100.0, t_s=[0.5, 1.1, 1.4, 1.7, 2.5], values=whole, num_cores=num_cores)
+
+
+def make_record(values=BUSY, *, cell=None, num_cores=2, environment=None, rate=3200.0, **changes):
+    """An ok record of 8 blocks at this rate, whose steady state lasts from second 1 to 2 of its process."""
+    cell = cell or make_cell()
+    blocks = [Block(num_steps=10, num_samples=320, seconds=320 / rate)] * 8
+    return Record(
+        cell=cell,
+        identity="0123456789abcdef" * 4,
+        status=Status.ok,
+        started_at="2026-11-20T09:00:00.000+00:00",
+        wall_s=3.0,
+        environment={"machine": MACHINE, **(environment or {})},
+        measurement=make_measurement(blocks=blocks, steady_boot_s=(101.0, 102.0), **changes),
+        system=None if values is None else series(values, num_cores),
+    )
+
+
+def quiet(values=BUSY):
+    """The same values, but for other load."""
+    return {name: [0.5] * len(given) if name != OWN else [190.0] * len(given) for name, given in values.items()}
+
+
+def without(record, *names):
+    """The record without these series, as an older release wrote it."""
+    values = {name: given for name, given in record.system.values.items() if name not in names}
+    return dataclasses.replace(record, system=dataclasses.replace(record.system, values=values, num_cores=None))

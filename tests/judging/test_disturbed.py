@@ -1,0 +1,109 @@
+import dataclasses
+
+import pytest
+
+from accelbench.judging.disturbed import is_retried, reason, while_sampled
+from accelbench.judging.row import MEASURED, summarise
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.record import DEVICE_MEASUREMENTS
+from accelbench.schema.vocab import Device, Status
+from beside import BUSY, OTHERS, OWN, REASON, STEAL, WAITING, make_record, quiet, series, without
+from fakes import make_cell
+
+
+def load(others, own, waiting, steal=0.0):
+    return {OTHERS: [others] * 3, OWN: [own] * 3, WAITING: [waiting] * 3, STEAL: [steal] * 3}
+
+
+def test_two_threads_beside_a_busy_process_on_two_cores_are_disturbed():
+    assert reason(make_record()) == REASON
+
+
+@pytest.mark.parametrize(
+    ("values", "num_cores", "disturbed"),
+    [
+        pytest.param(load(2, 199, 3), 2, False, id="quiet"),
+        pytest.param(load(3, 197, 210), 2, False, id="four threads of its own on two cores"),
+        pytest.param(load(9, 180, 95), 2, False, id="its own DataLoader workers"),
+        pytest.param(load(101, 99, 4), 2, False, id="one thread, and a busy process on the other core"),
+        pytest.param(load(60, 198, 5), 16, False, id="a browser, with cores to spare"),
+        pytest.param(load(100, 1595, 2), 17, False, id="a core was free for the other process"),
+        pytest.param(load(20, 180, 40), 2, False, id="too little to matter"),
+        pytest.param(load(30, 172, 28), 2, True, id="a third of a core, which the cell wanted"),
+        pytest.param(load(150, 40, 158), 2, True, id="two processes"),
+        pytest.param(load(100, 1500, 130), 16, True, id="one process beside as many threads as cores"),
+        pytest.param(load(1, 150, 2, steal=48), 2, True, id="a hypervisor"),
+        pytest.param(load(1, 195, 2, steal=4), 2, False, id="a hypervisor, a little"),
+        pytest.param(load(0, 3, 0, steal=1), 2, False, id="a cell that is mostly idle"),
+    ],
+)
+def test_who_is_accused(values, num_cores, disturbed):
+    found = reason(make_record(values, num_cores=num_cores))
+    assert (found is not None) == disturbed, found
+
+
+def test_the_hypervisor_is_named():
+    assert reason(make_record(load(1, 150, 2, steal=48))) == "the hypervisor gave 0.5 of 2 cores to other machines"
+
+
+def test_a_quota_that_stops_threads_is_the_cells_own():
+    values = load(300, 400, 1200)  # on a host of 8 cores, whose others are busy
+    assert reason(make_record(values, num_cores=8)) == "others used 3.0 of 8 cores"
+    throttled = {**values, "cpu_quota_throttled_s": [1.0, 2.5, 4.0]}
+    assert reason(make_record(throttled, num_cores=8)) is None
+
+
+def test_only_the_steady_state_counts():
+    """In the samples before and after it, the load is the opposite one."""
+    assert reason(make_record(quiet())) is None
+    assert while_sampled(series(quiet())) is not None
+
+
+def test_an_older_record_tells_by_the_threads_that_it_ran():
+    """As two threads were published: 12.7 samples/s known to 9 %, 152 on a quiet machine."""
+    values = {OTHERS: [101.0] * 3, OWN: [99.0] * 3}
+    assert reason(without(make_record(values), WAITING)) == "others used 1.0 of 2 cores"
+    assert reason(without(make_record(values, threads=1), WAITING)) is None
+    assert reason(without(make_record(values, cell=make_cell(device=Device.gpu)), WAITING)) is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(make_record(None), id="no samples"),
+        pytest.param(make_record(environment={"busy": "allowed"}), id="it is allowed"),
+    ],
+)
+def test_without_knowledge_nothing_is_disturbed(record):
+    assert reason(record) is None
+    assert summarise(record)["samples_per_s"] == pytest.approx(3200)
+
+
+def test_samples_that_failed_say_nothing():
+    values = {name: [None, *given[1:]] for name, given in BUSY.items()}
+    assert reason(make_record(values)) == REASON
+    nothing = SystemSeries(started_boot_s=1.0, t_s=[0.1], values={OTHERS: [None]}, num_cores=2)
+    assert while_sampled(nothing) is None
+    assert while_sampled(None) is None
+
+
+def test_its_row_has_the_reason_in_the_place_of_numbers():
+    row = summarise(make_record())
+    assert {name for name in MEASURED if row[name] is not None} == {"device_name", "disturbed"}
+    assert row["disturbed"] == REASON
+    assert list(row) == list(summarise(make_record(quiet())))
+
+
+def test_a_cell_that_failed_has_its_own_reason():
+    failed = dataclasses.replace(make_record(), status=Status.invalid, reason="wrong")
+    assert reason(failed) is None
+    assert not is_retried(failed)
+
+
+def test_retry_measures_it_again():
+    assert is_retried(make_record())
+    assert not is_retried(make_record(quiet()))
+
+
+def test_that_it_is_allowed_is_no_part_of_an_identity():
+    assert "busy" in DEVICE_MEASUREMENTS

@@ -1,0 +1,196 @@
+"""Waiting for a quiet machine, and what a sweep repeats then. The load is told, since the machine may be busy."""
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from accelbench.devices.cpu_times import CpuTimes
+from accelbench.errors import UserError
+from accelbench.isolation.hosts import Hosts
+from accelbench.report import read
+from accelbench.schema.vocab import Status
+from accelbench.settings.config import Retry, SweepOptions
+from accelbench.sweep import run
+from accelbench.sweep.pulls import Goal
+from accelbench.sweep.quiet import Quiet, is_allowed
+from accelbench.sweep.search import search
+from beside import BUSY, REASON, series
+from beside import quiet as without_load
+from fakes import faulty_host, make_cell
+
+OPTIONS = SweepOptions(
+    suite="test", title="A test", study=None, profile=None, tracking="none", out="runs/test", retry=Retry.none
+)
+GOAL = Goal(by="throughput", latency_ms=None, margin=0.02, budget_s=60.0, per_batch=False)
+BUSY_CORE, STOLEN, IDLE = (1.0, 0.0), (0.1, 0.5), (0.1, 0.0)  # cores that are used, and stolen, in a second
+
+
+class Machine:
+    """Cores that are as busy as they are told to be, second after second; the last load stays."""
+
+    def __init__(self, *loads):
+        self.loads, self.slept_s, self.said = list(loads), 0.0, []
+        self.times = CpuTimes(1000.0, 10.0, 2)
+
+    def look(self):
+        return self.times
+
+    def sleep(self, seconds):
+        self.slept_s += seconds
+        used, stolen = self.loads.pop(0) if len(self.loads) > 1 else self.loads[0]
+        self.times = CpuTimes(self.times.busy_s + seconds * used, self.times.stolen_s + seconds * stolen, 2)
+
+    def quiet(self, quiet_s):
+        return Quiet(quiet_s, self.said.append, self.look, self.sleep)
+
+
+@pytest.mark.parametrize(
+    ("loads", "slept_s"), [([IDLE], 1), ([BUSY_CORE, BUSY_CORE, IDLE], 3), ([STOLEN, BUSY_CORE, STOLEN, IDLE], 4)]
+)
+def test_it_waits_as_long_as_others_use_the_cores_and_no_longer(loads, slept_s):
+    machine = Machine(*loads)
+    assert machine.quiet(30).comes("a cell was disturbed")
+    assert machine.slept_s == slept_s
+    assert machine.said == ["a cell was disturbed: waits up to 30 s for a quiet machine, to repeat it ..."]
+
+
+def test_on_a_machine_that_is_never_quiet_all_waits_together_have_an_end():
+    machine = Machine(BUSY_CORE)
+    waiting = machine.quiet(30)
+    assert not any(waiting.comes("a cell was disturbed") for _ in range(500))
+    assert 30 <= machine.slept_s <= 60
+    assert len(machine.said) == 5  # 30, 15, 7, 3 and 1 seconds
+
+
+def test_a_wait_ends_with_the_time_that_there_is():
+    machine = Machine(BUSY_CORE)
+    waiting = machine.quiet(30)
+    assert not waiting.comes("a cell was disturbed", left_s=4.5)
+    assert machine.slept_s == 4
+    assert not waiting.comes("a cell was disturbed", left_s=-3)
+    assert not machine.quiet(0).comes("a cell was disturbed")
+    assert machine.slept_s == 4
+
+
+def test_this_machine_can_be_looked_at():
+    said = []
+    assert Quiet(1.0, said.append, sleep=lambda seconds: None).comes("a cell was disturbed")  # no time passed
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(("word", "allowed"), [("allowed", True), ("", False), ("yes", False)])
+def test_only_one_word_allows_it(monkeypatch, word, allowed):
+    monkeypatch.setenv("ACCELBENCH_BUSY", word)
+    assert is_allowed() == allowed
+
+
+class Loaded(Hosts):
+    """Hosts on a machine that is busy beside the first cells that run, as often as told."""
+
+    def __init__(self, *, busy):
+        super().__init__(faulty_host)
+        self.loads = [BUSY] * busy
+        self.num_runs = 0
+
+    def run(self, cell, data_folder, weights=None):
+        self.num_runs += 1
+        outcome = super().run(cell, data_folder, weights)
+        system = series(self.loads.pop() if self.loads else without_load())
+        if outcome.measurement is None:
+            return outcome
+        steady = dataclasses.replace(outcome.measurement, steady_boot_s=(101.0, 102.0))
+        return dataclasses.replace(outcome, measurement=steady, system=system)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """The load that waiting sees; `allowed` is not set, as elsewhere in the tests."""
+    told = Machine(IDLE)
+    monkeypatch.delenv("ACCELBENCH_BUSY")
+    monkeypatch.setattr(
+        "accelbench.sweep.session.Quiet", lambda quiet_s, say: Quiet(quiet_s, say, told.look, told.sleep)
+    )
+    return told
+
+
+@pytest.fixture
+def swept(project):
+    def swept(cells, busy, **options):
+        console = Console(file=io.StringIO(), width=300)
+        with Loaded(busy=busy) as hosts:
+            result = run.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=hosts)
+        return result.records, hosts.num_runs, console.file.getvalue()
+
+    return swept
+
+
+def outcomes(project):
+    (sweep,) = read.read_all(project / "runs/test")
+    return [reported.outcome for reported in sweep.cells]
+
+
+def test_a_disturbed_cell_is_repeated_on_the_quiet_machine_and_counts(swept, project, machine):
+    (record,), num_runs, said = swept([make_cell()], busy=1)
+    assert (num_runs, record.status, machine.slept_s) == (2, Status.ok, 1)
+    assert outcomes(project) == ["ok"]
+    assert f"mlp-cpu-fp32-b32-infer was disturbed ({REASON}): waits up to 30 s for a quiet machine" in said
+    assert record.measurement.notes == [f"measured again: the first time, {REASON}"]
+
+
+def test_a_cell_that_is_disturbed_again_is_marked_and_not_repeated_once_more(swept, project, machine):
+    (record,), num_runs, said = swept([make_cell()], busy=9)
+    assert (num_runs, record.status) == (2, Status.ok)
+    assert outcomes(project) == ["disturbed"]
+    assert "[1/1] mlp-cpu-fp32-b32-infer                 disturbed" in said
+    assert record.measurement.blocks  # the raw times stay
+    assert "samples/s" not in said
+
+
+def test_a_machine_that_stays_busy_costs_a_wait_and_no_repeat(swept, project, machine):
+    machine.loads = [BUSY_CORE]
+    cells = [make_cell(batch_size=size) for size in (1, 2, 4, 8)]
+    _, num_runs, said = swept(cells, busy=9)
+    assert num_runs == 4
+    assert machine.slept_s < 60
+    assert outcomes(project) == ["disturbed"] * 4
+    assert f"  disturbed: {REASON}; no answer counts such a cell. To measure again: the same command" in said
+    retried, num_runs, _ = swept(cells, busy=0, retry=Retry.failed)
+    assert (num_runs, outcomes(project)) == (4, ["ok"] * 4)
+
+
+def test_without_a_wait_nothing_is_repeated(swept, project, machine):
+    _, num_runs, _ = swept([make_cell()], busy=1, quiet_s=0.0)
+    assert (num_runs, machine.slept_s, outcomes(project)) == (1, 0, ["disturbed"])
+
+
+def test_a_quiet_cell_is_not_repeated(swept, project, machine):
+    (record,), num_runs, said = swept([make_cell()], busy=0)
+    assert (num_runs, machine.said, record.measurement.notes) == (1, [], [])
+
+
+def test_where_it_is_allowed_a_cell_counts_and_its_record_says_so(swept, project, machine, monkeypatch):
+    monkeypatch.setenv("ACCELBENCH_BUSY", "allowed")
+    (record,), num_runs, _ = swept([make_cell()], busy=1)
+    assert (num_runs, outcomes(project), record.environment["busy"]) == (1, ["ok"], "allowed")
+    assert "other processes used 121 % of a core during the measurement" in read_warnings(project)
+
+
+def read_warnings(project):
+    (sweep,) = read.read_all(project / "runs/test")
+    return sweep.cells[0].row["warnings"]
+
+
+def test_a_search_counts_no_disturbed_process(project, machine):
+    console = Console(file=io.StringIO(), width=300)
+    cells = [make_cell("batch decides", batch_size=size) for size in (1, 8)]
+    with Loaded(busy=2) as hosts:  # the first process of the search, and its repeat
+        assert search(cells, OPTIONS, GOAL, console, hosts) == 0
+    assert f"Disturbed, and not counted: 1 more process ({REASON})" in console.file.getvalue()
+    machine.loads = [BUSY_CORE]
+    with (
+        Loaded(busy=99) as hosts,
+        pytest.raises(UserError, match=r"every process was disturbed \(others used 1.2 of 2"),
+    ):
+        search(cells, dataclasses.replace(OPTIONS, out="runs/other"), GOAL, console, hosts)
