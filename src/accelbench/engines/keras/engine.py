@@ -246,9 +246,16 @@ class _Run(CellRun):
         images = unseen_images(len(like), like.shape[1:], floats=like.dtype != np.uint8)
         return images.astype(like.dtype, copy=False)
 
-    def shifted_inputs(self, batch: NDArray[Any], by: int) -> NDArray[Any] | None:
+    def reordered_inputs(self, batch: NDArray[Any], order: Sequence[int]) -> NDArray[Any] | None:
         """In host memory; None on several devices, where each further execution is costly."""
-        return np.roll(batch, -by, 0) if self.backend.num_devices == 1 else None
+        images: NDArray[Any] = batch[list(order)]
+        return images if self.backend.num_devices == 1 else None
+
+    def mixed_inputs(self, batch: NDArray[Any], other: NDArray[Any], rows: Sequence[int]) -> NDArray[Any]:
+        """In host memory."""
+        images = batch.copy()
+        images[list(rows)] = other[list(rows)]
+        return images
 
     def _execution(self, images: NDArray[Any]) -> Any:
         """The images of a whole execution, as its function takes them."""
