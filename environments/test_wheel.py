@@ -1,7 +1,8 @@
 """`make test-wheel`: the wheel, installed as a user installs it: not the checkout's code, and the newest packages.
 
 Builds the wheel, compares its files with the package's, installs it with its core dependencies into an environment in
-a temporary folder, and there runs the tests of the Lightning engine and one cell in an empty folder.
+a temporary folder, and there runs the tests of the Lightning engine and two cells in an empty folder, one of them with
+weights in a file of the newest torch.
 """
 
 import os
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
 FOR_TESTS = ("pytest", "pytest-timeout")
 FAST = "not slow and not faults and not cluster and not gpu and not tpu"
+SAVED = "import torch, torchvision; torch.save(torchvision.models.resnet18().state_dict(), 'mine.pth')"
 CELL = ("model=torchvision", "model.name=resnet18", "mode=infer", "batch_size=1", "window.measure_s=0.5")
 
 
@@ -40,6 +42,8 @@ def main() -> int:
         started = time.monotonic()
         run(python.with_name("accelbench"), *CELL, cwd=empty, env=environment)
         print(f"first answer in {time.monotonic() - started:.0f} s")
+        run(python, "-c", SAVED, cwd=folder)
+        run(python.with_name("accelbench"), *CELL, "model.weights=../mine.pth", cwd=empty, env=environment)
         for command in ("doctor", "best", "report", "sync"):
             run(python.with_name("accelbench"), command, cwd=empty, env=environment)
         if left := {path.name for path in empty.iterdir()} - {"runs", "mlflow.db", "mlflow.lock", "mlartifacts"}:

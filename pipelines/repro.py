@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from rich.console import Console
 
 from accelbench import scratch
+from accelbench.errors import UnknownChoiceError
 from accelbench.grid import fingerprint
 from accelbench.grid.estimate import Length, total
 from accelbench.grid.evidence import Evidence, read_evidence
@@ -41,6 +42,8 @@ from accelbench.sweep import job
 PREVIEW = "runs/preview"
 PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
 POLL_S = 0.1  # how often to look whether DVC has ended, while no stage asks for anything
+ASKING_S = 10.0  # how long a stage may take to say what it asks for, which it does at once
+MAX_REQUEST = 4096  # bytes
 END_S = 10.0  # how long DVC may take to end after an interruption
 
 
@@ -108,37 +111,44 @@ class Job(contextlib.ExitStack):
         environment = {**os.environ, stage.VARIABLE: self.address}
         with _ending(subprocess.Popen(command, cwd=ROOT, env=environment, preexec_fn=end_with_parent)) as process:
             while process.poll() is None:
-                with contextlib.suppress(TimeoutError):
-                    asking, _ = self.server.accept()
-                    with asking:
-                        self._answer(asking)
+                self.serve()
         return process.returncode == 0
 
-    def _answer(self, asking: socket.socket) -> None:
-        """Does what a stage asks for and sends its exit status, or null if the stage should do it itself."""
-        asking.settimeout(None)
-        kind, *names = json.loads(asking.makefile().readline())
+    def serve(self) -> None:
+        """Answers the next stage that asks for something, if one does within `POLL_S`."""
+        with contextlib.suppress(TimeoutError, ConnectionAbortedError):
+            asking, _ = self.server.accept()
+            with asking:
+                answer = self._answer(_request(asking))
+                asking.settimeout(ASKING_S)
+                with contextlib.suppress(OSError):  # the stage has been killed: DVC says so
+                    asking.sendall(json.dumps(answer).encode() + b"\n")
+            if self.has_news and answer == 0:
+                self._preview()
+
+    def _answer(self, words: list[str] | None) -> int | None:
+        """Does what a stage asks for; returns its exit status, or None if the stage should do it itself."""
+        self.has_news = False
+        if words is None:
+            self._say("Something that is no stage of this job has connected to it, and is refused.")
+            return 2
         if _read() != self.read:
             self._say("Code or settings have changed since this job began: the stage reads them anew.")
-            asking.sendall(b"null\n")
-            return
+            return None
         fingerprint.source_digest.cache_clear()  # of a network of the user's own, which may have changed as well
         try:
-            status = stage.status_of(lambda console: self._measure(console, kind, *names))
+            return stage.status_of(lambda console: self._measure(console, *words))
         except Exception:
             traceback.print_exc()
-            status = 1
-        with contextlib.suppress(OSError):  # the stage has been killed: DVC says so
-            asking.sendall(json.dumps(status).encode() + b"\n")
-        if self.has_news and status == 0:
-            self._preview()
+            return 1
 
     def _measure(self, console: Console, kind: str, *names: str) -> None:
-        self.has_news = False
         if kind == "confirm":
             job.confirm(ROOT, console, self.hosts)
             return
         (name,) = names
+        if name not in self.suites:
+            raise UnknownChoiceError("suite", name, self.suites)
         suite, number = self.suites[name], list(self.suites).index(name) + 1
         self.lefts[name] = suite.left()  # its data set is prepared by now
         evidence = self._evidence()
@@ -192,6 +202,23 @@ def _ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes
             process.wait(END_S if sys.exc_info()[0] is KeyboardInterrupt else 0)
         process.terminate()
         process.wait()
+
+
+def _request(asking: socket.socket) -> list[str] | None:
+    """The words that a stage sends; None from a client that is silent, ends too early or sends something else."""
+    text, until = b"", time.monotonic() + ASKING_S
+    try:
+        while not text.endswith(b"\n"):
+            asking.settimeout(max(until - time.monotonic(), 0.001))
+            part = asking.recv(MAX_REQUEST)
+            text += part
+            if not part or len(text) > MAX_REQUEST:
+                return None
+        words = json.loads(text)
+    except (OSError, ValueError, RecursionError):
+        return None
+    is_known = isinstance(words, list) and (words == ["confirm"] or (len(words) == 2 and words[0] == "sweep"))
+    return list(map(str, words)) if is_known else None
 
 
 def _read() -> list[str]:

@@ -332,12 +332,12 @@ def make_ceilings(**changes):
     return Ceilings(**{**values, **changes})
 
 
-def give_ceilings(root: Path) -> None:
+def give_ceilings(root: Path, **changes) -> None:
     """Writes ceilings of this machine's CPU: sweeps need not probe it, which takes seconds."""
     from accelbench.grid.fingerprint import fingerprint
     from accelbench.schema.ceilings import write_ceilings
 
-    write_ceilings(root, fingerprint(Engine.lightning), "cpu", make_ceilings())
+    write_ceilings(root, fingerprint(Engine.lightning), "cpu", make_ceilings(**changes))
 
 
 def refuse_listing(monkeypatch, folder: Path) -> None:

@@ -244,3 +244,7 @@ class Branches(nn.Linear):
 
     def forward(self, left, right):
         return super().forward(right) if left.sum() > 0 else super().forward(-right)
+
+
+def ten_times(batch):
+    return 10 * len(batch[0])

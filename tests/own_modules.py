@@ -247,3 +247,7 @@ class Pools(Lit):
 
     def predict_step(self, batch, batch_idx):
         return self(batch[0]).mean(0, keepdim=True)
+
+
+def ten_times(batch):
+    return 10 * len(batch[0])

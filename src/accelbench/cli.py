@@ -16,6 +16,7 @@ from accelbench.commands.command import Context
 from accelbench.commands.overview import overview
 from accelbench.commands.registry import choose, load_all
 from accelbench.errors import UserError, WriteError
+from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 
 HELP = {"-h", "--help"}
@@ -62,7 +63,7 @@ def _status(words: list[str], out: Path | None) -> int:
         mistake = _mistake(error)
         if mistake is None:
             raise
-        _tell(f"accelbench: {clean(str(mistake))}")
+        _tell(f"accelbench: {clean(masked(str(mistake)))}")
         return 2
 
 

@@ -19,6 +19,7 @@ RESULTS, RUNS = "results", "runs"  # the folders of the pipeline's records, and 
 CLUSTER = ".accelbench"  # the folder of what the jobs of a cluster share while they measure
 RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # where the records of a project are
 SAFETENSORS = ".safetensors"  # the ending of files of weights
+TORCH_FILES = (".pth", ".pt", ".ckpt", ".bin")  # those of files that torch.load reads
 COMPARISON = "compare.json"  # which records of a folder belong to which side of a comparison
 RACE = "race.json"  # how a search for the best cell went
 MANIFEST = "manifest.json"  # of a prepared data set
@@ -135,6 +136,21 @@ def _is_ours(config: Path) -> bool:
         return OUR_LAUNCHER in config.read_text(errors="replace")
     except OSError:
         return False
+
+
+def check_inside(path: Path, root: Path) -> None:
+    """Checks that no link, as a project of others may have, leads from a folder that is written to out of the project.
+
+    Args:
+        path: of the folder, which need not exist, below `root`.
+        root: the project's folder.
+
+    Raises:
+        UserError: it leads out of `root`, or is a link to no folder.
+    """
+    target = Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
+    if not target.is_relative_to(os.path.realpath(root)) or (path.is_symlink() and not target.is_dir()):
+        raise UserError(f"{shown(path)}: is a link to {target}, which is no folder in {root}: nothing is written there")
 
 
 def shown(path: Path) -> str:

@@ -345,6 +345,7 @@ def test_an_output_may_have_one_row_for_all_rows_of_the_batch():
             return super().forward(nodes).mean(0, keepdim=True)
 
     found = accelbench.measure(Pooled(4, 2), torch.randn(8, 4), samples=1, window=QUICK)
+    assert found.notes == ["samples=1, as given: the batch's first tensor has 8 rows"]
     assert found.samples_per_s > 0
 
 

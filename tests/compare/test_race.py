@@ -147,6 +147,43 @@ def test_the_first_processes_are_of_the_cheapest_cells_and_leave_time_for_more()
     assert max(entrant.num_pulls for entrant in race.entrants) > 1
 
 
+def test_no_cell_gets_a_second_process_while_another_that_fits_has_none():
+    num = 100
+    world = World(np.zeros(num), np.full(num, 0.01), seed=8)
+    world.time_s = world.left_s = num * world.cost_s[False][0] / 0.9
+    race = world.race(Race([0] * num, MARGIN))
+    assert sorted(world.order[:num]) == list(range(num))
+    assert max(entrant.num_pulls for entrant in race.entrants) >= MIN_LEAD  # and the best may lead
+
+
+@pytest.mark.parametrize("share", [0.03, 0.06, 0.1, 0.15])
+def test_what_is_not_tried_did_not_fit_beside_what_the_best_need(share):
+    world = grid(9, 60)
+    world.time_s = world.left_s = share * sum(world.cost_s[True])
+    plain, seen = world.measure, []
+
+    def measure(i, is_long, left_s):
+        if i in world.order and not seen:
+            seen.append((world.left_s, set(range(60)) - set(world.order)))
+        return plain(i, is_long, left_s)
+
+    world.measure = measure
+    world.race(Race([0] * 60, MARGIN))
+    ((left_s, untried),) = seen
+    kept_s = min(course.KEPT_SHARE * world.time_s, 8 * max(world.cost_s[False]))
+    assert all(world.cost_s[False][i] > left_s - kept_s for i in untried)
+
+
+def test_the_baseline_is_tried_first_whatever_it_costs():
+    steps_s = np.array([0.001] * 11 + [2.0])
+    world = World(np.zeros(12), steps_s, seed=5, share=0.3)
+    cost_s = lambda i, is_long: world.cost_s[is_long][i]  # noqa: E731
+    way = course.Course(world.measure, cost_s, lambda: world.left_s, world.time_s, first=[11])
+    course.run(Race([0] * 12, MARGIN), way, 5)
+    assert world.order[0] == 11
+    assert set(world.order) == set(range(12))
+
+
 def test_a_first_process_may_not_use_the_time_that_others_need():
     world = World(np.zeros(4), np.full(4, 0.01), seed=7, share=1.0)
     plain, limits_s = world.measure, []
@@ -157,8 +194,10 @@ def test_a_first_process_may_not_use_the_time_that_others_need():
 
     world.measure = measure
     world.race(Race([0] * 4, MARGIN))
-    for limit_s, left_s in limits_s[:4]:
-        assert limit_s == pytest.approx(left_s - (1 - course.FIRST_SHARE) * world.time_s)
+    most_s, cost_s = course.KEPT_SHARE * world.time_s, world.cost_s[False][0]
+    assert most_s < 2 * (MIN_LEAD - 1) * cost_s
+    for (limit_s, left_s), kept_s in zip(limits_s, [most_s, (MIN_LEAD - 1) * cost_s, most_s, most_s], strict=False):
+        assert limit_s == pytest.approx(left_s - kept_s)
     assert limits_s[4][0] == limits_s[4][1]
 
 

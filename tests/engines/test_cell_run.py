@@ -17,7 +17,7 @@ from accelbench.measuring.output_check import NOT_IN_TIME, STALE, OutputTensor
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol
+from accelbench.schema.vocab import Mode, Pipeline, Precision, Promise, Protocol
 from accelbench.schema.workload import DataSpec
 from fakes import assert_epochs_in_turn, make_cell
 
@@ -93,12 +93,12 @@ class Run(CellRun):
     def compared_inputs(self):
         return 1.0, 2.0
 
-    def measured_outputs(self, batches):
-        self.log.append("outputs")
-        scales = [batch * self.output_value if self.depends else self.output_value for batch in batches]
-        return [[OutputTensor((self.num_rows, 10), {0: np.full((2, 10), scale)})] for scale in scales]
+    def measured_output(self, batch, rows):
+        self.log.append("output")
+        scale = batch * self.output_value if self.depends else self.output_value
+        return [OutputTensor((self.num_rows, 10), {0: np.full((2, 10), scale)})]
 
-    def reference_outputs(self, batches):
+    def reference_outputs(self, batches, **how):
         self.log.append("reference")
         return [[OutputTensor((2, 10), {0: np.full((2, 10), batch)})] for batch in batches]
 
@@ -162,7 +162,7 @@ def test_memory_is_noted_before_the_output_is_computed(digits):
     run = Run(digits, backend, precision=Precision.bf16)
     backend.log = run.log
     measured = run.measure()
-    assert run.log == ["memory", "outputs", "reference"]
+    assert run.log == ["memory", "output", "output", "reference"]
     assert measured.peak_device_bytes == 7
     assert measured.output_error == 0
 
@@ -176,7 +176,7 @@ def test_plain_fp32_on_the_cpu_is_what_others_are_compared_with(digits, changes,
 
 
 def test_warnings_are_the_engines_and_then_the_templates(digits, monkeypatch):
-    monkeypatch.setattr(Run, "output_value", 1.5)
+    monkeypatch.setattr(Run, "output_value", 1.25)
     run = Run(digits, Accelerator([]), precision=Precision.bf16)
     run.run_steps()
     run.timing.compiled_in_steady_state = 3
@@ -185,7 +185,7 @@ def test_warnings_are_the_engines_and_then_the_templates(digits, monkeypatch):
         "the engine's",
         "compiled 3 times in the steady state",
         "ran on the CPU instead: aten::nonzero",
-        "the output differs from fp32's on the CPU by 50.0 %",
+        "the output differs from fp32's on the CPU by 25.0 %",
     ]
 
 
@@ -210,7 +210,7 @@ def test_an_output_that_is_kept_or_of_another_shape_makes_the_cell_invalid(digit
 
 def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits, monkeypatch):
     never = threading.Event()
-    monkeypatch.setattr(Run, "reference_outputs", lambda run, batches: never.wait(60))
+    monkeypatch.setattr(Run, "reference_outputs", lambda run, batches, **how: never.wait(60))
     run = Run(digits, precision=Precision.bf16, timeout_s=0.5)
     measured = run.measure()
     never.set()
@@ -219,10 +219,20 @@ def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits,
     assert measured.blocks
 
 
-def test_an_honest_output_of_plain_fp32_needs_no_reference(digits):
-    run = Run(digits)
-    assert run.measure().defects == []
-    assert run.log == ["outputs"]
+def test_plain_fp32_on_the_cpu_is_compared_with_a_new_network_too(digits, monkeypatch):
+    assert Run(digits).measure().defects == []
+    monkeypatch.setattr(Run, "output_value", 1.1)
+    (defect,) = Run(digits).measure().defects
+    assert defect.startswith("the output differs by 10.0 % from that of a newly built network")
+
+
+def test_the_record_says_what_was_observed_and_what_was_not(digits):
+    checks = {check.promise: check for check in Run(digits).measure().checks}
+    assert checks[Promise.outputs].share == 1.0
+    assert checks[Promise.outputs].observed == "32 random rows of 32, of 1 of 1 tensors"
+    assert (checks[Promise.precision].share, checks[Promise.precision].observed) == (None, "")
+    trained = {check.promise: check for check in Run(digits, mode=Mode.train).measure().checks}
+    assert (trained[Promise.training].share, trained[Promise.training].observed) == (None, "")
 
 
 @pytest.mark.parametrize(

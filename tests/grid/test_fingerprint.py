@@ -255,7 +255,7 @@ def test_a_change_of_the_code_that_an_exporting_engine_is_built_on_changes_its_n
 
 
 def test_the_variables_of_terraform_are_none_of_tensorflow(monkeypatch):
-    for name in ("TF_CLI_CONFIG_FILE", "TF_VAR_region", "TF_LOG"):
+    for name in ("TF_CLI_CONFIG_FILE", "TF_VAR_region", "TF_LOG", "TF_TOKEN_app_terraform_io"):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
     found = fingerprint.fingerprint()["variables"]

@@ -1,86 +1,259 @@
+"""What outputs show, with networks that are made of arrays."""
+
 import numpy as np
 import pytest
 
 from accelbench.measuring import output_check
-from accelbench.measuring.output_check import Outputs, OutputTensor, batch_axes, check, difference, wrong_shape
+from accelbench.measuring.in_time import NotInTimeError
+from accelbench.measuring.output_check import (
+    Outputs,
+    OutputTensor,
+    References,
+    batch_axes,
+    check,
+    difference,
+    random_rows,
+    wrong_shape,
+)
 from accelbench.schema.vocab import Precision
 
 SIZE = 8
 GENERATOR = np.random.default_rng(0)
-ONE, OTHER, THIRD = (GENERATOR.normal(size=(2, 10)) for _ in range(3))
+ONE, OTHER, THIRD = (GENERATOR.normal(size=(4, 10)) for _ in range(3))
+RIGHT = {"fed": ONE, "unseen": OTHER}
 
 
-def of(rows):
-    return [OutputTensor((SIZE, 10), {0: rows})]
+def of(*tensors):
+    return [OutputTensor((SIZE, 10), {0: rows}) for rows in tensors]
 
 
-def found(fed, unseen, again, references=(), precision=Precision.fp32, *, is_reference=True):
-    """What `check` finds; `references` are the outputs of new networks, in the order in which they are asked for."""
-    left = iter(references)
-    outputs = Outputs((None, None), SIZE, [(SIZE, 10)], of(fed), of(unseen), of(again))
-    result = check(outputs, precision, lambda batches: [of(next(left)) for _ in batches], is_reference=is_reference)
-    assert list(left) == []
-    return result.warnings, result.defects
+class Sound:
+    """A network whose output for each kind of inputs is known."""
+
+    def __init__(self, outputs=RIGHT):
+        self.outputs, self.calls = outputs, 0
+
+    def __call__(self, name, number):
+        self.calls += 1
+        return self.outputs[name]
 
 
-def test_an_output_that_the_images_change_needs_no_reference():
-    assert found(ONE, OTHER, ONE) == ([], [])
+class WithState(Sound):
+    def __call__(self, name, number):
+        return super().__call__(name, number) * (1 + 0.1 * self.calls)
 
 
-def test_a_kept_output_is_one_that_images_change_only_in_a_new_network():
-    assert found(ONE, ONE, ONE, [ONE, ONE, ONE, OTHER]) == ([], [output_check.STALE])
-    assert found(ONE, ONE + 1e-6 * OTHER, ONE, [ONE, ONE, ONE, OTHER]) == ([], [output_check.STALE])
+class Keeps(Sound):
+    kept = None
+
+    def __call__(self, name, number):
+        self.kept = super().__call__(name, number) if self.kept is None else self.kept
+        return self.kept
+
+
+class Random(Sound):
+    """Its random numbers are those of the seed `number`."""
+
+    def __call__(self, name, number):
+        return super().__call__(name, number) + np.random.default_rng(number).normal(size=ONE.shape)
+
+
+class Noise(Sound):
+    def __call__(self, name, number):
+        return np.random.default_rng(number).normal(size=ONE.shape)
+
+
+def references(kind=Sound, *args, other=None, same=None, **more):
+    def run(batches, make=lambda: kind(*args)):
+        network = make()
+        return [of(network(name, index % 2)) for index, name in enumerate(batches)]
+
+    def with_outputs(outputs):
+        return lambda batches: run(batches, lambda: Sound(outputs))
+
+    more["run_same"] = same and with_outputs(same)
+    return References(run, with_outputs(other or RIGHT), **more)
+
+
+def found(fed=ONE, unseen=OTHER, precision=Precision.fp32, against=None, **more):
+    outputs = Outputs(("fed", "unseen"), SIZE, [(SIZE, 10)], of(fed), of(unseen), **more)
+    return check(outputs, precision, against or references())
+
+
+def said(*args, **more):
+    result = found(*args, **more)
+    return result.notes, result.warnings, result.defects
+
+
+def test_an_output_that_is_a_new_networks_is_sound():
+    result = found(timed=of(ONE), moved=of(ONE), num_changed=2)
+    assert (result.error, result.notes, result.warnings, result.defects, result.compared) == (0, [], [], [], 1)
+
+
+@pytest.mark.parametrize("kept", [ONE, ONE + 1e-6 * OTHER])
+def test_a_kept_output_is_one_that_inputs_change_only_in_a_new_network(kept):
+    assert said(unseen=kept) == ([], [], [output_check.STALE])
+    assert said(unseen=kept, precision=Precision.bf16) == ([], [], [output_check.STALE])
 
 
 @pytest.mark.parametrize(
-    ("precision", "by", "finding"),
+    ("precision", "by", "is_wrong"),
     [
-        (Precision.fp32, 1e-4, ([output_check.CONSTANT], [])),
-        (Precision.fp32, 1e-2, ([], [output_check.STALE])),
-        (Precision.bf16, 1e-2, ([output_check.CONSTANT], [])),
-        (Precision.bf16, 0.3, ([], [output_check.STALE])),
+        (Precision.fp32, 1e-4, False),
+        (Precision.fp32, 0.1, True),
+        (Precision.bf16, 0.1, False),
+        (Precision.bf16, 1.0, True),
+        (Precision.int8, 0.3, False),
+        (Precision.int8, 1.0, True),
     ],
 )
-def test_a_reference_that_rounding_could_hide_decides_nothing(precision, by, finding):
-    assert found(ONE, ONE, ONE, [ONE, ONE, ONE, ONE + by * OTHER], precision) == finding
+def test_an_output_that_rounding_does_not_explain_is_wrong(precision, by, is_wrong):
+    wrong = said(ONE + by * THIRD, OTHER + by * THIRD, precision=precision)
+    assert [text.startswith("the output differs by") for text in wrong[2]] == [True] * is_wrong
+    # The error of one kind of inputs alone is found too, and so is that of a single row.
+    assert bool(said(unseen=OTHER + by * THIRD, precision=precision)[2]) == is_wrong
+    one_row = ONE.copy()
+    one_row[3] = 0
+    assert said(one_row)[2] != []
 
 
-def test_an_output_that_changes_as_little_as_it_should_is_sound():
-    moved = ONE + 1e-4 * OTHER
-    assert found(ONE, moved, ONE, [ONE, ONE, ONE, moved]) == ([], [])
+def test_all_tensors_are_compared():
+    def outputs(second):
+        return Outputs(("fed", "unseen"), SIZE, None, of(ONE, ONE), of(OTHER, second))
+
+    def run(batches):
+        return [of(RIGHT[name], RIGHT[name]) for name in batches]
+
+    assert check(outputs(OTHER), Precision.fp32, References(run, run)).defects == []
+    assert check(outputs(ONE), Precision.fp32, References(run, run)).defects != []
 
 
-@pytest.mark.parametrize("again", [THIRD, ONE + 1e-2 * THIRD])
-def test_a_state_leaves_nothing_to_judge(again):
-    assert found(ONE, OTHER, again) == ([output_check.STATE], [])
-    assert found(ONE, ONE, again) == ([output_check.STATE], [])
+def test_rounding_is_compared_with_a_network_in_the_same_precision():
+    rounded = {name: output + 0.04 * THIRD for name, output in RIGHT.items()}
+    outputs = {"precision": Precision.bf16, **rounded}
+    assert said(against=references(same=rounded), **outputs) == ([], [], [])
+    (defect,) = said(against=references(same=RIGHT), **outputs)[2]
+    assert defect.endswith("with the same weights in the same precision")
 
 
-@pytest.mark.parametrize("references", [[ONE, THIRD, ONE, OTHER], [ONE, ONE, THIRD, OTHER]])
-def test_a_reference_with_a_state_or_drawn_anew_decides_nothing(references):
-    assert found(ONE, ONE, ONE, references) == ([output_check.STATE], [])
+def test_a_state_leaves_nothing_to_judge():
+    result = found(3 * ONE, 2 * OTHER, against=references(WithState), timed=of(2 * ONE))
+    assert (result.notes, result.defects, result.compared) == ([output_check.STATE], [], None)
 
 
-def test_a_reference_that_is_not_finite_decides_nothing():
-    assert found(ONE, ONE, ONE, [ONE, ONE, ONE, OTHER * np.inf]) == ([output_check.CONSTANT], [])
+def test_a_network_that_is_drawn_anew_leaves_nothing_to_compare_with():
+    drawn = iter([ONE, OTHER, THIRD] * 5)
+
+    class Drawn(Sound):
+        def __init__(self):
+            super().__init__()
+            self.factor = next(drawn)
+
+        def __call__(self, name, number):
+            return super().__call__(name, number) * self.factor
+
+    result = found(against=references(Drawn))
+    assert (result.error, result.notes, result.defects) == (None, [output_check.ANEW], [])
+
+
+def test_random_numbers_are_compared_where_a_seed_fixes_them():
+    network = Random()
+    fed, unseen = network("fed", 1), network("unseen", 0)
+    result = found(fed, unseen, against=references(Random), timed=of(ONE + THIRD))
+    assert (result.error, result.notes, result.defects) == (0, [output_check.STATE], [])
+    wrong = {"fed": ONE, "unseen": OTHER, "timed": of(THIRD)}
+    assert said(against=references(Random), **wrong) == ([output_check.STATE], [], [])
+    assert said(against=references(Random, same_random=True), **wrong)[2] != []
+
+
+def test_an_output_that_is_only_random_does_not_depend_on_inputs():
+    assert said(ONE, OTHER, against=references(Noise), timed=of(THIRD)) == ([], [], [output_check.NOISE])
+
+
+def test_a_network_that_keeps_in_new_ones_too_is_found():
+    assert said(ONE, ONE, against=references(Keeps))[2] != []
+
+
+def test_the_output_of_a_timed_step_is_that_of_its_own_inputs():
+    (defect,) = said(timed=of(THIRD))[2]
+    assert defect.startswith("in a timed step the output was not that of the step's own inputs")
+
+
+def test_a_constant_output_is_a_defect_unless_its_weights_make_it_or_the_user_says_so():
+    same = {"fed": ONE, "unseen": ONE}
+    assert said(ONE, ONE, against=references(Sound, same, other=same)) == ([], [], [output_check.CONSTANT])
+    assert said(ONE, ONE, against=references(Sound, same)) == ([output_check.SAME_FOR_ALL], [], [])
+    assert said(ONE, ONE, against=references(Sound, same, other=same, constant=True)) == ([], [], [])
 
 
 def test_zeros_are_the_same_output():
-    zeros = np.zeros((2, 10))
-    assert found(zeros, zeros, zeros, [zeros] * 4) == ([output_check.CONSTANT], [])
+    zeros = np.zeros((4, 10))
+    same = {"fed": zeros, "unseen": zeros}
+    assert said(zeros, zeros, against=references(Sound, same, other=same)) == ([], [], [output_check.CONSTANT])
     assert difference(zeros, ONE) == 1
 
 
+def test_an_output_that_changes_as_little_as_it_should_is_sound():
+    moved = {"fed": ONE, "unseen": ONE + 1e-4 * OTHER}
+    assert said(**moved, against=references(Sound, moved)) == ([], [], [])
+
+
+def test_samples_whose_place_decides_are_noted_and_those_not_computed_are_a_defect():
+    assert said(moved=of(THIRD), num_changed=3) == ([output_check.NOT_BY_ROW], [], [])
+    unseen = np.concatenate([OTHER[:1], ONE[1:]])  # of three rows with other inputs, two have the same output
+    right = {"fed": ONE, "unseen": unseen}
+    (defect,) = said(unseen=unseen, against=references(Sound, right), moved=of(THIRD), num_changed=3)[2]
+    assert "2 of the 3 samples" in defect
+    repeated = {"fed": ONE[:1].repeat(4, 0), "unseen": OTHER[:1].repeat(4, 0)}
+    (defect,) = said(**repeated, against=references(Sound, repeated), moved=of(THIRD), num_changed=3)[2]
+    assert "2 of the 3 samples" in defect
+
+
+def test_what_ran_in_training_mode_is_not_compared():
+    assert said(THIRD, against=references(in_training=True)) == ([output_check.IN_TRAINING], [], [])
+
+
+def test_a_reference_that_fails_or_takes_too_long_is_a_warning():
+    def fails(error):
+        def run(batches):
+            raise error
+
+        return References(run, run)
+
+    assert said(against=fails(NotInTimeError())) == ([], [output_check.NOT_IN_TIME], [])
+    (warning,) = said(against=fails(ValueError("needs\na GPU")))[1]
+    assert "where the network fails (ValueError: needs a GPU)" in warning
+
+
+def test_a_reference_that_is_not_finite_decides_nothing():
+    result = found(against=references(Sound, {"fed": ONE, "unseen": OTHER * np.inf}))
+    assert result.defects == []
+
+
 def test_an_output_that_is_not_finite_is_a_defect():
-    assert found(ONE * np.nan, ONE, ONE) == ([], ["the output is not finite"])
-    assert found(ONE, OTHER * np.inf, ONE) == ([], [])  # as fp16 may overflow for images that no data set has
+    assert said(ONE * np.nan) == ([], [], ["the output is not finite"])
+    assert said(unseen=OTHER * np.inf)[2] == []  # as fp16 may overflow for images that no data set has
 
 
 def test_a_reference_of_another_shape_is_not_compared():
-    outputs = Outputs((None, None), SIZE, None, of(ONE), of(OTHER), of(ONE))
+    outputs = Outputs((None, None), SIZE, None, of(ONE), of(OTHER))
     for reference in ([], [OutputTensor((2, 3))], [OutputTensor((2, 3), {0: np.ones((2, 3))})]):
-        result = check(outputs, Precision.bf16, lambda _, output=reference: [output], is_reference=False)
+        run = lambda batches, output=reference: [output for _ in batches]  # noqa: E731
+        result = check(outputs, Precision.bf16, References(run, run))
         assert (result.error, result.warnings, result.defects) == (None, [], [])
+
+
+def test_an_output_without_tensors_is_a_defect():
+    assert check(Outputs((None, None), SIZE, None, [], []), Precision.fp32, references()).defects == [
+        output_check.NO_TENSOR
+    ]
+
+
+def test_rows_are_drawn_anew_each_time_and_are_in_the_batch():
+    drawn = [random_rows(100) for _ in range(5)]
+    assert len({tuple(rows) for rows in drawn}) == 5
+    assert all(len(set(rows)) == output_check.NUM_ROWS and set(rows) <= set(range(100)) for rows in drawn)
+    assert sorted(random_rows(3)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
+import contextlib
 import importlib.util
 import json
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,14 +106,84 @@ def job(repro):
         yield job
 
 
+def sent(job, content):
+    """A client that has sent these bytes to the job's socket."""
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(job.address)
+    client.sendall(content)
+    return client
+
+
+def received(client):
+    return b"".join(iter(lambda: client.recv(100), b"")).decode()
+
+
 def asked(job, *words):
     """What the job answers to a stage."""
-    ours, stages = socket.socketpair()
-    with ours, stages:
-        stages.sendall(json.dumps(words).encode() + b"\n")
-        job._answer(ours)
-        ours.close()
-        return stages.makefile().read()
+    with sent(job, json.dumps(words).encode() + b"\n") as client:
+        job.serve()
+        return received(client)
+
+
+BAD_REQUESTS = [
+    *(b"\xff\xfe\x00\n", b"GET / HTTP/1.1\r\n\r\n", b"[" * 4000 + b"\n", b"x" * 100_000),
+    *(b"\n", b"null\n", b"{}\n", b"[]\n", b"3\n", b'["sweep"]\n', b'["remove", "all"]\n', b'["confirm", "x"]\n'),
+    *(b'["sweep", "a", "b"]\n', b'[["sweep"], 3]\n'),
+]
+
+
+def test_what_no_stage_asks_for_is_refused_and_the_job_goes_on(job, capsys):
+    for content in BAD_REQUESTS:
+        with sent(job, content) as client:
+            job.serve()
+            with contextlib.suppress(ConnectionResetError):  # of a request that was not read to its end
+                assert received(client) == "2\n"
+        assert "is no stage of this job" in capsys.readouterr().out, content
+    assert asked(job, "confirm") == "2\n"
+    assert "no sweep there" in capsys.readouterr().err
+
+
+def test_a_client_that_dies_before_it_has_asked_is_none(job, capsys):
+    for content in (b"", b'["sweep", "mnist'):
+        sent(job, content).close()
+        job.serve()
+    assert capsys.readouterr().out.count("is no stage of this job") == 2
+    assert asked(job, "confirm") == "2\n"
+
+
+def test_a_client_that_is_silent_or_never_ends_does_not_hold_the_job_up(repro, job, monkeypatch, capsys):
+    monkeypatch.setattr(repro, "ASKING_S", 0.1)
+    with sent(job, b"") as silent, sent(job, b'["sweep"') as trickling:
+        job.serve()
+        assert received(silent) == "2\n"
+        ended = threading.Event()
+
+        def trickle():
+            with contextlib.suppress(OSError):
+                while not ended.wait(0.02):
+                    trickling.sendall(b" ")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        job.serve()
+        ended.set()
+        thread.join()
+    assert capsys.readouterr().out.count("is no stage of this job") == 2
+    assert asked(job, "confirm") == "2\n"
+
+
+def test_a_stage_that_dies_while_it_is_measured_for_does_not_end_the_job(job, monkeypatch):
+    stage = sent(job, b'["sweep", "mnist_networks"]\n')
+    with monkeypatch.context() as measuring:
+        measuring.setattr(job, "_measure", lambda *words: stage.close())
+        job.serve()
+    assert asked(job, "confirm") == "2\n"
+
+
+def test_a_suite_that_the_job_does_not_know_fails_its_stage_alone(job, capsys):
+    assert asked(job, "sweep", "nope") == "2\n"
+    assert "suite=nope: unknown suite. Choose from: mnist_networks." in capsys.readouterr().err
+    assert asked(job, "confirm") == "2\n"
 
 
 def test_a_mistake_is_told_and_is_the_stages_exit_status(job, capsys):

@@ -6,8 +6,10 @@ import pytest
 from accelbench.compare.command_words import command_words
 from accelbench.report import build
 from accelbench.report.answers import answers
+from accelbench.report.page import compose
 from accelbench.report.read import read as read_sweep
-from accelbench.schema.cell import Options
+from accelbench.schema.cell import Options, Window
+from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Library, Mode
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -241,3 +243,61 @@ def test_the_words_measure_the_same_cell_again(words) -> None:
 )
 def test_other_cells_have_no_words(words) -> None:
     assert command_words(one_cell(words)[0]) is None
+
+
+def windowed(maker, results, name, rate, measure_s, day="2026-11-20", **changes):
+    """A sweep of two precisions in a folder of this name."""
+    cells = [
+        maker.cell("cnn", precision=word, suite=name, mode=Mode.infer, window=Window(measure_s=measure_s), **changes)
+        for word in ("fp32", "bf16")
+    ]
+    records = [maker.ok(cell, rate) for cell in cells]
+    dated = [dataclasses.replace(record, started_at=f"{day}T18:00:00+00:00") for record in records]
+    return read_sweep(maker.suite(results, dated, study=None))
+
+
+def test_several_sweeps_with_one_question_each_say_which_they_are(tmp_path, maker) -> None:
+    sweeps = [
+        windowed(maker, tmp_path, "2026-11-20_18-00-00-adhoc", 64_200.0, 0.2),
+        windowed(maker, tmp_path, "quick", 2_440_000.0, 1.0, day="2026-11-21"),
+        windowed(maker, tmp_path, "other", 10.0, 2.0, batch_size=4),
+    ]
+    found = answers(sweeps)
+    assert [answer.data for answer in found] == [
+        "mnist, 2026-11-20_18-00-00-adhoc, window.measure_s=0.2",
+        "mnist, quick, 2026-11-21, window.measure_s=1",
+        "mnist, other, 2026-11-20, window.measure_s=2",
+    ]
+    (alone,) = answers(sweeps[:1])
+    assert alone.data == "mnist"
+
+
+def test_sweeps_that_are_one_answer_are_not_told_apart(tmp_path, maker) -> None:
+    found = answers([windowed(maker, tmp_path, name, 100.0, 1.0) for name in ("a", "b")])
+    assert [answer.data for answer in found] == ["mnist"]
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [
+        ((64_200.0, 2_440_000.0), "up to 38 times as fast as another time: don't trust differences below that."),
+        ((100.0, 130.0), "up to 1.3 times as fast as another time: don't trust differences below that."),
+        ((100.0, 110.0), "Don't trust small differences."),
+        ((100.0,), "Don't trust small differences."),
+    ],
+)
+def test_how_large_a_difference_says_nothing_on_a_noisy_machine(tmp_path, maker, rates, told) -> None:
+    sweeps = []
+    for place, rate in enumerate(rates):
+        sweep = windowed(maker, tmp_path, f"s{place}", rate, 1.0 + place)
+        series = SystemSeries(started_boot_s=0.0, t_s=[5.0], values={"other_cpu_utilization_percent": [80.0]})
+        cells = []
+        for each in sweep.cells:
+            measured = dataclasses.replace(each.record.measurement, steady_boot_s=(1.0, 9.0))
+            record = dataclasses.replace(each.record, system=series, measurement=measured)
+            cells.append(dataclasses.replace(each, record=record))
+        sweeps.append(dataclasses.replace(sweep, cells=cells))
+    noise = compose(sweeps).noise
+    assert noise.startswith(f"Noisy machine: {2 * len(rates)} of {2 * len(rates)} processes")
+    assert noise.endswith(told)
+    assert not compose([windowed(maker, tmp_path, "quiet", 100.0, 1.0)]).noise

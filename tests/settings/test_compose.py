@@ -1,13 +1,15 @@
 import sys
 
 import pytest
+from omegaconf import OmegaConf
 
 from accelbench.api.words import words_of
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
 from accelbench.settings import compose as composing
 from accelbench.settings import config
-from accelbench.settings.compose import compose, one_cell
+from accelbench.settings.compose import cells_of, compose, one_cell
+from accelbench.settings.hydra_errors import user_error_behind
 from fakes import make_project
 
 
@@ -155,3 +157,67 @@ def test_study_000_s_pretrained_weights_are_measured_beside_drawn_ones(project):
         ("resnet18", "fp32", 16, 512),
         ("vgg19", "fp32", 16, 512),
     ]
+
+
+OWN = ["model=custom", "model.target=torch.nn.Linear"]
+
+
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        ([*OWN, "model.args.key=${oc.env:HIDDEN}"], "model.args.key=${oc.env:HIDDEN}"),
+        (["-m", *OWN, "model.args.key=a,${oc.env:HIDDEN}"], "model.args.key=${oc.env:HIDDEN}"),
+        ([*OWN, "model.args.key='${oc.create:${oc.env:HIDDEN}}'"], "model.args.key=${oc.env:HIDDEN}"),
+        (
+            [*OWN, "model.args.x=env", "model.args.key='${oc.${model.args.x}:HIDDEN}'"],
+            "model.args.key=${oc.env:HIDDEN}",
+        ),
+        ([*OWN, "model.args.key='${oc.env:MISSING,${oc.env:HIDDEN}}'"], "model.args.key=${oc.env:HIDDEN}"),
+        (["model.name=${oc.env:HIDDEN}"], "model.name=${oc.env:HIDDEN}"),
+        (["--cfg", "job", "--resolve", "model.name=${oc.env:HIDDEN}"], "model.name=${oc.env:HIDDEN}"),
+        (["data.root=${oc.env:HIDDEN_TOKEN}"], "data.root=${oc.env:HIDDEN_TOKEN}"),
+        (["-m", "model=mlp,leak"], "model.args.key=${oc.env:HIDDEN}"),
+    ],
+)
+def test_an_environment_variable_is_no_value_of_a_setting(project, monkeypatch, capsys, words, setting):
+    monkeypatch.setenv("HIDDEN", "q8ZpL2xVw7")
+    monkeypatch.setenv("HIDDEN_TOKEN", "q8ZpL2xVw7")
+    (project / "conf/model/leak.yaml").write_text("name: mlp\nargs: {key: '${oc.env:HIDDEN}'}\n")
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        compose(words)
+    told = str(user_error_behind(raised.value))
+    assert told.startswith(f"{setting}: records and reports show the values of settings")
+    assert "q8ZpL2xVw7" not in told + "".join(capsys.readouterr())
+
+
+def test_a_folder_that_no_record_keeps_may_be_a_variables(project, monkeypatch):
+    monkeypatch.setenv("SCRATCH_DISK", "/scratch")
+    (found,) = compose(["data.root=${oc.env:SCRATCH_DISK}/data", "out=runs/${oc.env:MISSING,mine}"])
+    assert (found.data.root, found.out) == ("/scratch/data", "runs/mine")
+    assert OmegaConf.create({"mine": "${oc.env:SCRATCH_DISK}"}).mine == "/scratch"  # the user's own settings, as before
+
+
+@pytest.mark.parametrize(
+    ("word", "setting"),
+    [
+        ("model.args.api_key=abc", "model.args.api_key"),
+        ("model.args.opener=abcdefghij", "model.args.opener"),
+        ("model.args.url='https://x/?q=abcdefghij'", "model.args.url"),
+        ("model.args.headers={auth:[abcdefghij]}", "model.args.headers"),
+        ("model.args.hub=hf_abcdefghijklmnopqrstuvwxyz", "model.args.hub"),
+    ],
+)
+def test_a_secret_is_no_argument(project, monkeypatch, word, setting):
+    monkeypatch.setenv("SERVICE_TOKEN", "abcdefghij")
+    composed = compose([*OWN, word])
+    with pytest.raises(UserError, match=rf"{setting}: looks like a secret") as raised:
+        cells_of(composed)
+    assert "abcdefghij" not in str(raised.value)
+
+
+def test_arguments_with_words_of_secrets_in_their_names_stay(project, monkeypatch):
+    monkeypatch.setenv("TOKEN_KIND", "word")
+    words = ["num_tokens=8", "pad_token='<pad>'", "key_dim=64", "use_auth_token=false", "secret=3", "unit=word"]
+    ((cell,), _) = cells_of(compose([*OWN, *(f"model.args.{word}" for word in words)]))
+    assert cell.model.args["pad_token"] == "<pad>"
+    assert cell.model.args["unit"] == "word"

@@ -1,5 +1,6 @@
 import pytest
 
+from accelbench.devices import packages
 from accelbench.errors import UserError
 from accelbench.settings.own_code import check_model
 from settings.composed import merged
@@ -45,9 +46,22 @@ def test_the_path_of_weights_is_relative_to_where_the_user_is(tmp_path, monkeypa
     assert checked("model.weights=mine.safetensors").model.weights == str(tmp_path / "mine.safetensors")
 
 
-@pytest.mark.parametrize("name", ["mine.pth", "mine.pt", "mine.ckpt"])
-def test_other_files_of_weights_are_refused_with_the_lines_that_convert_them(name):
-    with pytest.raises(UserError, match=f"^model.weights=some/{name}: only safetensors are loaded") as told:
+@pytest.mark.parametrize("version", ["2.15.0", "2.10.0", "2.10.0+cu126"])
+@pytest.mark.parametrize("name", ["mine.pth", "mine.pt", "mine.ckpt", "mine.bin"])
+def test_a_file_of_torch_load_is_taken_where_torch_reads_it_safely(name, version, tmp_path, monkeypatch):
+    monkeypatch.setattr(packages, "version", {"torch": version}.get)
+    with pytest.raises(UserError, match=f"^model.weights={tmp_path / name}: there is no such file$"):
+        checked(f"model.weights={tmp_path / name}")
+    (tmp_path / name).write_bytes(b"")
+    assert checked(f"model.weights={tmp_path / name}").model.weights == str(tmp_path / name)
+
+
+@pytest.mark.parametrize("version", ["2.9.1", "2.9.0+cu128", "2.10.0a0+git1f2", None])
+@pytest.mark.parametrize("name", ["mine.pth", "mine.pt", "mine.ckpt", "mine.bin"])
+def test_an_older_torch_refuses_it_with_the_lines_that_convert_it(name, version, monkeypatch):
+    monkeypatch.setattr(packages, "version", {"torch": version}.get)
+    needed = f"^model.weights=some/{name}: torch 2.10 or newer is needed to read it, and here is {version or 'none'}"
+    with pytest.raises(UserError, match=needed.replace("+", r"\+")) as told:
         checked(f"model.weights=some/{name}")
     assert str(told.value).endswith(
         "\n  from safetensors.torch import save_file"

@@ -1,4 +1,5 @@
 import pytest
+import yaml
 
 from accelbench.errors import UserError
 from accelbench.judging.costs import Cost
@@ -65,3 +66,20 @@ def test_the_seconds_for_confirming_are_those_of_the_profile(tmp_path):
     assert params.confirm_s(written(tmp_path, "confirm_s: 0")) == 0
     with pytest.raises(UserError, match="confirm_s=soon: should be a number of seconds, or 0"):
         params.confirm_s(written(tmp_path, "confirm_s: soon"))
+
+
+BAD_NAMES = ["../../../x", "..", ".hidden", "a/b", "/tmp/x", "-x", "a b", "a\\b", "x\x1b[2J", "a;b", "a$(b)"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+@pytest.mark.parametrize(("section", "what"), [("suites", "suite"), ("data", "data set")])
+def test_the_name_of_a_suite_or_a_data_set_is_that_of_a_folder(tmp_path, section, what, name):
+    root = written(tmp_path, yaml.safe_dump({section: {name: {"source": "download"}}}))
+    with pytest.raises(UserError, match=f"{section}.*: the name of a {what} is that of a folder") as told:
+        params.load(root)
+    assert str(told.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["nets", "Nets_2", "nets-v1.5", "2026", "größen"])
+def test_plain_names_of_suites_stay(tmp_path, name):
+    assert params.load(written(tmp_path, yaml.safe_dump({"suites": {name: {"data": "mnist"}}})))

@@ -1,4 +1,5 @@
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -93,11 +94,27 @@ def test_noise_that_grows_is_not_stable():
     assert not robust.noise_is_stable(calm + wild)
 
 
-@pytest.mark.parametrize("percent", [0.5, 1, 25, 50, 90, 99, 99.9, 100])
+@pytest.mark.parametrize("percent", [0.5, 1, 25, 90, 99, 99.9, 100])
 @pytest.mark.parametrize("num", [1, 2, 5, 10, 64, 101])
 def test_percentiles_are_numpys_nearest_rank(num, percent):
     values = np.random.default_rng(num).normal(size=num).tolist()
     assert robust.Sample(values).percentile(percent) == np.percentile(values, percent, method="inverted_cdf")
+
+
+@pytest.mark.parametrize("num", [1, 2, 5, 6, 7, 10, 101])
+def test_the_50th_percentile_is_the_median(num):
+    values = np.random.default_rng(num).lognormal(size=num).tolist()
+    sample = robust.Sample(values)
+    assert sample.percentile(50) == sample.median == statistics.median(values)
+
+
+@pytest.mark.parametrize("num", [6, 7, 8, 9, 20, 21])
+@pytest.mark.parametrize("values", ["equal", "apart", "two levels"])
+def test_the_interval_of_the_median_contains_it(num, values):
+    made = {"equal": [1.0] * num, "apart": [2.0**i for i in range(num)], "two levels": [1.0] * (num // 2) + [2.0] * num}
+    sample = robust.Sample(made[values][:num])
+    low, high = sample.percentile_interval(50)
+    assert low <= sample.supported_percentile(50) <= high
 
 
 @pytest.mark.parametrize(("percent", "fewest"), [(50, 6), (90, 64), (99, 662)])

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import re
 
@@ -91,6 +92,14 @@ def test_warnings_and_places_are_named():
     )
     assert re.search(r"warning +the clock \[drifted\] *\n +warning +others ran", text)
     assert f"  record    runs/x/y.json\n  MLflow    {link}\n" in text  # an address is never folded
+
+
+def test_what_a_function_counts_as_samples_is_said_once_and_not_hidden_by_warnings():
+    note, model = "80 samples in a batch of 8, counted by ex.ten", make_cell().model
+    cell = make_cell(model=dataclasses.replace(model, samples="ex.ten"))
+    text = shown(cell=cell, notes=[note], warnings=[f"{number}. warning" for number in range(5)])
+    assert text.count("counted by ex.ten") == 1
+    assert lines(text)["note"] == note
 
 
 @pytest.mark.parametrize("status", [Status.invalid, Status.failed])

@@ -154,6 +154,19 @@ def test_what_a_probe_says_is_printed_as_it_is(swept, project):
     assert "No module named 'no [/such]'" in text
 
 
+def test_a_precision_without_units_is_told_once_and_before_the_first_cell(swept, project):
+    rates = {Precision.fp32: 9e14, Precision.bf16: 15e13}
+    give_ceilings(project, flops_per_s=rates, how=dict.fromkeys(rates, "matmul"))
+    words = (Precision.fp32, Precision.bf16, Precision.bf16_mixed)
+    cells = [make_cell(precision=word, batch_size=size) for word in words for size in (8, 16)]
+    _, text = swept(cells)
+    told = "bf16 has no units here (150,000 against 900,000 GFLOP/s in fp32): expect its cells about 6 times slower"
+    assert text.count(told) == text.count("has no units") == 1
+    assert text.index(told) < text.index("[1/6]")
+    _, text = swept([make_cell(batch_size=32)])
+    assert "has no units" not in text
+
+
 def test_without_a_folder_each_sweep_has_one_of_its_own_under_runs(swept, project):
     result, _ = swept([make_cell()], out=None)
     assert result.folder.parent == project / "runs"

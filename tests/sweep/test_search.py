@@ -23,7 +23,7 @@ from accelbench.report.tables import best_of_each
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
-from accelbench.schema.vocab import Device, Engine, Protocol, Status
+from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import early, run
 from accelbench.sweep.pulls import Goal
@@ -262,6 +262,27 @@ def test_cells_that_compile_come_last_where_nothing_was_measured_yet(searched, w
     (compiled,) = [cell for cell in race.cells if word in cell.label]
     assert compiled.outcome == RaceOutcome.untried
     assert not any(cell.outcome == RaceOutcome.untried for cell in race.cells if cell is not compiled)
+
+
+def test_plain_pytorch_in_fp32_is_tried_first(searched):
+    plain, bf16 = make_cell("batch decides", batch_size=64), {"precision": Precision.bf16, "batch_size": 1}
+    channels_last = make_cell("batch decides", batch_size=1, options=Options(channels_last=True))
+    onnx = make_cell("batch decides", batch_size=1, engine=Engine.onnxruntime)
+    cells = [onnx, make_cell("batch decides", **bf16), channels_last, plain]
+    _, text, race = searched(cells, dataclasses.replace(GOAL, budget_s=1.0))
+    (process,) = race.processes
+    assert race.cells[process.cell].label == plain.label
+    assert "Not tried: " in text
+    assert all(cell.label in text for i, cell in enumerate(race.cells) if i != process.cell)
+
+
+def test_cells_that_the_budget_left_out_are_named_with_how_to_go_on(searched):
+    _, text, race = searched(batches(*range(1, 13)), dataclasses.replace(GOAL, budget_s=3.0))
+    untried = [cell.label for cell in race.cells if cell.outcome == RaceOutcome.untried]
+    assert len(untried) > 6
+    assert f"Not tried: {', '.join(untried[:6])} and {len(untried) - 6} more cells." in text
+    assert "To go on: the same command with out=runs/mine, which has a new budget then" in text
+    assert any(sentence.startswith("Not tried: ") for sentence in race.answers)
 
 
 def test_too_few_processes_to_recommend_a_cell_name_the_best_so_far(searched):

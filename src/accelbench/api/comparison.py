@@ -22,7 +22,7 @@ class PairVerdict:
     """How the second side's cell compares with the first's.
 
     Attributes:
-        label: of the first side's cell.
+        label: of the second side's cell.
         verdict: `same`, `faster`, `slower` (the second side is), or `can't tell`.
         ratio: the second side's samples/s over the first's; None with fewer than five processes on a side.
         low, high: the 95 % interval of the ratio.

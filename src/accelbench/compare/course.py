@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from accelbench.compare.race import MIN_LEAD, Pull, Race
@@ -10,7 +10,7 @@ from accelbench.compare.race import MIN_LEAD, Pull, Race
 NUM_TOP = 4  # cells of each group that get enough processes to lead before the first look
 NUM_FEW = 4  # cells: if no more are left of a group, their processes are long
 ROUND_SHARE = 0.5  # of the cells that are left, the best of which get another process in a round
-FIRST_SHARE = 0.85  # of the time, at most, is for the first processes of all cells
+KEPT_SHARE = 0.15  # of the time, at most, is kept from the first processes for those by which the best may lead
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,24 @@ class Course:
             known already.
         left_s: the seconds that are left.
         time_s: the seconds that the whole race may take.
+        first: cells that are tried before all others, such as what users run today.
     """
 
     measure: Callable[[int, bool, float], Pull]
     cost_s: Callable[[int, bool], float]
     left_s: Callable[[], float]
     time_s: float
+    first: Collection[int] = ()
 
 
 def run(race: Race, course: Course, seed: int = 0) -> None:
     """Runs the race until it is decided and every cell was tried, or no process fits into the time that is left.
 
-    First every cell gets one short process, the cheapest cells first. Then the best of each group get more until they
-    may lead. In rounds, the better half of the cells that are left get one more, in random order, so that drift of the
-    machine affects all alike. Cells that had no process when most of the time was up get theirs once the others are
-    decided.
+    First every cell gets one short process: `course.first`, and then the cheapest cells first. No cell gets a second
+    one while another has none that fits into the time; only what the best need to lead is kept from it. Then the best
+    of each group get more until they may lead. In rounds, the better half of the cells that are left get one more, in
+    random order, so that drift of the machine affects all alike. Cells that are still without a process get theirs
+    once the others are decided.
 
     Args:
         race: to be run.
@@ -45,9 +48,9 @@ def run(race: Race, course: Course, seed: int = 0) -> None:
         seed: of the order; equal seeds give equal orders.
     """
     runner = _Runner(race, course, random.Random(seed))
-    runner.first_pulls(reserve_s=(1 - FIRST_SHARE) * course.time_s)
+    runner.first_pulls()
     runner.decide()
-    while runner.first_pulls(reserve_s=0.0):
+    while runner.first_pulls(keeps=False):
         runner.decide()
 
 
@@ -55,18 +58,30 @@ class _Runner:
     def __init__(self, race: Race, course: Course, generator: random.Random) -> None:
         self.race, self.course, self.generator = race, course, generator
 
-    def first_pulls(self, reserve_s: float) -> bool:
-        """A process of each cell that has none, the cheapest first, until `reserve_s` are left; whether any ran."""
+    def first_pulls(self, *, keeps: bool = True) -> bool:
+        """A process of each cell that has none, the cheapest first; whether any ran.
+
+        Args:
+            keeps: whether to keep the time that the best need to lead.
+        """
         untried = [i for i, entrant in enumerate(self.race.entrants) if not entrant.was_tried]
         has_run = False
         while untried:
             # Sorted again and again: what was measured tells how long the others take.
-            untried.sort(key=lambda i: self.course.cost_s(i, False))
+            untried.sort(key=lambda i: (i not in self.course.first, self.course.cost_s(i, False)))
             num = math.ceil(len(untried) / 10)
+            reserve_s = self._for_leads_s() if keeps else 0.0
             for i in untried[:num]:
                 has_run |= self._pull(i, is_long=False, reserve_s=reserve_s)
             del untried[:num]
         return has_run
+
+    def _for_leads_s(self) -> float:
+        """The seconds that the best of each group need until they may lead; at most a share of the whole time."""
+        kept_s, tops = KEPT_SHARE * self.course.time_s, [self._top(members) for members in self.race.groups.values()]
+        if not all(tops):
+            return kept_s
+        return min(kept_s, (MIN_LEAD - 1) * sum(self.course.cost_s(i, False) for top in tops for i in top))
 
     def decide(self) -> None:
         """Rounds over the cells that are left, until the groups are decided or no process fits."""
@@ -78,11 +93,13 @@ class _Runner:
             self.race.look()
 
     def _pull_top(self, members: Sequence[int]) -> None:
-        entrants = self.race.entrants
-        tried = sorted((i for i in members if entrants[i].is_in), key=lambda i: -entrants[i].score)
-        for i in tried[:NUM_TOP]:
-            if entrants[i].num_pulls < MIN_LEAD:
+        for i in self._top(members):
+            if self.race.entrants[i].num_pulls < MIN_LEAD:
                 self._pull(i, is_long=False)
+
+    def _top(self, members: Sequence[int]) -> list[int]:
+        entrants = self.race.entrants
+        return sorted((i for i in members if entrants[i].is_in), key=lambda i: -entrants[i].score)[:NUM_TOP]
 
     def _next_round(self) -> list[tuple[int, bool]]:
         """The cells that get another process, and whether it is long."""

@@ -2,9 +2,13 @@
 
 import importlib.metadata
 import importlib.util
+import re
 from pathlib import Path
 
 from accelbench.project import is_checkout
+
+# The first torch whose memory no hostile file corrupts in torch.load with weights_only=True (CVE-2026-24747).
+SAFE_TORCH = (2, 10)
 
 
 def folder(package: str) -> Path | None:
@@ -19,6 +23,18 @@ def version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def is_safe_torch(version: str) -> bool:
+    """Whether this version of torch may read files with `torch.load`, if only with `weights_only=True`.
+
+    Of the first safe release, the final one: what was built before may lack the correction.
+    """
+    found = re.match(r"(\d+)\.(\d+)(?:\.\d+)*([^+]*)", version)
+    if found is None:
+        return False
+    release, is_early = (int(found[1]), int(found[2])), not found[3].startswith(".post") and found[3] != ""
+    return release > SAFE_TORCH or (release == SAFE_TORCH and not is_early)
 
 
 def how_to_install(extra: str) -> str:

@@ -17,21 +17,9 @@ import accelbench
 from accelbench.devices import cpu, nvml, packages, tpu
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
+from accelbench.schema import variables
 from accelbench.schema.vocab import EXPORTING, Engine
 
-# Prefixes of the environment variables that tune the computing libraries.
-TUNING = (
-    *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH", "PYTORCH_", "MALLOC_", "LD_PRELOAD"),
-    *("GLIBC_TUNABLES", "TCMALLOC_"),
-    *("NCCL_", "GLOO_", "CUDA_", "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "CC", "CXX"),
-    *("TIMM_", "XLA_", "PJRT_", "LIBTPU_", "TPU_", "TF_", "KERAS_", "JAX_"),
-    *("ORT_", "OV_", "OPENVINO_"),
-)
-# Terraform's, which begin like TensorFlow's.
-TERRAFORM = (
-    *("TF_CLI_", "TF_DATA_DIR", "TF_IN_AUTOMATION", "TF_INPUT", "TF_LOG", "TF_PLUGIN_", "TF_REGISTRY_", "TF_VAR_"),
-    "TF_WORKSPACE",
-)
 PACKAGE = Path(accelbench.__path__[0])
 
 # Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and
@@ -76,7 +64,7 @@ BUILT_ON = ("exported", "lightning")
 # type of the ceilings, which no cell is measured with.
 NOT_MEASURING = (
     *("errors.py", "project.py", "scratch.py"),
-    *("schema/ceilings.py", "schema/ranges.py", "schema/text.py", "schema/vocab.py"),
+    *("schema/ceilings.py", "schema/ranges.py", "schema/secrets.py", "schema/text.py", "schema/vocab.py"),
 )
 
 
@@ -90,9 +78,9 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
     Returns:
         `machine` (cpu_name, instruction_sets, num_cores, num_threads, memory_gb, gpus, tpus, platform, python; with
         GPUs, gpu_details),
-        `versions` (of the libraries that compute), `variables` (environment variables that tune them) and `code`
-        (`code_digest`), as plain JSON values. They do not depend on the load, the time or the host's name; the
-        kernel counts by its major and minor release.
+        `versions` (of the libraries that compute), `variables` (environment variables that tune them, see
+        `schema.variables`) and `code` (`code_digest`), as plain JSON values. They do not depend on the load, the time
+        or the host's name; the kernel counts by its major and minor release.
     """
     return {
         "machine": _machine(),
@@ -221,11 +209,7 @@ def _versions() -> dict[str, str]:
 
 def _variables() -> dict[str, str]:
     """The environment variables that tune the computing libraries, except those that no cell's process gets."""
-    return {
-        name: value
-        for name, value in sorted(os.environ.items())
-        if name.startswith(TUNING) and name not in SUBSTITUTING and not name.startswith(TERRAFORM)
-    }
+    return {name: value for name, value in variables.kept(os.environ).items() if name not in SUBSTITUTING}
 
 
 def _gpus() -> list[nvml.Gpu]:

@@ -1,5 +1,7 @@
 """What Keras, or one of its backends, does not support."""
 
+from pathlib import Path
+
 from accelbench.devices import packages
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Augment, Device, KerasBackend, Library, Mode, Pipeline
@@ -53,9 +55,8 @@ def _network(cell: Cell) -> str | None:
 
 def _weights(cell: Cell) -> str | None:
     if cell.model.weights_file is not None:
-        return (
-            "model.weights=*.safetensors: Keras' cells draw their weights: use engine=lightning, or model.weights=none"
-        )
+        name = f"*{Path(cell.model.weights_file).suffix}"
+        return f"model.weights={name}: Keras' cells draw their weights: use engine=lightning, or model.weights=none"
     if cell.save_weights:
         return "save_weights=true: Keras' cells keep no weights: use engine=lightning, or save_weights=false"
     return None

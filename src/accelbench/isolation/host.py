@@ -260,7 +260,6 @@ def _await(
             timed.clear()
             say_timed()
         sampler.sample()
-        witness.sample()
     return None
 
 

@@ -15,6 +15,7 @@ from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import SystemSeries, Witnessed
 from accelbench.schema.measurement import Measurement
+from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load
 from accelbench.schema.text import MAX_REASON, beginning, ending
 from accelbench.schema.vocab import Device, Precision, Status
@@ -89,6 +90,8 @@ Request = CellRequest | ProbeRequest
 class _Result:
     """How a request ended. Its texts may come from a model or a library; they are cut and made safe to print and keep.
 
+    They have *** for secrets (`schema.secrets`).
+
     Attributes:
         reason: why the status is not `ok`, in one line of at most `MAX_REASON`: the first line of what is given.
         error: details for people, of several lines, at most `MAX_TEXT`: the end of what is given.
@@ -106,9 +109,9 @@ class _Result:
 
     def __post_init__(self) -> None:
         if self.reason is not None:
-            object.__setattr__(self, "reason", beginning(self.reason.strip().partition("\n")[0], MAX_REASON))
+            object.__setattr__(self, "reason", beginning(masked(self.reason.strip().partition("\n")[0]), MAX_REASON))
         if self.error is not None:
-            object.__setattr__(self, "error", ending(self.error))
+            object.__setattr__(self, "error", ending(masked(self.error)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,24 +21,22 @@ class Witness:
         self._pid = pid
         self._allowed = len(os.sched_getaffinity(0))  # inherited by the process
         self._cores = self._allowed
+        self._idle: set[int] = set()  # threads of ours, which only wait
         self._began_s: float | None = None
         self._num_sections, self._timed_s, self._late_s = 0, 0.0, 0.0
 
     def hear(self, moment: str) -> None:
         """Notes what the process says; other words than `Moment`, and an end without a begin, count as nothing."""
         now = time.monotonic()
-        if moment == Moment.begin:
+        if moment == Moment.ready:
+            self._idle = set(self._threads()) - {self._pid}
+        elif moment == Moment.begin:
             self._began_s = now
         elif moment == Moment.end and self._began_s is not None:
             self._timed_s += now - self._began_s
             self._num_sections += 1
             self._look_at_cores()
             self._began_s = None
-
-    def sample(self) -> None:
-        """Looks at the process's cores, if something is timed."""
-        if self._began_s is not None:
-            self._look_at_cores()
 
     def woke_late(self, late_s: float) -> None:
         """The host was stopped, or got no processor, for so long: what it heard meanwhile has a wrong time."""
@@ -55,12 +53,11 @@ class Witness:
             num_allowed_cores=self._allowed,
         )
 
+    def _threads(self) -> list[int]:
+        return [int(name) for name in os.listdir(f"/proc/{self._pid}/task")]
+
     def _look_at_cores(self) -> None:
         """Threads may each be bound to a core of their own: those of all threads count."""
-        cores: set[int] = set()
         with contextlib.suppress(OSError):  # the process, or a thread of it, has ended
-            for thread in os.listdir(f"/proc/{self._pid}/task"):
-                cores |= os.sched_getaffinity(int(thread))
-                if len(cores) >= self._allowed:
-                    return
-            self._cores = min(self._cores, len(cores))
+            allowed = [os.sched_getaffinity(thread) for thread in self._threads() if thread not in self._idle]
+            self._cores = min(self._cores, len(set().union(*allowed)))

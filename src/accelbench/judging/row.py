@@ -8,7 +8,7 @@ from accelbench.judging.answers import answers_columns
 from accelbench.judging.energy import joules_per_sample
 from accelbench.judging.roofline import bound, share
 from accelbench.judging.settings_columns import settings_of
-from accelbench.judging.warnings import MAX_OTHERS_PERCENT, warnings_of_record
+from accelbench.judging.warnings import MAX_OTHERS_PERCENT, counted_samples, warnings_of_record
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import SystemSeries
@@ -58,7 +58,8 @@ def summarise(record: Record) -> Row:
         if record.measurement is not None:
             row |= _energy(record, record.measurement, record.system)
     if record.measurement is not None:
-        row["warnings"] = "; ".join([*record.measurement.warnings, *warnings_of_record(record, row)]) or None
+        known = [*counted_samples(record), *record.measurement.warnings, *warnings_of_record(record, row)]
+        row["warnings"] = "; ".join(known) or None
     # What is printable is clean; most texts are.
     unclean = {name: value for name, value in row.items() if isinstance(value, str) and not value.isprintable()}
     return row | {name: clean(value) for name, value in unclean.items()}

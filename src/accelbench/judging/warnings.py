@@ -46,6 +46,13 @@ def warnings_of_record(record: Record, row: Row) -> list[str]:
     ]
 
 
+def counted_samples(record: Record) -> list[str]:
+    """Notes that a function of the user counts other samples than a batch has: such speeds compare with few others."""
+    counted_by = record.cell.model.counted_by
+    notes = record.measurement.notes if record.measurement else []
+    return [note for note in notes if counted_by is not None and note.endswith(counted_by)]
+
+
 def output_error_text(precision: Precision, error: float | None) -> str:
     """An output's difference from fp32's, such as `1.2 %`; empty if unknown, 0, or of a precision that is no lower."""
     if not error or precision in (Precision.fp32, Precision.fp64):

@@ -17,8 +17,9 @@ Shape = tuple[int, ...]
 # Two outputs are the same if they differ by less than this share of what they should differ by.
 SAME = 0.01
 MAX_DIFFERENCE = 2.0  # of two outputs: see `difference`
+MAX_SAME = 0.01  # `relative_error` of two networks in the same precision: threads may add numbers up in another order
 MAX_WHY = 200  # characters of an error in a warning
-NUM_ROWS = 8  # rows of an output that are looked at, and of these, rows that are compared with the reference's
+NUM_ROWS = 32  # rows of an output that are looked at
 MAX_ROW_NUMBERS = 1 << 22  # of all rows that are looked at: 32 MB
 
 NOT_FINITE = "the output is not finite"
@@ -26,11 +27,19 @@ STALE = (
     "the output does not depend on the inputs: inputs that were never fed give the output of earlier ones, "
     "but another output in a newly built network"
 )
+NOT_SAME = (
+    "the output differs by {percent} from that of a newly built network with the same weights in the same precision"
+)
 WRONG = "the output differs by {percent} from that of a newly built network with the same weights, in fp32 on the CPU"
 NOT_TIMED = "in a timed step the output was not that of the step's own inputs: it differs by {percent} from it"
 CONSTANT = (
     "the output is the same for all inputs, and with other weights too, so that nothing of the network need be "
     "computed: model.constant=true says that this is meant"
+)
+NOISE = "the output does not depend on the inputs: it is random"
+NOT_COMPUTED = (
+    "the output of a sample depends on its place in the batch, and {num} of the {all} samples that were looked at have "
+    "an output that is not computed from their own inputs"
 )
 NO_TENSOR = "the output holds no tensor that accelbench finds: return a tensor, a tuple, a mapping or a dataclass"
 NO_BATCH = "no tensor of the output has a dimension of the batch's size ({size}), so its values were not checked"
@@ -42,7 +51,7 @@ STATE = "the same inputs give different outputs in two steps, so it was not chec
 ANEW = "two newly built networks give different outputs, so the output was not compared with theirs"
 SAME_FOR_ALL = "its weights make the output the same for all inputs, so it was not checked that each batch is computed"
 IN_TRAINING = "it ran in training mode, so the output was not compared with that of a newly built network"
-NOT_BY_ROW = "the output of a sample depends on the other samples of its batch, or on their order"
+NOT_BY_ROW = "the output of a sample depends on its place in the batch"
 
 
 @dataclass(frozen=True)
@@ -74,12 +83,14 @@ class Outputs(NamedTuple):
     """What a network gave that was measured, for the same random rows of each batch.
 
     Attributes:
-        inputs: inputs that it was fed, and inputs that it never was, as `RunReference` takes them.
+        inputs: a batch that it was fed, and one that it never was, of which some samples are those of the first one; as
+            `RunReference` takes them.
         size: samples in the batches of the outputs.
         shapes: the shapes that the output, a single tensor, may have; None: any that is not one row for all samples.
         fed, unseen: the outputs for the two kinds of inputs, after everything was measured.
-        timed: the output for the first kind of a step that was timed; None if none was kept.
-        moved: the output for the first kind in another order, put back into theirs; None if they can't be moved.
+        timed: the output for the first batch of a step that was timed; None if none was kept.
+        moved: the output for the first batch in another order, put back into its own; None if it can't be moved.
+        num_changed: of the rows, how many have other inputs in the second batch, the first ones.
     """
 
     inputs: tuple[Any, Any]
@@ -89,6 +100,7 @@ class Outputs(NamedTuple):
     unseen: Output
     timed: Output | None = None
     moved: Output | None = None
+    num_changed: int = NUM_ROWS
 
 
 class References(NamedTuple):
@@ -97,15 +109,19 @@ class References(NamedTuple):
     Attributes:
         run: runs a newly built network with the same weights, in fp32 on the CPU. It may raise anything;
             `in_time.NotInTimeError` if it takes too long.
-        run_other: the same with other weights; None if the engine can't change them.
+        run_other: the same with other weights.
+        run_same: the same in the precision that was measured, on the same device, with the same rounding; None without.
         num_rows: how many of the outputs' rows it gives, the first ones.
+        same_random: whether a seed gives both networks the same random numbers.
         constant: whether the user says that the output may be constant.
         in_training: whether the network was measured in training mode, in which a new one does not run.
     """
 
     run: RunReference
-    run_other: RunReference | None = None
+    run_other: RunReference
+    run_same: RunReference | None = None
     num_rows: int = NUM_ROWS
+    same_random: bool = False
     constant: bool = False
     in_training: bool = False
 
@@ -129,9 +145,9 @@ class Findings:
     compared: int | None = None
 
 
-def random_rows(size: int, num: int = NUM_ROWS) -> list[int]:
-    """Indices of rows that nothing in the process can know before."""
-    return SystemRandom().sample(range(size), min(num, size))
+def random_rows(size: int) -> list[int]:
+    """Indices of at most `NUM_ROWS` rows, in an order that nothing in the process can know before."""
+    return SystemRandom().sample(range(size), min(NUM_ROWS, size))
 
 
 def check(outputs: Outputs, precision: Precision, references: References) -> Findings:
@@ -164,7 +180,7 @@ def check(outputs: Outputs, precision: Precision, references: References) -> Fin
 
 def _compare(outputs: Outputs, precision: Precision, references: References, found: Findings) -> None:
     """Finds whether each output is the one of its inputs."""
-    num = references.num_rows
+    num = min(references.num_rows, outputs.num_changed)
     fed, unseen = _first(outputs.fed, num), _first(outputs.unseen, num)
     should_unseen, should_fed = references.run([outputs.inputs[1], outputs.inputs[0]])  # what it keeps shows in `fed`
     found.error = _error(fed, should_fed)
@@ -176,32 +192,70 @@ def _compare(outputs: Outputs, precision: Precision, references: References, fou
     in_time = _between(outputs.fed, outputs.timed) if outputs.timed is not None else 0.0
     found.compared = sum(bool(tensor.rows) for tensor in outputs.fed)
     if kept or error > wrong(precision) or in_time > max(most, SAME * moved):
-        reason = _unsteady(outputs, references, (should_unseen, should_fed), most)
-        if reason is not None or (references.in_training and not kept):
+        is_wrong = error > wrong(precision)
+        reason = _unsteady(outputs, references, should_unseen, most, is_wrong=is_wrong)
+        if reason == NOISE:
+            found.defects.append(NOISE)
+        elif reason is not None or (references.in_training and not kept):
             found.notes.append(reason or IN_TRAINING)
             found.compared, found.error = None, None if reason == ANEW else found.error
         elif kept:
             found.defects.append(STALE)
-        elif error > wrong(precision):
+        elif is_wrong:
             found.defects.append(WRONG.format(percent=_percent(error)))
         else:
             found.defects.append(NOT_TIMED.format(percent=_percent(in_time)))
         return
-    if stuck and not references.constant:
-        never = should_move == 0.0 and references.run_other is not None
-        never = never and _between(*references.run_other(outputs.inputs)) == 0.0
+    if outputs.moved is not None and _between(outputs.fed, outputs.moved) > max(most, SAME * moved):
+        num = _num_not_computed(outputs)
+        text = NOT_COMPUTED.format(num=num, all=outputs.num_changed)
+        (found.defects if num else found.notes).append(text if num else NOT_BY_ROW)
+    elif error > MAX_SAME and references.run_same is not None:  # rounding explains it, and so may something else
+        (should,) = references.run_same([outputs.inputs[1]])
+        if (difference := _error(unseen, _first(should, num)) or 0.0) > MAX_SAME:
+            found.defects.append(NOT_SAME.format(percent=_percent(difference)))
+    elif stuck and not references.constant:
+        never = should_move == 0.0 and _between(*references.run_other(outputs.inputs)) == 0.0
         (found.defects if never else found.notes).append(CONSTANT if never else SAME_FOR_ALL)
-    elif outputs.moved is not None and _between(outputs.fed, outputs.moved) > max(most, SAME * moved):
-        found.notes.append(NOT_BY_ROW)
 
 
-def _unsteady(outputs: Outputs, references: References, known: tuple[Output, Output], most: float) -> str | None:
-    """Why new networks can't say what the output should be; None if they can."""
-    unseen, fed = outputs.inputs[1], outputs.inputs[0]
-    first, again, other = references.run([unseen, unseen, fed])
-    if _between(first, again) > most:
+def _unsteady(outputs: Outputs, references: References, known: Output, most: float, *, is_wrong: bool) -> str | None:
+    """Why new networks can't say what the output should be; None if they can.
+
+    Args:
+        outputs: that were found to be suspicious.
+        references: new networks.
+        known: what one of them gave for the unseen inputs.
+        most: differences that rounding explains.
+        is_wrong: whether the output differs from theirs; else it only differs from that of a timed step.
+    """
+    fed, unseen = outputs.inputs
+    first, _, third = references.run([unseen, fed, unseen])  # the third has the first one's random numbers
+    if _between(first, known) > most:
+        return ANEW
+    if _between(first, third) > most:
         return STATE
-    return ANEW if max(_between(first, known[0]), _between(other, known[1])) > most else None
+    first, again = references.run([unseen, unseen])
+    if _between(first, again) <= most:
+        return None
+    (of_fed,) = references.run([fed])
+    if _between(first, of_fed) == 0.0:
+        return NOISE
+    return None if is_wrong and references.same_random else STATE
+
+
+def _num_not_computed(outputs: Outputs) -> int:
+    """Samples with other inputs whose output is the same as before, or the same as another sample's."""
+    fed, unseen = (_first(each, outputs.num_changed) for each in (outputs.fed, outputs.unseen))
+    pairs = list(_pairs(fed, unseen))
+    num = min(len(one) for one, _ in pairs)
+    seen: set[bytes] = set()
+    found = 0
+    for row in range(num):
+        now = b"".join(other[row].tobytes() for _, other in pairs)
+        found += now in seen or all(np.array_equal(one[row], other[row]) for one, other in pairs)
+        seen.add(now)
+    return found
 
 
 def _percent(share: float) -> str:

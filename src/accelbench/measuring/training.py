@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from accelbench.schema.ranges import MAX_NUMBER
 
+MAX_UNUSED = 0.01  # of all trainable numbers: a smaller tensor whose gradient is 0 is not worth a warning
 MAX_NAMED = 3  # layers in a sentence
 
 
@@ -36,6 +37,7 @@ class Training:
         later: the same after `num_later` more steps with batches that were never fed; None without.
         gradients: tensors that got a gradient other than 0 in those steps; None if that was not observed.
         reached: tensors that got any gradient in them.
+        sizes: how many numbers each tensor has.
         learning_rates: of the optimisers; empty if unknown.
         evaluating: names of layers that were in evaluation mode and have something to train or to drop.
         is_coarse: whether the weights are of 16 bits, so that rounding may swallow a step of the optimiser.
@@ -49,6 +51,7 @@ class Training:
     num_later: int = 0
     gradients: set[str] | None = None
     reached: set[str] = field(default_factory=set)
+    sizes: Mapping[str, int] = field(default_factory=dict)
     learning_rates: Sequence[float] = ()
     evaluating: Sequence[str] = ()
     is_coarse: bool = False
@@ -72,6 +75,9 @@ class Training:
         """Sentences about weights that do not change, and layers that do not train."""
         changed = self._changed(self.start, self.end) | self._changed_later()
         still = [name for name in self.names if name not in changed]
+        # What a loss does not depend on, such as the bias of a Wasserstein critic, may have a gradient of 0.
+        small = MAX_UNUSED * sum(self.sizes.values())
+        still = [name for name in still if not (name in self.reached and self.sizes.get(name, 0) <= small)]
         if self.is_coarse and self.gradients is not None:  # of those with a gradient, rounding keeps some as they are
             still = [name for name in still if name not in self.gradients]
         if changed and still:

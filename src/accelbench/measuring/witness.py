@@ -12,6 +12,8 @@ from enum import StrEnum
 class Moment(StrEnum):
     """What the process says."""
 
+    ready = "ready"
+    """No code of the user's has run yet."""
     begin = "begin"
     end = "end"
     done = "done"
@@ -37,6 +39,11 @@ def timed() -> Iterator[None]:
     _say(Moment.begin)
     yield
     _say(Moment.end)
+
+
+def ready() -> None:
+    """To be called before the engine runs."""
+    _say(Moment.ready)
 
 
 def done() -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 from accelbench.compare.confidence import Sureness
 from accelbench.errors import WriteError
 from accelbench.judging.costs import Cost
-from accelbench.project import shown
+from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, render
 from accelbench.report.answers import Answer
 from accelbench.report.large import aggregates, newest
@@ -55,8 +55,10 @@ def build(
         cache: the folder of selfcheck.json; None for none.
 
     Raises:
-        UserError: there are no results, or none is readable, or the report can't be written.
+        UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.
     """
+    for folder in (out, out / "plots"):
+        check_inside(folder, out.parent)
     sweeps, summaries, words = newest.read_newest(results, costs)
     if words is not None:
         everything, shown_part = words

@@ -29,9 +29,10 @@ _SYSTEM = "the measurement was shorter than the sampler's interval"
 
 
 def _percentile(percent: int) -> dict[str, About]:
+    what = "median of the single steps" if percent == 50 else f"{percent} % of the single steps took at most this long"
     steps = f"fewer than {NUM_SAMPLES_FOR[percent]} steps were waited for one by one"
     return {
-        f"latency_p{percent}_ms": About(f"{percent} % of the single steps took at most this long", steps),
+        f"latency_p{percent}_ms": About(what, steps),
         f"latency_p{percent}_ms_low": About("lower end of its 95 % interval", steps),
         f"latency_p{percent}_ms_high": About("upper end of its 95 % interval", steps),
     }

@@ -9,6 +9,8 @@ from pathlib import Path
 import pandas as pd
 import vl_convert
 
+from accelbench.schema.serialize import writing
+
 # The columns of cells.csv that .dvc/plots/throughput.json names.
 COLUMNS = [
     *("suite", "mode", "engine", "protocol", "model", "device", "precision", "batch_size"),
@@ -46,8 +48,10 @@ waiting.forEach(call => window.vegaEmbed(...call));
 def write(report: Path) -> None:
     """Writes throughput.csv and dvc_plots.html into the folder `report`, which holds cells.csv."""
     cells = pd.read_csv(report / "cells.csv", usecols=COLUMNS, dtype=str, keep_default_na=False)[COLUMNS]
-    cells.map(lambda text: text.translate(HARMLESS)).to_csv(report / "throughput.csv", index=False)
-    (report / "dvc_plots.html").write_text(page(), encoding="utf-8")
+    with writing(report / "throughput.csv") as file:  # which writes through no link
+        cells.map(lambda text: text.translate(HARMLESS)).to_csv(file, index=False)
+    with writing(report / "dvc_plots.html") as file:
+        file.write_text(page(), encoding="utf-8")
 
 
 def page() -> str:

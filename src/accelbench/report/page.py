@@ -8,9 +8,9 @@ from pathlib import Path
 
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
-from accelbench.judging.row import is_disturbed
 from accelbench.report import published
 from accelbench.report.answers import Answer, answers
+from accelbench.report.noise import noise
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import samples
 from accelbench.report.pictures.drawn import pictures_of
@@ -42,8 +42,6 @@ from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
 from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import RANDOM, Device, Mode, Status
-
-NOISY = 0.1  # of all processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +143,7 @@ def compose(
     return Page(
         notices=list(notices),
         stand_ins=stand_ins(sweeps),
-        noise=_noise(sweeps),
+        noise=noise(sweeps),
         worth=_worth(sweeps, cache) if cache is not None else [],
         num_machines=len({hardware(each.environment) for each in ran if "machine" in each.environment}),
         answers=found,
@@ -167,17 +165,6 @@ def compose(
 
 def _known(*tables: Table | None) -> list[Table]:
     return [table for table in tables if table]
-
-
-def _noise(sweeps: Sequence[Sweep]) -> str:
-    """Says so if other programs used the CPU during a tenth of the processes or more."""
-    disturbed = [is_disturbed(record) for sweep in sweeps for record in sweep.records if record.measurement]
-    if sum(disturbed) < max(1.0, NOISY * len(disturbed)):
-        return ""
-    return (
-        f"Noisy machine: {sum(disturbed):,} of {len(disturbed):,} processes shared the CPU with other programs. "
-        "Don't trust small differences."
-    )
 
 
 def _worth(sweeps: Sequence[Sweep], cache: Path) -> list[str]:

@@ -17,9 +17,11 @@ from accelbench.schema.conditions import Data, Environment, SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
+from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import canonical_json, load, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
+from accelbench.schema.variables import kept
 from accelbench.schema.vocab import Status
 
 # The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
@@ -95,6 +97,8 @@ FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
 def from_values(values: Mapping[str, Any]) -> Record:
     """The record that `Record.to_json` gave, here or in an older release, its texts made safe to show.
 
+    Environment variables that this release does not keep, since they may hold secrets, are left out.
+
     Raises:
         OtherSchemaError: the record is of a schema that this release cannot read.
         TypeError, ValueError, KeyError: `values` are no record, or one that no cell can leave; the message names the
@@ -104,7 +108,7 @@ def from_values(values: Mapping[str, Any]) -> Record:
     check_readable(version)
     if version == SCHEMA_VERSION and (missing := FIELDS - set(values)):
         raise KeyError(*sorted(missing))
-    loaded = {**_shortened(values), "cell": upgrade_cell(values["cell"], version)}
+    loaded = without_secrets({**_shortened(values), "cell": upgrade_cell(values["cell"], version)})
     record = load(Record, loaded, clean=True)
     if version == SCHEMA_VERSION and record.cell_id != id_of(values["cell"]):
         raise ValueError("cell_id: should be the digest of the cell's settings")
@@ -120,10 +124,20 @@ def _shortened(values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` with a reason and an error that are not too long."""
     shortened = dict(values)
     if isinstance(reason := values.get("reason"), str):
-        shortened["reason"] = beginning(one_line(reason), MAX_REASON)
+        shortened["reason"] = beginning(one_line(masked(reason)), MAX_REASON)
     if isinstance(error := values.get("error"), str):
-        shortened["error"] = ending(error)
+        shortened["error"] = ending(masked(error))
     return shortened
+
+
+def without_secrets(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record's JSON without the environment variables that this release does not keep; itself if it has none."""
+    environment: Any = values.get("environment")
+    variables = environment.get("variables") if isinstance(environment, Mapping) else None
+    if not isinstance(variables, Mapping) or not all(isinstance(value, str) for value in variables.values()):
+        return values
+    clean = kept(variables)
+    return values if clean == variables else {**values, "environment": {**environment, "variables": clean}}
 
 
 def write(record: Record, folder: Path) -> Path:

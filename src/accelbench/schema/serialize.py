@@ -141,10 +141,14 @@ def write_json(path: Path, value: object) -> None:
 
     A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
     """
-    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)  # `json.dump` takes twice as long
     with writing(path) as file:
         # A lone surrogate becomes a question mark: `read_json` would refuse the whole file.
-        file.write_text(f"{text}\n", encoding="utf-8", errors="replace")
+        file.write_text(json_text(value), encoding="utf-8", errors="replace")
+
+
+def json_text(value: object) -> str:
+    """What `write_json` writes."""
+    return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"  # `json.dump` takes twice as long
 
 
 @contextlib.contextmanager

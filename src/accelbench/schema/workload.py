@@ -17,7 +17,7 @@ class ModelSpec:
         library: where the network is defined.
         network: the name in that library, for the user's own the class's dotted path; None if it equals `name`.
         factory: for the user's own: whether they trust any callable at that path to make a network.
-        weights: the initial weights: a word of `vocab.Weights`, or the path of a safetensors file.
+        weights: the initial weights: a word of `vocab.Weights`, or the path of a file.
         args: arguments of the network's constructor, such as dropout; for `transformers`, of its configuration.
         task: for `transformers`.
         batch: for `custom`: dotted path of the function that makes a batch, called with the number of samples and
@@ -72,6 +72,11 @@ class ModelSpec:
         paths |= {name: path for name in ("batch", "loss", "samples", "tokens") if (path := getattr(self, name))}
         paths |= {"optimizer": self.optimizer} if "." in self.optimizer else {}
         return {f"model.{name}": path for name, path in paths.items()}
+
+    @property
+    def counted_by(self) -> str | None:
+        """How a note ends that says what the user's function counts as samples; None if there is no such function."""
+        return None if self.samples is None else f", counted by {self.samples}"
 
     def is_own(self, definition: str) -> bool:
         """Whether this is the network that accelbench itself defines as `definition`."""

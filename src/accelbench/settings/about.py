@@ -49,7 +49,7 @@ MEANINGS = {
     "model.network": "the accelbench network behind the name",
     "model.target": "your own class, such as my_package.nets.MyNet",
     "model.factory": "whether target is any callable that makes a network",
-    "model.weights": "none, pretrained, or the path of a .safetensors file",
+    "model.weights": "none, pretrained, or the path of a file (.safetensors; .pth with torch 2.10)",
     "model.task": "transformers: the head of the network",
     "model.batch": "your own function that makes a batch: make_batch(batch_size, **batch_args)",
     "model.batch_args": "its arguments; model.batch_args.seq_len=128,512 is an axis",

@@ -3,18 +3,24 @@
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import hydra
-from omegaconf import DictConfig
+from omegaconf import DictConfig, Node, OmegaConf
+from omegaconf.resolvers import oc
 
 from accelbench import project, scratch
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
+from accelbench.schema.secrets import is_secret
 from accelbench.settings import config, executors, params, sizes, suites, to_cell
 from accelbench.settings.parser import Parser
 from accelbench.settings.to_cell import repeated
 
 MULTIRUN = "--multirun"
+SCRATCH = "ACCELBENCH_SCRATCH"  # the environment variable that conf/config.yaml reads
 ANNOUNCED = 1000  # combinations that take several seconds to compose
 
 
@@ -66,8 +72,8 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     def keep(found: DictConfig | list[config.RunConfig]) -> None:  # our launcher hands over a whole sweep in one call
         composed.append(found if isinstance(found, list) else [config.typed(found)])
 
-    with scratch.folder() as folder:
-        os.environ["ACCELBENCH_SCRATCH"] = str(folder)  # for the multirun.yaml that Hydra's sweeper writes
+    with scratch.folder() as folder, _variables_refused():
+        os.environ[SCRATCH] = str(folder)  # for the multirun.yaml that Hydra's sweeper writes
         hydra.main(version_base="1.3", config_path=str(place.conf), config_name="config")(keep)()
     if composed == [[]]:
         raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
@@ -91,6 +97,31 @@ def _read(words: list[str]) -> tuple[list[str], list[str]]:
             raise UserError(f"{word}: should be name=value")
     given = {MULTIRUN: parsed.multirun, f"--cfg={parsed.cfg}": parsed.cfg, "--resolve": parsed.resolve}
     return [flag for flag, is_given in given.items() if is_given], list(map(suites.readable, parsed.overrides))
+
+
+@contextmanager
+def _variables_refused() -> Iterator[None]:
+    """Refuses `${oc.env:NAME}` in the settings that are composed meanwhile."""
+    OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
+    try:
+        yield
+    finally:
+        OmegaConf.register_new_resolver("oc.env", oc.env, replace=True)
+
+
+def _variable(name: str, *default: Any, _node_: Node) -> str | None:
+    """The environment variable's value, for a setting that no record keeps.
+
+    Raises:
+        UserError: records keep the setting, or the variable's name says that it holds a secret.
+    """
+    setting = _node_._get_full_key(None)
+    if name == SCRATCH or (setting in suites.PATHS and not is_secret(name)):
+        return oc.env(name, *default)
+    raise UserError(
+        f"{setting}=${{oc.env:{name}}}: records and reports show the values of settings, and a variable may hold a "
+        "secret: write the value, or, if it is a secret, let your code read the variable"
+    )
 
 
 def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:

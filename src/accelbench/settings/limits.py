@@ -14,6 +14,7 @@ from accelbench.schema.text import MAX_TEXT, beginning, one_line
 from accelbench.schema.vocab import RANDOM, RANDOM_IMAGE_PIPELINES, Augment, Pipeline, Protocol
 from accelbench.settings.config import DataConfig, RunConfig
 from accelbench.settings.executors import Executor
+from accelbench.settings.params import check_name
 from accelbench.settings.sizes import MAX_BRACKETS
 
 LEAST = {
@@ -61,6 +62,7 @@ def check(run: RunConfig) -> None:
         UserError: a value is out of range; the message names the flag and the range.
     """
     _check_data(run.data)
+    check_name(f"suite.name={run.suite.name}", run.suite.name, "a suite")
     for flag in TEXTS:
         group, name = flag.split(".")
         _check_argument(flag, getattr(getattr(run, group), name))

@@ -4,10 +4,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from accelbench.devices import packages
 from accelbench.engines.targets import check_name
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.project import SAFETENSORS
+from accelbench.project import SAFETENSORS, TORCH_FILES
 from accelbench.schema.ranges import MAX_COUNT
+from accelbench.schema.secrets import is_secret_argument, masked
 from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Protocol, Task, Weights
 from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig, TrainerConfig
 
@@ -29,7 +31,6 @@ GOES_WITH = {
 # Settings of a model that a LightningModule decides itself.
 OF_THE_MODULE = ("optimizer", "learning_rate", "weights")
 NEED_BATCH = ("batch_args", "inputs", "samples", "tokens")
-TORCHS = (".pth", ".pt", ".ckpt", ".bin")  # files of torch.load
 SEQ_LEN = 128  # tokens of a sequence for transformers
 
 
@@ -78,6 +79,24 @@ def check_model(run: RunConfig) -> None:
         model.name = model.target.rpartition(".")[2]
 
 
+def check_arguments(run: RunConfig) -> None:
+    """Checks that no argument of the user's code holds a secret, since records, labels and reports show arguments.
+
+    Raises:
+        UserError: an argument's name or value says that it is a secret.
+    """
+    groups = {"model.args": run.model.args, "model.batch_args": run.model.batch_args, "data.args": run.data.args}
+    for group, arguments in groups.items():
+        for name, value in arguments.items():
+            text = str(value)
+            if isinstance(value, int | float | None) or not (is_secret_argument(name) or masked(text) != text):
+                continue
+            raise UserError(
+                f"{group}.{name}: looks like a secret, which records and reports would show: let your code read it "
+                "from an environment variable"
+            )
+
+
 def check_data(run: RunConfig) -> None:
     """Checks the settings of the user's own data.
 
@@ -116,14 +135,16 @@ def _check_lightning_module(run: RunConfig) -> None:
 def _check_weights(model: ModelConfig) -> None:
     """Raises a UserError if there are no such weights; the path of a file becomes an absolute one."""
     given = Path(model.weights)
-    if given.suffix in TORCHS:
+    installed = packages.version("torch")
+    if given.suffix in TORCH_FILES and not packages.is_safe_torch(installed or ""):
         raise UserError(
-            f"model.weights={given}: only safetensors are loaded, since a hostile file of this kind corrupts "
-            "the memory of torch before 2.10 (CVE-2026-24747). Convert it elsewhere, with a later torch:\n"
+            f"model.weights={given}: torch 2.10 or newer is needed to read it, and here is {installed or 'none'}: a "
+            "hostile file of this kind corrupts the memory of an older one (CVE-2026-24747). Convert it elsewhere, "
+            "with a later torch:\n"
             "  from safetensors.torch import save_file\n"
             f"  save_file(torch.load({given.name!r}, weights_only=True), {given.with_suffix(SAFETENSORS).name!r})"
         )
-    if given.suffix == SAFETENSORS:
+    if given.suffix in (SAFETENSORS, *TORCH_FILES):
         path = Path.cwd() / given.expanduser()
         if not path.is_file():
             raise UserError(f"model.weights={given}: there is no such file")

@@ -1,6 +1,7 @@
 """params.yaml: what `dvc repro` runs."""
 
 import io
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.project import PARAMS
 from accelbench.schema.serialize import read_bytes
+from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.sizes import check_yaml
 
 PROFILES = ("quick", "full")
 SECTIONS = ("costs", "data", "suites")
 KEYS = ("profile", "retry", "strict", "confirm_s", *SECTIONS)
+NAMED = {"data": "a data set", "suites": "a suite"}  # sections whose names are those of folders and files
 MAX_FIGURE = 1e12  # of a device's costs: far beyond any, and a cost per sample is still finite
 
 
@@ -28,7 +31,7 @@ def load(project: Path | None) -> DictConfig:
 
     Raises:
         UserError: the file is missing, is no YAML mapping, is too large, or has an unknown key or a section
-            that is none.
+            that is none, or a data set or a suite whose name is none for a folder.
     """
     if project is None:
         return DictConfig({})
@@ -47,7 +50,19 @@ def load(project: Path | None) -> DictConfig:
     for key in SECTIONS:
         if not isinstance(params.get(key), DictConfig | None):
             raise UserError(f"{PARAMS}: {key} should map names to settings")
+    for key, what in NAMED.items():
+        for name in params.get(key) or ():
+            check_name(f"{PARAMS}: {key}.{name}", str(name), what)
     return params
+
+
+def check_name(flag: str, name: str, what: str) -> None:
+    """Raises a UserError, which names `flag`, if `name` is none for the folder or the file of `what`."""
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise UserError(
+            f"{one_line(flag)}: the name of {what} is that of a folder: it should have only letters, digits and _-., "
+            "and begin with a letter or a digit"
+        )
 
 
 def data_settings(project: Path | None, name: str) -> dict[str, Any]:

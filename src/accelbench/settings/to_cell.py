@@ -22,7 +22,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings import executors
 from accelbench.settings.config import EngineConfig, ModelConfig, RunConfig, SweepOptions, TrainerConfig
 from accelbench.settings.limits import check
-from accelbench.settings.own_code import check_data, check_model
+from accelbench.settings.own_code import check_arguments, check_data, check_model
 from accelbench.settings.own_data import name_data
 
 DATA_FIELDS = {each.name for each in fields(DataSpec)}
@@ -37,6 +37,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
     check(run)
     check_model(run)
     check_data(run)
+    check_arguments(run)
     executors.check(run.executor)
     name_data(run.data)
     _reset_unused_settings(run)

@@ -1,6 +1,5 @@
 """The interface of a sink: records are delivered to it, and its failures do not stop a sweep."""
 
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -8,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from accelbench.schema.record import Record
+from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 from accelbench.sinks.means import CellMean
 from accelbench.sinks.relative_speed import RelativeSpeed
@@ -96,11 +96,6 @@ class Sink(ABC):
 
 
 def one_line(error: Exception) -> str:
-    """The first line of the error's message, without passwords, or the error's type if there is no message."""
+    """The first line of the error's message, without secrets, or the error's type if there is no message."""
     lines = clean(masked(str(error))).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
-
-
-def masked(text: str) -> str:
-    """The text with *** for the password in each address. A password may hold any sign but a space."""
-    return re.sub(r"://([^\s/:@]*):\S*@", r"://\1:***@", text)

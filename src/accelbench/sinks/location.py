@@ -11,7 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from accelbench.errors import UserError
 from accelbench.lock import hold
-from accelbench.sinks.base import masked, one_line
+from accelbench.schema.secrets import masked
+from accelbench.sinks.base import one_line
 
 PREFIX = "accelbench/"  # of the names of our experiments
 TABLES = ("runs", "trace_info", "registered_models")  # of MLflow: with a row, the store has been used
@@ -25,7 +26,7 @@ OPENING_PATIENCE_S = 60.0  # for another process that creates the store: 20 s on
 def tracking_uri(root: Path) -> str:
     """The store's address: MLFLOW_TRACKING_URI if it is set, else the project's database.
 
-    It may hold a password: print `server_uri`, or what `base.masked` makes of it.
+    It may hold a password: print `server_uri`, or what `secrets.masked` makes of it.
     """
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{database(root)}"
 

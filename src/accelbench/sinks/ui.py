@@ -16,7 +16,7 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from accelbench.errors import UserError
-from accelbench.sinks.base import masked
+from accelbench.schema.secrets import masked
 from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
 from accelbench.sinks.view import view_url
 

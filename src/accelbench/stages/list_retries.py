@@ -6,7 +6,7 @@ A sweep depends on the list of its suite, retries/<suite>.json: otherwise DVC wo
 import sys
 from pathlib import Path
 
-from accelbench.project import PLAN, RESULTS, RETRIES, pipelines_place
+from accelbench.project import PLAN, RESULTS, RETRIES, check_inside, pipelines_place
 from accelbench.schema import plan_file, serialize
 from accelbench.schema.vocab import RETRIED
 from accelbench.settings import params
@@ -25,9 +25,10 @@ def write(root: Path) -> None:
     They hold when each record began, so that a cell that fails again makes another list.
 
     Raises:
-        UserError: params.yaml or a plan can't be read.
+        UserError: params.yaml or a plan can't be read, or the lists' folder is a link to another place.
     """
     settings = params.load(root)
+    check_inside(root / RETRIES, root)
     is_on = settings.get("retry") == Retry.failed
     for suite in settings.get("suites") or {}:
         cells = _failed(root / RESULTS / str(suite)) if is_on else {}

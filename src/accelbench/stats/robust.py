@@ -81,9 +81,13 @@ class Sample:
     def percentile(self, percent: float) -> float:
         """The nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed.
 
+        The 50th is the median, the mean of the middle two of an even number: the lower one may be far below.
+
         Args:
             percent: above 0, at most 100.
         """
+        if percent == 50:
+            return self.median
         return float(self.ordered[math.ceil(percent / 100 * len(self.ordered)) - 1])
 
     def supported_percentile(self, percent: int) -> float | None:

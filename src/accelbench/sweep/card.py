@@ -52,9 +52,10 @@ def show(record: Record, path: str, console: Console) -> None:
     if record.status == Status.ok:
         for name, content in _figures(record, row):
             table.add_row(name, content)
-    for note in record.measurement.notes if record.measurement else []:
+    notes = record.measurement.notes if record.measurement else []
+    for note in notes:
         table.add_row("note", Text(note))
-    warnings = warnings_of(row)
+    warnings = [warning for warning in warnings_of(row) if warning not in notes]
     num_shown = len(warnings) if len(warnings) <= MAX_WARNINGS else MAX_WARNINGS - 1
     for warning in warnings[:num_shown]:
         table.add_row("warning", Text(warning, "yellow"))

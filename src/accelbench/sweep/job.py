@@ -10,10 +10,11 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.plan import in_order, skip_reason
 from accelbench.grid.prepare import prepare
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import CONFIRMED, RESULTS, Workplace, shown
+from accelbench.project import CONFIRMED, RESULTS, Workplace, check_inside, shown
 from accelbench.report import read as report
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import read_all
+from accelbench.schema.serialize import writing
 from accelbench.schema.vocab import RETRIED
 from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
@@ -66,6 +67,7 @@ class Suite:
         Raises:
             UserError: the sweep could not start, or not go on, for a reason that the user can mend.
         """
+        check_inside(self.folder, self.root)
         result = dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts)
         answer.show(result.records, shown(result.folder), console)
 
@@ -105,7 +107,9 @@ def confirm(root: Path, console: Console, hosts: Hosts) -> None:
     wanted = {str(name) for name in params.load(root).suites}
     sweeps = [each for each in report.read_all(root / RESULTS) if each.folder in wanted]
     questions, folder = confirming.questions(sweeps, params.confirm_s(root)), root / CONFIRMED
+    check_inside(folder, root)
     confirming.confirm(questions, folder, console, hosts)
     folder.mkdir(exist_ok=True)
     lines = [f"{each.name}: {each.first.cell.label} or {each.second.cell.label}\n" for each in questions]
-    (folder / "questions.txt").write_text("".join(lines))  # DVC warns of an output that is an empty folder
+    with writing(folder / "questions.txt") as file:  # DVC warns of an output that is an empty folder
+        file.write_text("".join(lines))

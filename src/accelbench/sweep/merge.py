@@ -14,7 +14,8 @@ from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, sho
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
-from accelbench.schema.serialize import PREFIX, SUFFIX
+from accelbench.schema.record import without_secrets
+from accelbench.schema.serialize import PREFIX, SUFFIX, json_text
 from accelbench.schema.text import one_line
 from accelbench.sweep.kept import set_aside
 
@@ -167,23 +168,22 @@ def _merge_record(wanted: _Wanted) -> tuple[_Wanted, Added | None, str]:
     try:
         content = path.read_bytes()
         is_there = there.exists() and (there.samefile(path) or there.read_bytes() == content)
-        if not is_there:  # else it was checked before
-            _check_json(content)
+        clean = content if is_there else _clean(content)  # else it was checked before
     except (OSError, ValueError) as error:
         return wanted, None, one_line(str(error))
-    added = Added.same if is_there else _add_record(path, content, there)
+    added = Added.same if is_there else _add_record(path, clean, there, may_link=clean is content)
     weights = path.with_suffix(SAFETENSORS)
     if added != Added.other and weights.exists():
         _add(weights.read_bytes(), target / weights.name)
     return wanted, added, ""
 
 
-def _add_record(path: Path, content: bytes, there: Path) -> Added:
-    """As `_add`; on one file system as a second name of the file, without copying it.
+def _add_record(path: Path, content: bytes, there: Path, may_link: bool) -> Added:
+    """As `_add`; on one file system as a second name of the file, without copying it, if that has this content.
 
     Nothing changes a record's file: whoever writes a record again replaces the file.
     """
-    if not path.is_symlink():
+    if may_link and not path.is_symlink():
         try:
             os.link(path, there)
             return Added.new
@@ -192,18 +192,25 @@ def _add_record(path: Path, content: bytes, there: Path) -> Added:
     added = _add(content, there)
     if added == Added.other:
         try:
-            _check_json(there.read_bytes())
+            if _clean(there.read_bytes()) == content:
+                return Added.same
         except ValueError:  # the machine stopped while it was written
             set_aside(there)
             added = _add(content, there)
     return added
 
 
-def _check_json(content: bytes) -> None:
-    """Raises a ValueError for what is no JSON."""
+def _clean(content: bytes) -> bytes:
+    """A record's file without what may hold secrets (`without_secrets`); itself if it has nothing of it.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
     import orjson  # here, as in schema/serialize.py
 
-    orjson.loads(content)
+    values = orjson.loads(content)
+    clean = without_secrets(values) if isinstance(values, dict) else values
+    return content if clean is values else json_text(clean).encode()
 
 
 def _plan_of_source(folder: Path, named: str, done: Merged) -> PlanFile:

@@ -12,7 +12,7 @@ from accelbench.grid.estimate import Length, total
 from accelbench.grid.evidence import Evidence
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import summarise, warnings_of
-from accelbench.judging.warnings import relative_half_width
+from accelbench.judging.warnings import counted_samples, relative_half_width
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import UNEXPECTED, Status
 
@@ -127,7 +127,9 @@ def outcome(record: Record) -> str:
         words.append(f"{row['latency_p50_ms']:>9.3f} ms/step")
     if isinstance(row["accuracy"], float):
         words.append(f"accuracy {row['accuracy']:.4f}")
-    if num := len(warnings_of(row)):
+    counted = counted_samples(record)
+    words += counted
+    if num := len(warnings_of(row)) - len(counted):
         words.append(f"{num} warning{'s' * (num > 1)}")
     return "  ".join(words)
 

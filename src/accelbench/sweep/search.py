@@ -29,7 +29,7 @@ from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.race_file import RacedProcess
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
-from accelbench.schema.vocab import Engine, Protocol, Status
+from accelbench.schema.vocab import Engine, Precision, Protocol, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run, search_answer
 from accelbench.sweep.kept import KeptFiles
@@ -155,13 +155,19 @@ class _Search:
                 for item in self.ready.planned:
                     if item.skip_reason is not None:
                         self.kept.note_record(self.session.judge(self.session.measure(item)), self.folder)
-                way = course.Course(self._measure, self._cost_s, self._left_s, self.goal.budget_s)
+                first = [min(members, key=self._plainness) for members in self.race.groups.values()]
+                way = course.Course(self._measure, self._cost_s, self._left_s, self.goal.budget_s, first)
                 course.run(self.race, way, seed=len(self.asked))
         finally:  # an interrupted search keeps its records, and what they tell, too
             self._note_drops()
             run.say_restored(self.kept.restore(), self.console)
             if self.records:
                 self._write_race()
+
+    def _plainness(self, i: int) -> tuple[object, ...]:
+        """The least of each group is the baseline: plain PyTorch in fp32, which users run today, or what comes next."""
+        cell = self.asked[i].cell
+        return cell.engine != Engine.lightning, len(cell.options.enabled), cell.precision != Precision.fp32, i
 
     def found(self) -> search_answer.Found:
         """What the race found so far."""

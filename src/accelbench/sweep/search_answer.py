@@ -12,7 +12,7 @@ from rich.console import Console
 from accelbench.compare.race import Race, Standing
 from accelbench.errors import UserError
 from accelbench.judging.row import is_disturbed
-from accelbench.presentation import duration, significant
+from accelbench.presentation import and_more, duration, significant
 from accelbench.project import shown
 from accelbench.report.read import ReportedCell
 from accelbench.report.tables.best import workload_text
@@ -24,6 +24,7 @@ from accelbench.schema.record import Record
 from accelbench.sweep.pulls import UNITS, Goal
 
 MAX_CELLS = 8  # of a table
+MAX_NAMED = 6  # cells that were not tried
 BETTER = {"throughput": "faster", "latency": "faster", "energy": "better in samples per joule"}
 BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
 # Beyond it, the bound on how much better other cells may be is of no use.
@@ -146,7 +147,10 @@ def show(found: Found, goal: Goal, folder: Path, console: Console) -> int:
     )
     if any(_needs_time(found, group) for group in race.groups):
         console.print(
-            f"To go on: the same command with out={shown(folder)}", markup=False, highlight=False, soft_wrap=True
+            f"To go on: the same command with out={shown(folder)}, which has a new budget then",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
     return 0 if all(standing.leader is not None for standing in race.standings.values()) else 1
 
@@ -165,6 +169,9 @@ def sentences(found: Found, group: Hashable) -> Iterator[str]:
         yield f"{_sureness(found, group, standing)}; {_counts(found, group)}."
     if needed := _needs_time(found, group):
         yield f"More time is needed for {needed}."
+    if untried := [found.labels[i] for i in race.groups[group] if not race.entrants[i].was_tried]:
+        more = f" {and_more(num, 'cell')}" if (num := len(untried) - MAX_NAMED) > 0 else ""
+        yield f"Not tried: {', '.join(untried[:MAX_NAMED])}{more}."
     disturbed = [is_disturbed(record) for i, _, record in found.records if i in race.groups[group]]
     if any(disturbed):
         yield (

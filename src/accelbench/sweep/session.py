@@ -19,11 +19,13 @@ from accelbench.grid.prepare import Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import SAFETENSORS, shown
 from accelbench.schema import record as records
+from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
 from accelbench.schema.text import ending, one_line
 from accelbench.schema.vocab import MODULE, Device, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.settings.executors import check_local
+from accelbench.sweep import slow_formats
 from accelbench.sweep.preflight import Preflight
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 from accelbench.sweep.progress import SweepProgress
@@ -68,6 +70,7 @@ class Session(AbstractContextManager["Session"]):
         self.ready, self.todo, self.folder = ready, todo, folder
         self.options, self.console, self.sweep_id = options, console, sweep_id
         self._hosts, self._new_progress = hosts, progress
+        self._told: set[Device] = set()  # the devices of which it was said which precisions are slow
         self._stack = ExitStack()
         self._library_output: list[str] = []  # with -v: what the cells' libraries printed, until it is shown
 
@@ -113,7 +116,7 @@ class Session(AbstractContextManager["Session"]):
         self._progress.start(item)
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
         if item.skip_reason is None and failure is None:
-            self._prober.ceilings(item.cell)
+            self._tell_slow_formats(item.cell)
         ready = self.ready
         measured = {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment = {**ready.environment(item.cell.engine), **measured}
@@ -125,6 +128,15 @@ class Session(AbstractContextManager["Session"]):
         unjudged = dataclasses.replace(record, status=Status.invalid, reason=NOT_JUDGED) if is_ok else record
         records.write(unjudged, self.folder)
         return record
+
+    def _tell_slow_formats(self, cell: Cell) -> None:
+        """Probes the cell's device before its first cell, and says which of the sweep's precisions lack units there."""
+        ceilings = self._prober.ceilings(cell)
+        if cell.device not in self._told:
+            self._told.add(cell.device)
+            cells = [item.cell for item in self.todo if item.skip_reason is None and item.cell.device == cell.device]
+            for line in slow_formats.lines(ceilings, [each.precision for each in cells]):
+                self._say(line)
 
     def judge(self, record: Record) -> Record:
         """The record with the ceilings of its device and what follows from them; may probe the device again."""

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from accelbench.devices import packages
 from accelbench.engines.lightning import engine, weights, zoo
 from accelbench.errors import UserError
 from accelbench.judging.asked import judge
@@ -64,6 +65,52 @@ def test_a_network_of_any_library_gets_the_weights_of_a_file(tmp_path, library):
     expected = other.state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in network.state_dict().items())
     assert any(not torch.equal(value, expected[name]) for name, value in drawn(2, model, shape).state_dict().items())
+
+
+@pytest.fixture
+def safe(monkeypatch):
+    """A torch whose torch.load is safe."""
+    if not packages.is_safe_torch(torch.__version__):
+        monkeypatch.setattr(torch, "__version__", "2.10.0+cu126")
+
+
+@pytest.mark.parametrize("name", ["mine.pth", "mine.pt", "mine.bin", "mine.ckpt"])
+def test_a_safe_torch_reads_its_own_files_of_weights(tmp_path, safe, name):
+    other = drawn(1, MLP)
+    state = {"epoch": 3, "state_dict": other.state_dict()} if name.endswith("ckpt") else other.state_dict()
+    torch.save(state, tmp_path / name)
+    network = drawn(2, replace(MLP, weights=str(tmp_path / name)))
+    expected = other.state_dict()
+    assert all(torch.equal(value, expected[key]) for key, value in network.state_dict().items())
+
+
+def test_an_older_torch_reads_no_such_file_whatever_was_checked_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.9.1")
+    torch.save(drawn(1, MLP).state_dict(), tmp_path / "mine.pth")
+    with pytest.raises(UserError, match=r"mine.pth: torch 2.10 or newer is needed to read it, and here is 2.9.1: "):
+        drawn(2, replace(MLP, weights=str(tmp_path / "mine.pth")))
+
+
+class Own:
+    """What only a full unpickling would make."""
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"no pickle", "not readable as a file of weights alone"),
+        (Own(), "not readable as a file of weights alone"),
+        ([torch.ones(1)], "should hold a state_dict"),
+        ({"weight": 3}, "should hold a state_dict"),
+        ({"other": torch.ones(1)}, "its weights are not those of the network: missing"),
+    ],
+)
+def test_a_file_of_torch_load_that_holds_something_else_is_a_mistake_of_the_user(tmp_path, safe, content, told):
+    path = tmp_path / "mine.pth"
+    path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
+    with pytest.raises(UserError, match=rf"^model.weights={path}: {told}") as found:
+        drawn(2, replace(MLP, weights=str(path)))
+    assert len(str(found.value).splitlines()) == 1
 
 
 def test_weights_are_checked_before_anything_is_measured(tmp_path):

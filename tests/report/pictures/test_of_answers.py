@@ -1,6 +1,9 @@
 """The pictures that compare all settings of each model: lines over batches, a map of precisions, the trade-off."""
 
+import dataclasses
+
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from accelbench.report.answers import answers
 from accelbench.report.pictures.batch_lines import MAX_LINES, batch_lines
@@ -83,3 +86,46 @@ def test_where_nothing_varies_there_is_no_picture(tmp_path, maker):
     assert batch_lines(alone) is None
     assert heat_map(alone) is None
     assert picture([]) is None
+
+
+def overlaps(figure, labels):
+    """The pairs of texts that share a place in the drawn picture."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in labels if text.get_text()]
+    return [(a, b) for i, (a, box) in enumerate(boxes) for b, other in boxes[i + 1 :] if box.overlaps(other)]
+
+
+@pytest.mark.parametrize("sizes", [[8, 16, 17, 18, 32], [2**i for i in range(15)], [1, 1000, 1001], [60_000, 65_536]])
+def test_numbers_of_batch_sizes_do_not_overlap(tmp_path, maker, sizes):
+    cells = [maker.cell("cnn", precision=word, batch_size=size) for word in ("fp32", "bf16") for size in sizes]
+    found = answers([read(maker.suite(tmp_path, [maker.ok(cell, 100.0) for cell in cells]))])
+    figure = batch_lines([*found, *found])
+    for axes in figure.axes:
+        assert not overlaps(figure, axes.get_xticklabels())
+        assert {str(sizes[0]), str(sizes[-1])} <= {label.get_text() for label in axes.get_xticklabels()}
+
+
+def test_cells_whose_steps_were_not_waited_for_are_drawn_without_their_latency(tmp_path, maker):
+    records = [maker.ok(maker.cell("cnn", batch_size=size), 100.0, latency_s=[]) for size in (8, 32)]
+    speed, latency = batch_lines(answers([read(maker.suite(tmp_path, records))])).axes
+    assert len(speed.lines) == 1
+    assert [text.get_text() for text in latency.texts] == ["not known"]
+
+
+def test_numbers_of_near_points_stand_on_both_sides(tmp_path, maker):
+    cells = [maker.cell(batch_size=size, mode=Mode.infer) for size in (8, 16, 17, 18, 32)]
+    suite = maker.suite(tmp_path, [maker.ok(cell, 100.0 * cell.batch_size**0.5) for cell in cells])
+    (answer,) = answers([read(suite)])
+    figure = picture([("a", trade_off(answer.found)), ("b", trade_off(answer.found))])
+    for axes in figure.axes:
+        assert not overlaps(figure, [text for text in axes.texts if len(text.get_text()) == 1])
+
+
+@pytest.mark.parametrize("draw", [batch_lines, heat_map])
+def test_titles_of_neighbours_do_not_overlap(found, draw):
+    found[0] = dataclasses.replace(found[0], apart="2026-11-20_18-00-00-adhoc, window.measure_s=0.2, steps=512")
+    figure = draw([found[0], found[0]])
+    titles = [axes._left_title for axes in figure.axes]
+    assert not overlaps(figure, titles)
+    assert all(title.get_window_extent().x1 <= figure.bbox.x1 for title in titles)

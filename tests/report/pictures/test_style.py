@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from accelbench.report.pictures import style
@@ -28,3 +30,15 @@ def test_settings_are_in_the_vocabularys_order_without_options_first():
 def test_every_set_of_options_has_a_line_of_its_own():
     sets = ["", "channels_last", "compile", "freeze", "cuda_graphs", "channels_last + compile", "compile + freeze"]
     assert len({str(style.line_style(each)) for each in sets}) == len(sets)
+
+
+@pytest.mark.parametrize("warning", ["", "NOT MNIST: a stand-in"])
+def test_a_long_title_stays_inside_of_its_picture(warning):
+    figure = Figure(figsize=(6.5, 3), layout="constrained", dpi=style.DPI)
+    figure.subplots()
+    name = "2026-11-21_18-00-00-adhoc"
+    style.add_title(figure, f"Time per network and device, {name} (~ marks an estimated time)", warning)
+    FigureCanvasAgg(figure).draw()
+    box = figure._suptitle.get_window_extent()
+    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+    assert name in figure._suptitle.get_text()

@@ -19,10 +19,10 @@ from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import BenchModule, StructuredStep, TrainStep, new_optimizer
-from accelbench.engines.lightning.outputs import all_finite, described, size_of
+from accelbench.engines.lightning.outputs import all_finite, described, seeded, size_of
 from accelbench.engines.lightning.own.batch import OwnBatch
 from accelbench.engines.lightning.precision import Observer, plugin_for, step_context
-from accelbench.engines.lightning.structure import mapped, shifted, tensors_in
+from accelbench.engines.lightning.structure import mapped, mixed, num_rows, reordered, tensors_in
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workload import changed
 from accelbench.engines.observed import Observed
@@ -145,22 +145,29 @@ class NetworkRun(CellRun):
         """The batch, and one whose samples or values have changed places."""
         return self._on_host(), self.unseen
 
-    def shifted_inputs(self, batch: OwnBatch, by: int) -> OwnBatch:
-        """All tensors with as many rows as the first one has."""
-        found: OwnBatch = shifted(batch, by, batch.num_rows)
-        return found
+    def seed_output(self, number: int) -> None:
+        """All of torch's generators."""
+        torch.manual_seed(number)
+
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
+        """In host memory."""
+        return reordered(batch, order) if num_rows(batch) == len(order) else None
+
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        """In host memory."""
+        return mixed(batch, other, rows) if num_rows(batch) == self.num_rows else None
 
     def measured_output(self, batch: OwnBatch, rows: Sequence[int]) -> Output:
         """From a further step."""
         output = self.step.compute(self.step.copy_in(mapped(batch, torch.Tensor.clone)))
         return described(output, self.num_rows, rows)
 
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False) -> list[Output]:
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
         """From a new copy of the user's network. It runs in a thread; the dtype of new tensors is the process's."""
         with torch.no_grad(), new_tensors_in(torch.float32):
             original = getattr(self.original, "_orig_mod", self.original)
             network = changed(copy_of(original).to(device="cpu").float().eval(), other=other)
-            outputs = (self.task.infer(network, mapped(each, _as_fp32)) for each in batches)
+            outputs = seeded(batches, lambda each: self.task.infer(network, mapped(each, _as_fp32)))
             return [described(output, self.num_rows, self.rows) for output in outputs]
 
     def observe(self) -> Observed:
@@ -190,9 +197,12 @@ class NetworkRun(CellRun):
             logger.disabled = was_disabled
 
     def notes(self) -> Iterator[str]:
-        """Which keys of the batch the network does not get."""
+        """Which keys of the batch the network does not get, and what counts as a sample if that is not a row."""
         if self.task.division:
             yield f"of the batch, {self.task.division}"
+        if self.batch.num_samples != self.batch.num_rows:
+            rows = f"the batch's first tensor has {self.batch.num_rows:,} rows"
+            yield f"samples={self.batch.num_samples:,}, as given: {rows}"
 
     def warnings(self) -> Iterator[str]:
         """Why outputs were not compared, and settings of the process."""

@@ -1,28 +1,29 @@
 """Files of weights that torch.load may read while a network is built.
 
 `torch.load` before torch 2.10 lets a hostile file corrupt memory, even with `weights_only=True` (CVE-2026-24747). There
-it reads only a library's own file, once its checksum was verified; all other weights have to be safetensors. It never
-reads with `weights_only=False`.
+it reads only a library's own file, once its checksum was verified; all other weights have to be safetensors. A later
+torch reads all of them, never with `weights_only=False`.
 """
 
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlparse
 
 import torch
-from torch.torch_version import TorchVersion
+from torch import Tensor
 
+from accelbench.devices.packages import is_safe_torch
 from accelbench.errors import UserError
+from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Library
 from accelbench.schema.workload import ModelSpec
 
-FIXED = "2.10"
 ADVICE = {
     Library.custom: "save the weights as safetensors, and load them with safetensors.torch.load_file",
     Library.timm: "use a network with weights in safetensors, or model.weights=none",
@@ -37,7 +38,7 @@ def guarded(model: ModelSpec) -> Iterator[None]:
     """Inside, `torch.load` raises a UserError if this torch's is unsafe, and else loads with `weights_only=True`."""
 
     def load(file: object, *args: Any, **settings: Any) -> Any:
-        if TorchVersion(torch.__version__) >= FIXED:
+        if is_safe_torch(torch.__version__):
             return torch_load(file, *args, **{**settings, "weights_only": True})
         name = os.path.basename(file) if isinstance(file, str | os.PathLike) else "a file"
         raise UserError(
@@ -47,6 +48,29 @@ def guarded(model: ModelSpec) -> Iterator[None]:
 
     with _replacing(load):
         yield
+
+
+def read(path: str) -> dict[str, Tensor]:
+    """The weights in a file for `torch.load`: a mapping of names to tensors, or the `state_dict` of a checkpoint.
+
+    Raises:
+        UserError: this torch's `torch.load` is unsafe, or the file holds something else.
+    """
+    flag = f"model.weights={path}"
+    if not is_safe_torch(torch.__version__):
+        raise UserError(
+            f"{flag}: torch 2.10 or newer is needed to read it, and here is {torch.__version__}: a hostile file of "
+            "this kind corrupts the memory of an older one (CVE-2026-24747): save the weights as safetensors"
+        )
+    try:
+        found = torch_load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged or hostile file may raise anything
+        first_line = one_line(str(error).partition("\n")[0])
+        raise UserError(f"{flag}: not readable as a file of weights alone ({first_line})") from error
+    state = found.get("state_dict", found) if isinstance(found, Mapping) else found
+    if not isinstance(state, Mapping) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+        raise UserError(f"{flag}: should hold a state_dict, a mapping of names to tensors")
+    return {str(name): tensor for name, tensor in state.items()}
 
 
 @contextmanager

@@ -25,12 +25,12 @@ from accelbench.engines.lightning.module import (
     TestStep,
     TrainStep,
 )
-from accelbench.engines.lightning.outputs import all_finite, described
+from accelbench.engines.lightning.outputs import LAZY, all_finite, computes_when_read, described
 from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
 from accelbench.engines.lightning.products import watched
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
-from accelbench.engines.lightning.structure import copied_into, mapped, on_host, shifted, tensors_in
+from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, on_host, reordered, tensors_in
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.training import (
     evaluating,
@@ -44,15 +44,16 @@ from accelbench.engines.lightning.weights import kept, saved
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.engines.observed import Observed
+from accelbench.errors import UserError
 from accelbench.measuring import clock
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
-from accelbench.measuring.output_check import Output
+from accelbench.measuring.output_check import NUM_ROWS, Output
 from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.training import States
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import XLA, Library, Pipeline, Precision
+from accelbench.schema.vocab import XLA, Device, Library, Pipeline, Precision
 from accelbench.schema.work import Work
 
 
@@ -146,7 +147,13 @@ class _Run(CellRun):
 
     def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
         self.first_output.remove()  # one look is enough
+        self._check_computed(output)
         self.workload.check_first(output)
+
+    def _check_computed(self, output: object) -> None:
+        """Raises a UserError if the output is computed only when it is read."""
+        if computes_when_read(output):
+            raise UserError(f"model.target={self.cell.model.definition}: {LAZY}")
 
     def _note_built(self, step: InferStep) -> None:
         """On Lightning's first call: the model and the optimiser are on the device by then."""
@@ -194,6 +201,7 @@ class _Run(CellRun):
             self.timed = batch, []
             self.training.looked = self._states()
         else:
+            self._check_computed(self.step.result)
             rows = self.rows_of(self.workload.num_rows)
             self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
 
@@ -214,6 +222,7 @@ class _Run(CellRun):
         if self.trains:
             parameters = trainable(self.network)
             self.training.is_coarse = is_coarse(parameters)
+            self.training.sizes = {name: each.numel() for name, each in parameters.items()}
             self.training.learning_rates = [group["lr"] for group in step.optimizer.param_groups]  # type: ignore[attr-defined]
             if self.is_plain:
                 unseen = self.workload.unseen(labelled=True)
@@ -317,9 +326,22 @@ class _Run(CellRun):
             fed, self.timed = self.workload.example(), None
         return fed, unseen
 
-    def shifted_inputs(self, batch: Any, by: int) -> Any:
+    @property
+    def same_random(self) -> bool:  # type: ignore[override]
+        """On the CPU in fp32, if nothing was compiled: in other formats torch draws other numbers."""
+        return self.is_reference and self.is_plain
+
+    def seed_output(self, number: int) -> None:
+        """All of torch's generators."""
+        torch.manual_seed(number)
+
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
         """In host memory."""
-        return shifted(batch, by, next(iter(next(tensors_in(batch)).shape), 0))
+        return reordered(batch, order) if num_rows(batch) == len(order) else None
+
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        """In host memory."""
+        return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
 
     def _keep_outputs(self, step: InferStep) -> None:
         """Keeps outputs of inference in the first rank, once everything was measured."""
@@ -337,6 +359,8 @@ class _Run(CellRun):
             self.compared_on = self.step.copy_in(whole)
         with nullcontext() if self.products.total or not self.is_plain else watched(self.products):
             result = self.step.compute(self.compared_on)
+        if computes_when_read(result):
+            self.defects.append(LAZY)
         return described(result, self.workload.num_rows, rows)
 
     @property
@@ -344,9 +368,15 @@ class _Run(CellRun):
         """Those of the workload."""
         return self.workload.num_reference_rows
 
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False) -> list[Output]:
+    @property
+    def has_same_reference(self) -> bool:  # type: ignore[override]
+        """On the CPU, for whole batches: those of other sizes are rounded in another order."""
+        on_cpu = self.cell.device == Device.cpu and self.is_plain and not self.cell.options.change_output
+        return on_cpu and self.workload.num_reference_rows == NUM_ROWS
+
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
         """From the cell's network, built again."""
-        return self.workload.reference(batches, self.rows, other=other)
+        return self.workload.reference(batches, self.rows, other=other, precision=self.cell.precision if same else None)
 
     def _seen(self) -> Seen:
         """What this rank observed."""

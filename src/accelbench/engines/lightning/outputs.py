@@ -1,10 +1,13 @@
 """The tensors of a network's output: what they are, and their rows for the images that are compared."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from accelbench.engines.lightning.operators import does_nothing
 from accelbench.engines.lightning.structure import tensors_in
 from accelbench.measuring.output_check import MAX_ROW_NUMBERS, Output, OutputTensor, batch_axes
 
@@ -32,6 +35,41 @@ def _described(tensor: Tensor, size: int, rows: Sequence[int]) -> OutputTensor:
     chosen = torch.tensor(rows[:most])
     # `double` copies: a further step may overwrite the output.
     return OutputTensor(shape, {axis: values.movedim(axis, 0)[chosen].double().numpy() for axis in axes})
+
+
+LAZY = "the output is computed only when it is read, which no step does: return plain tensors"
+# Where the subclasses of tensors come from that compute at once.
+TRUSTED = frozenset({"torch", "torchvision", "torchao", "transformers", "tensordict"})
+
+
+def computes_when_read(output: object) -> bool:
+    """Whether reading the tensors of an output, for the first time, runs operators, or may run the user's code."""
+    with _Operators() as ran:
+        tensors = list(tensors_in(output))
+    return ran.any or any(_is_users(type(tensor)) for tensor in tensors)
+
+
+class _Operators(TorchDispatchMode):
+    """Notes whether any operator runs that computes something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.any = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.any = self.any or not does_nothing(func)
+        return func(*args, **(kwargs or {}))
+
+
+def _is_users(kind: type) -> bool:
+    return kind not in (Tensor, nn.Parameter) and kind.__module__.partition(".")[0] not in TRUSTED
+
+
+def seeded(batches: Iterable[Any], infer: Callable[[Any], Any]) -> Iterator[Any]:
+    """The output for each batch, the i-th computed with random numbers of the seed i % 2; see `CellRun.seed_output`."""
+    for number, batch in enumerate(batches):
+        torch.manual_seed(number % 2)
+        yield infer(batch)
 
 
 def size_of(output: object, sizes: Sequence[int]) -> int:

@@ -1,9 +1,10 @@
 """Tensors in structures: tuples, lists, mappings and dataclasses, however nested."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -49,9 +50,33 @@ def on_host(structure: Any) -> Any:
     return mapped(structure, lambda tensor: tensor.detach().to("cpu", copy=True))
 
 
-def shifted(structure: Any, by: int, size: int) -> Any:
-    """The structure whose tensors of `size` rows have row i + `by` in the place of row i, in a circle."""
-    return mapped(structure, lambda tensor: tensor.roll(-by, 0) if tensor.dim() and len(tensor) == size else tensor)
+def num_rows(structure: object) -> int:
+    """The first dimension of the first tensor that has one; 0 without."""
+    return next((len(tensor) for tensor in tensors_in(structure) if tensor.dim()), 0)
+
+
+def reordered(structure: Any, order: Sequence[int]) -> Any:
+    """The structure whose tensors of as many rows have row `order[i]` in the place of row i."""
+    indices, size = torch.tensor(order), len(order)
+    return mapped(structure, lambda tensor: tensor[indices] if tensor.dim() and len(tensor) == size else tensor)
+
+
+def mixed(structure: Any, other: Any, rows: Sequence[int]) -> Any:
+    """The structure with these rows of the tensors of another one that have as many rows; of others, its tensors.
+
+    None if it is the same as the other in a further row: then it can't be said whether that row's output should change.
+    """
+    size, chosen = num_rows(structure), torch.tensor(rows, dtype=torch.int64)
+    same = torch.ones(size, dtype=torch.bool)
+    tensors = []
+    for mine, its in zip(tensors_in(structure), tensors_in(other), strict=True):
+        if mine.dim() and mine.shape == its.shape and len(mine) == size:
+            same &= (mine == its).flatten(1).all(1) if mine.dim() > 1 else mine == its
+            tensors.append(mine.index_copy(0, chosen, its[chosen]))
+        else:
+            tensors.append(its)
+    same[chosen] = False
+    return None if same.any() else refilled(structure, tensors)
 
 
 def copied_into(structure: Any, source: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Weights in files of safetensors, which hold numbers alone: loaded into a network, and saved from one.
+"""Weights in files of the user's: loaded into a network, and saved from one as safetensors, which hold numbers alone.
 
 Also weights that are put back after a step that must not count.
 """
@@ -11,7 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from accelbench.engines.lightning import checkpoints
 from accelbench.errors import UserError
+from accelbench.project import TORCH_FILES
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import writing
 
@@ -26,14 +28,7 @@ def load(network: nn.Module, path: str) -> None:
     Raises:
         UserError: the file can't be read, or its weights are not the network's.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    flag = f"model.weights={path}"
-    try:
-        found = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{flag}: not readable as safetensors ({error})") from error
+    flag, found = f"model.weights={path}", _read(path)
     own = network.state_dict(keep_vars=True)  # whose tied weights are one object also where they have no memory
     present = {_place(own[name]) for name in found if name in own}
     problems = {
@@ -49,6 +44,20 @@ def load(network: nn.Module, path: str) -> None:
         raise UserError(f"{flag}: its weights are not those of the network: {told}")
     if all(tensor.device.type != "meta" for tensor in own.values()):  # such a network has shapes alone
         network.load_state_dict(found, strict=False)
+
+
+def _read(path: str) -> dict[str, Tensor]:
+    """The weights in a file, by their names."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if Path(path).suffix in TORCH_FILES:
+        return checkpoints.read(path)
+    try:
+        found: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"model.weights={path}: not readable as safetensors ({error})") from error
+    return found
 
 
 def save(network: nn.Module, path: Path) -> None:

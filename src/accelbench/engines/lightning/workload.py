@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed
-from accelbench.engines.lightning.outputs import described
+from accelbench.engines.lightning.outputs import described, seeded
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.sources import feed_of
@@ -23,7 +23,7 @@ from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import Output
 from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Mode, ModelOutput
+from accelbench.schema.vocab import Mode, ModelOutput, Precision
 from accelbench.schema.vocab import Protocol as CellProtocol
 
 
@@ -74,7 +74,9 @@ class Workload(Protocol):
     def unseen(self, *, labelled: bool = False) -> Any:
         """A further batch that the feed never gives, in host memory; if `labelled`, as it gives it to training."""
 
-    def reference(self, batches: Sequence[Any], rows: Sequence[int], *, other: bool = False) -> list[Output]:
+    def reference(
+        self, batches: Sequence[Any], rows: Sequence[int], *, other: bool = False, precision: Precision | None = None
+    ) -> list[Output]:
         """The outputs of a newly built network in fp32 on the CPU for each of `batches`, in turn.
 
         To be called outside of the Trainer, inside which torch creates new weights in the cell's precision.
@@ -83,6 +85,7 @@ class Workload(Protocol):
             batches: in host memory, as the feed gives them to inference.
             rows: of the output, that are compared.
             other: whether the network has other weights.
+            precision: that it runs in instead of fp32, if `num_reference_rows` is all of them.
         """
 
     def tokens_per_sample(self) -> float | None:
@@ -198,14 +201,19 @@ class Images:
 
     @torch.no_grad()
     def reference(
-        self, batches: Sequence[tuple[Tensor, ...]], rows: Sequence[int], *, other: bool = False
+        self,
+        batches: Sequence[tuple[Tensor, ...]],
+        rows: Sequence[int],
+        *,
+        other: bool = False,
+        precision: Precision | None = None,
     ) -> list[Output]:
         """For the images of the first rows alone."""
         pl.seed_everything(self.cell.seed, verbose=False)
         network, task = changed(self.build(), other=other).eval(), ImageTask(torch.float32)
         chosen = torch.tensor(rows[:NUM_SAMPLES])
         images = [batch[0][chosen] for batch in batches]
-        outputs = (network(task.inputs(each).float()) for each in images)
+        outputs = seeded(images, lambda each: network(task.inputs(each).float()))
         return [described(output, len(chosen), range(len(chosen))) for output in outputs]
 
     def tokens_per_sample(self) -> None:

@@ -8,12 +8,13 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from accelbench.report.answers import Answer
 from accelbench.report.pictures.direct_labels import Named, label_right
-from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_title, batch_axis, tidy, widen
+from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_panel_title, add_title, batch_axis, tidy, widen
 from accelbench.report.read import ReportedCell
 
 MAX_PANELS = 8
 MAX_LINES = 5  # of a panel: the fastest settings
-HEIGHT_INCH = 1.6
+HEIGHT_INCH, WIDTH_INCH = 1.6, 5.6  # of a pair of panels
+AXIS_INCH = 1.4
 SPEED, LATENCY = "samples_per_s", "latency_p50_ms"
 
 
@@ -28,14 +29,16 @@ def batch_lines(answers: Sequence[Answer]) -> Figure | None:
         known = sorted(known, key=lambda pair: -max(len(cells) for cells in pair[1]))[:MAX_PANELS]
     num_columns = min(2, len(known))
     num_rows = -(-len(known) // num_columns)
-    figure = Figure(figsize=(5.6 * num_columns, (HEIGHT_INCH + 0.75) * num_rows + 0.5), layout="constrained", dpi=DPI)
+    figure = Figure(
+        figsize=(WIDTH_INCH * num_columns, (HEIGHT_INCH + 0.75) * num_rows + 0.5), layout="constrained", dpi=DPI
+    )
     grid = figure.subplots(num_rows, 2 * num_columns, squeeze=False)
     panels = [axes for row in grid for axes in row]
     for index, (answer, lines) in enumerate(known):
         speed, latency = panels[2 * index : 2 * index + 2]
         _draw(speed, lines, SPEED)
         _draw(latency, lines, LATENCY)
-        speed.set_title(answer.title, fontsize=9, loc="left")
+        add_panel_title(speed, answer.title, WIDTH_INCH)
         speed.set_ylabel("samples/s", fontsize=8)
         latency.set_ylabel("median step (ms)", fontsize=8)
         ends = [
@@ -80,8 +83,13 @@ def _draw(axes: Axes, lines: Sequence[Sequence[ReportedCell]], column: str) -> N
             if low is not None and high is not None:
                 axes.vlines(each.cell.batch_size, low, high, color=COLOURS[device], linewidth=2.5, alpha=0.35)
     batches = sorted({each.cell.batch_size for cells in lines for each in cells})
-    batch_axis(axes, batches)
+    batch_axis(axes, batches, AXIS_INCH)
     axes.set_xlabel("batch size", fontsize=8)
+    if not any(each.number(column) for cells in lines for each in cells):
+        axes.text(0.5, 0.5, "not known", transform=axes.transAxes, ha="center", fontsize=8, color="grey")
+        axes.set(xticks=[], yticks=[])
+        tidy(axes)
+        return
     axes.set_yscale("log")
     widen(axes)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))

@@ -27,6 +27,8 @@ from accelbench.report.tables.options import options_text
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Engine, Mode, Precision
 
+PANEL_INCH = 2.6  # the width of a panel, at least
+
 
 def throughput(rows: Sequence[Row], title: str, warning: str) -> Figure | None:
     """Samples/s against batch size: a column per model, a row per mode, a line per device and precision."""
@@ -86,7 +88,7 @@ def _panels(frame: pd.DataFrame, title: str, warning: str, unit: str, draw: Draw
         return None
     models = list(dict.fromkeys(frame["model"]))
     modes = [mode for mode in Mode if (frame["mode"] == mode).any()]
-    width = max(6.5, 3.0 * len(models) + 0.6)
+    width = max(6.5, (PANEL_INCH + 0.4) * len(models) + 0.6)
     figure = Figure(figsize=(width, 2.5 * len(modes) + 1.1), layout="constrained", dpi=DPI)
     grid = figure.subplots(len(modes), len(models), squeeze=False, sharex=True)
     for row, mode in zip(grid, modes, strict=True):
@@ -125,8 +127,9 @@ def _style(setting: Setting) -> dict[str, Any]:
 
 def _scale(axes: Axes, panel: pd.DataFrame, batches: Sequence[int]) -> None:
     """Logarithmic axes with a tick per batch."""
-    batch_axis(axes, batches)
-    axes.tick_params(axis="x", labelrotation=90 if len(batches) > 6 else 0)
+    upright = len(batches) > 6
+    batch_axis(axes, batches, PANEL_INCH, upright=upright)
+    axes.tick_params(axis="x", labelrotation=90 if upright else 0)
     if panel.empty:
         axes.text(0.5, 0.5, "no ok cell", transform=axes.transAxes, ha="center", color="grey")
         axes.set_yticks([])

@@ -7,9 +7,10 @@ from matplotlib.figure import Figure
 
 from accelbench.presentation import significant
 from accelbench.report.answers import Answer
-from accelbench.report.pictures.style import DPI, add_title
+from accelbench.report.pictures.style import DPI, add_panel_title, add_title
 
 MAX_PANELS, MAX_ROWS = 8, 8
+WIDTH_INCH = 5.4  # of a panel
 COLOURS = "Blues"
 DARK = 0.55  # a share of the best speed from which its text is white
 
@@ -33,12 +34,12 @@ def heat_map(answers: Sequence[Answer]) -> Figure | None:
     rows = [known[index : index + num_columns] for index in range(0, len(known), num_columns)]
     heights = [max(len(speeds) for _, speeds in row) for row in rows]
     height = sum(0.27 * num + 0.75 for num in heights) + 0.4
-    figure = Figure(figsize=(5.4 * num_columns, height), layout="constrained", dpi=DPI)
+    figure = Figure(figsize=(WIDTH_INCH * num_columns, height), layout="constrained", dpi=DPI)
     grid = figure.subplots(len(rows), num_columns, squeeze=False, height_ratios=heights)
     for row, panels in zip(rows, grid, strict=True):
         for axes, (answer, speeds) in zip(panels, row, strict=False):
             _draw(axes, speeds)
-            axes.set_title(answer.title, fontsize=9, loc="left")
+            add_panel_title(axes, answer.title, WIDTH_INCH)
         for axes in panels[len(row) :]:
             axes.remove()
     add_title(figure, title, "")

@@ -1,5 +1,6 @@
 """Speed against latency for each model: every setting a point, the unbeaten ones named and joined."""
 
+import math
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
@@ -7,13 +8,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from accelbench.presentation import significant
-from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_title, tidy, widen
+from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_panel_title, add_title, tidy, widen
 from accelbench.report.read import ReportedCell
 from accelbench.report.tables.trade_off import TradeOff
 
 MAX_PANELS = 8
 MAX_NAMED = 6  # points of a front: the fastest, the soonest done, and others evenly between
-HEIGHT_INCH = 1.9
+HEIGHT_INCH, WIDTH_INCH = 1.9, 5.4  # of a panel, with the names beside it
+ABOVE, BELOW = 6, -13  # a point's number, in points of type
+NEAR = 0.09  # of a panel, within which numbers on the same side of their points may touch
 LINE_SHARE = 1 / MAX_NAMED  # of a panel's height, for a name
 
 
@@ -30,11 +33,13 @@ def trade_off(found: Sequence[tuple[str, TradeOff]]) -> Figure | None:
     shown = sorted(found, key=lambda pair: -pair[1].width)[:MAX_PANELS]
     num_columns = min(2, len(shown))
     num_rows = -(-len(shown) // num_columns)
-    figure = Figure(figsize=(5.4 * num_columns, (HEIGHT_INCH + 0.75) * num_rows + 0.5), layout="constrained", dpi=DPI)
+    figure = Figure(
+        figsize=(WIDTH_INCH * num_columns, (HEIGHT_INCH + 0.75) * num_rows + 0.5), layout="constrained", dpi=DPI
+    )
     panels = [axes for row in figure.subplots(num_rows, num_columns, squeeze=False) for axes in row]
     for axes, (name, each) in zip(panels, shown, strict=False):
         _draw(axes, each)
-        axes.set_title(name, fontsize=9, loc="left")
+        add_panel_title(axes, name, WIDTH_INCH)
     for axes in panels[len(shown) :]:
         axes.remove()
     add_title(figure, title, "")
@@ -65,9 +70,12 @@ def _draw(axes: Axes, each: TradeOff) -> None:
     axes.set_xlabel("median step (ms)", fontsize=8)
     axes.set_ylabel("samples/s", fontsize=8)
     tidy(axes)
+    before, place = None, ABOVE
     for number, reported in enumerate(_named(each.front), 1):
         point, colour = _point(reported), COLOURS[reported.cell.device]
-        axes.annotate(str(number), point, (0, 6), textcoords="offset points", fontsize=7.5, ha="center")
+        is_near = before is not None and _distance(axes, before, point) < NEAR
+        before, place = point, BELOW if is_near and place == ABOVE else ABOVE
+        axes.annotate(str(number), point, (0, place), textcoords="offset points", fontsize=7.5, ha="center")
         axes.annotate(
             f"{number}  {each.found.setting(reported.row)}, batch {reported.cell.batch_size}\n"
             f"    {significant(point[1])}/s, {significant(point[0])} ms",
@@ -77,6 +85,14 @@ def _draw(axes: Axes, each: TradeOff) -> None:
             va="top",
             color=colour,
         )
+
+
+def _distance(axes: Axes, one: tuple[float, float], other: tuple[float, float]) -> float:
+    """How far two points are apart, as a share of the panel, in the direction in which that is more."""
+    limits = (axes.get_xlim(), axes.get_ylim())
+    return max(
+        abs(math.log(b / a)) / math.log(high / low) for a, b, (low, high) in zip(one, other, limits, strict=True)
+    )
 
 
 def _point(reported: ReportedCell) -> tuple[float, float]:

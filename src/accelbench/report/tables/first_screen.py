@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelbench.compare import confidence
-from accelbench.presentation import UNKNOWN, significant
+from accelbench.presentation import UNKNOWN, and_more, significant
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
 from accelbench.report.tables.gpus import gpu_facts
@@ -16,6 +16,7 @@ from accelbench.report.tables.table import Column, Entry, Table, count, number, 
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Engine
 
+MAX_FOLDERS = 2  # named of one recommendation
 # The criteria after throughput -> the heading of their numbers.
 CRITERIA_HEADINGS = {"latency": "p50 (ms)", "energy": "J/sample", "money": "cost of a million"}
 
@@ -189,7 +190,29 @@ def recommendations(sweeps: Sequence[Sweep]) -> list[Recommendation]:
             days = {str(reported.row["started_at"])[:10] for reported in each}
             apart = each[0].machine_name if len(machines) > 1 else f"measured {max(days)}"
             found.append(Recommendation(each, apart if len(places) > 1 else ""))
-    return found
+    return _told_apart(found, sweeps)
+
+
+def _told_apart(found: Sequence[Recommendation], sweeps: Sequence[Sweep]) -> list[Recommendation]:
+    """`found`; of those about the same that come from several sweeps, each with its sweep, and how it was measured."""
+    folders = {id(each): sweep.folder for sweep in sweeps for each in [*sweep.cells, *sweep.confirming]}
+    alike: dict[str, list[Recommendation]] = {}
+    for recommendation in found:
+        alike.setdefault(recommendation.what, []).append(recommendation)
+    told = []
+    for each in found:
+        others, own = alike[each.what], sorted({folders[id(reported)] for reported in each.cells})
+        if len({folders[id(reported)] for other in others for reported in other.cells}) == 1 or len(others) == 1:
+            told.append(each)
+            continue
+        day = min(str(reported.row["started_at"])[:10] for reported in each.cells)
+        where = [*own[:MAX_FOLDERS], and_more(len(own) - MAX_FOLDERS, "sweep")] if len(own) > MAX_FOLDERS else own
+        where += [] if any(day in folder for folder in own) else [day]
+        windows = [vars(other.fastest.cell.window) for other in others]
+        differing = [name for name in windows[0] if len({window[name] for window in windows}) > 1]
+        where += [f"window.{name}={getattr(each.fastest.cell.window, name):g}" for name in differing]
+        told.append(Recommendation(each.cells, ", ".join(filter(None, [each.where, *where]))))
+    return told
 
 
 def table(sweeps: Sequence[Sweep]) -> Table | None:

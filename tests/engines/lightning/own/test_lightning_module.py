@@ -218,8 +218,15 @@ def test_a_size_that_the_batches_have_anyway(tmp_path):
 
 def test_samples_are_what_a_function_counts(tmp_path):
     assert measured(tmp_path, samples="own_modules.num_labels").num_steady_samples == 8 * 2 * STEPS
+    assert not [note for note in measured(tmp_path, samples="own_modules.num_labels").notes if "counted by" in note]
     with pytest.raises(UserError, match="^data.target=own_modules.Data: a batch has 1 samples, not batch_size=8"):
         measured(tmp_path, samples="own_code.one_sample")
+
+
+def test_a_count_of_more_samples_than_the_loader_gives_rows_is_a_note(tmp_path):
+    found = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)
+    assert found.num_steady_samples == 80 * 2 * STEPS
+    assert "80 samples in a batch whose first tensor has 8 rows, counted by own_modules.ten_times" in found.notes
 
 
 def test_single_steps_count_a_short_last_batch_too(tmp_path):

@@ -8,12 +8,14 @@ import torch
 
 import own_code
 from accelbench.engines.lightning import engine
+from accelbench.engines.lightning.own.batch import count_note
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.asked import judge
-from accelbench.judging.row import summarise
+from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.sweep.progress import outcome
 from fakes import make_cell
 from judging.test_row import make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS
@@ -144,6 +146,27 @@ def test_samples_are_what_a_function_counts(tmp_path):
     cell = own_cell("TwoInputs", "two_inputs", samples="own_code.one_sample")
     found = engine.run(cell, tmp_path)
     assert all(block.num_samples == block.num_steps for block in found.blocks)
+    note = "1 sample in a batch of 4, counted by own_code.one_sample"
+    assert note in found.notes
+    record = make_record(cell, measurement=found)
+    assert warnings_of(summarise(record))[0] == note
+    assert note in outcome(record)
+
+
+@pytest.mark.parametrize(
+    ("samples", "num", "num_rows", "note"),
+    [
+        (None, 8, 8, None),
+        ("ex.count", 8, 8, None),
+        ("ex.count", 8, 0, None),  # nothing to compare with
+        ("ex.ten", 80, 8, "80 samples in a batch of 8, counted by ex.ten"),
+        ("ex.all", 80, 80, "80 samples in a batch of 8, counted by ex.all"),
+        ("ex.graphs", 8, 1300, "8 samples in a batch whose first tensor has 1,300 rows, counted by ex.graphs"),
+    ],
+)
+def test_samples_that_are_no_rows_are_a_note(samples, num, num_rows, note):
+    model = own_cell("TwoInputs", "two_inputs", samples=samples).model
+    assert count_note(model, num, 8, num_rows) == note
 
 
 @pytest.mark.parametrize(

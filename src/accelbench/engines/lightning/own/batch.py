@@ -143,6 +143,21 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
     return num
 
 
+def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
+    """What the user's function counts as samples, if that is another number than the batch's size, or than its rows.
+
+    Args:
+        model: names the function.
+        num: samples that it counts in a batch.
+        batch_size: samples that were asked for.
+        num_rows: the first dimension of the batch's first tensor; 0 if that has none.
+    """
+    if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
+        return None
+    batch = f"a batch of {batch_size:,}" if num != batch_size else f"a batch whose first tensor has {num_rows:,} rows"
+    return f"{num:,} sample{'s' * (num != 1)} in {batch}{model.counted_by}"
+
+
 def _described(value: object) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of {value.numel()} {str(value.dtype).removeprefix('torch.')} numbers"

@@ -1,6 +1,7 @@
 """A network of the user's on batches of the user's (`model.batch`)."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from random import SystemRandom
 from typing import Any
@@ -12,17 +13,18 @@ from torch import Tensor, nn
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed
-from accelbench.engines.lightning.outputs import described, size_of
-from accelbench.engines.lightning.own.batch import BatchMaker, Maker, OwnBatch, put_batch
+from accelbench.engines.lightning.global_state import new_tensors_in
+from accelbench.engines.lightning.outputs import described, seeded, size_of
+from accelbench.engines.lightning.own.batch import BatchMaker, Maker, OwnBatch, count_note, put_batch
 from accelbench.engines.lightning.own.task import OwnTask
-from accelbench.engines.lightning.precision import STORED_DTYPES
+from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.lightning.workload import changed
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_ROWS, Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Pipeline
+from accelbench.schema.vocab import Pipeline, Precision
 
 
 class OwnWorkload:
@@ -111,11 +113,23 @@ class OwnWorkload:
         return unseen
 
     @torch.no_grad()
-    def reference(self, batches: Sequence[OwnBatch], rows: Sequence[int], *, other: bool = False) -> list[Output]:
+    def reference(
+        self,
+        batches: Sequence[OwnBatch],
+        rows: Sequence[int],
+        *,
+        other: bool = False,
+        precision: Precision | None = None,
+    ) -> list[Output]:
         """For whole batches: which dimensions of their tensors are those of the samples is not known."""
         pl.seed_everything(self.cell.seed, verbose=False)
         network = changed(self.build(), other=other).eval()
-        outputs = (self.task.infer(network, mapped(batch, _as_fp32)) for batch in batches)
+        if precision is not None:
+            network = network.to(STORED_DTYPES[precision])
+        autocast = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()
+        change = (lambda tensor: tensor) if precision else _as_fp32
+        with autocast, new_tensors_in(STORED_DTYPES[precision or Precision.fp32]):
+            outputs = list(seeded(batches, lambda batch: self.task.infer(network, mapped(batch, change))))
         return [described(output, self.num_rows, rows) for output in outputs]
 
     def tokens_per_sample(self) -> float | None:
@@ -123,9 +137,11 @@ class OwnWorkload:
         return self.maker.tokens_per_sample
 
     def notes(self) -> Iterator[str]:
-        """Which keys of a batch the network does not get."""
+        """Which keys of a batch the network does not get, and what counts as a sample if that is not a row."""
         if self.task.division:
             yield f"of a batch, {self.task.division}"
+        if note := count_note(self.cell.model, self.first.num_samples, self.num_samples, self.first.num_rows):
+            yield note
 
 
 def _as_fp32(tensor: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ class BatchSizes:
     def __init__(self, flag: str, batch_size: int, count: Callable[..., Any] | None, *, takes_size: bool) -> None:
         self.flag, self.batch_size, self.count, self.takes_size = flag, batch_size, count, takes_size
         self.sizes: list[int] = []  # of all batches, in their order
+        self.num_rows = 0  # of the first batch's first tensor; 0 if it has none
         self.short: int | None = None  # the size of the epoch's last batch, if it was smaller
         self.was_short: int | None = None
         self.is_first = True
@@ -45,6 +46,8 @@ class BatchSizes:
             UserError: it has another size than it should have, or its samples can't be counted.
         """
         num = rows(batch, self.flag) if self.count is None else counted("model.samples", self.count, batch)
+        if not self.sizes:
+            self.num_rows = _first_dimension(batch)
         if num != self.batch_size or self.short is not None:
             self._check(num)
         self.is_first = False
@@ -66,13 +69,17 @@ class BatchSizes:
 
 def rows(batch: Any, flag: str) -> int:
     """The first dimension of the first tensor of a batch."""
+    if not (num := _first_dimension(batch)):
+        raise UserError(f"{flag}: a batch has no tensor whose first dimension counts its samples: use model.samples")
+    return num
+
+
+def _first_dimension(batch: Any) -> int:
+    """That of the first tensor of a batch; 0 if there is none."""
     first = batch[0] if isinstance(batch, tuple | list) and batch else batch
     if not isinstance(first, Tensor):
         first = next(tensors_in(batch), None)
-    if first is None or not first.dim():
-        raise UserError(f"{flag}: a batch has no tensor whose first dimension counts its samples: use model.samples")
-    num: int = first.shape[0]
-    return num
+    return 0 if first is None or not first.dim() else len(first)
 
 
 class SwitchingLoader:
@@ -96,6 +103,8 @@ class SwitchingLoader:
         self.given: list[Any] = []  # batches that come before those of the loader
         self._batches: Iterator[Any] | None = None
         self._is_ahead = False  # whether the next batch is asked for in advance
+        self.keeps = False  # whether `last` is the last batch: else a batch would live longer than in the user's loop
+        self.last: Any = None
         self.num_early_ends = 0  # of the loader, before the batches that it said it has
 
     def __getattr__(self, name: str) -> Any:
@@ -119,13 +128,16 @@ class SwitchingLoader:
         else:
             self.switch()
         if self.given:
-            return self.given.pop()
+            self.last = self.given.pop()
+            return self.last
         try:
             batch = self._restarted() if self._batches is None else self._following(self._batches)
         except StopIteration:
             self.num_early_ends += self._has_length()  # without a length, this call leads to the last batch's step
             raise
         self.sizes.add(batch)
+        if self.keeps:
+            self.last = batch
         self.mark(Phase.data_wait)
         return batch
 

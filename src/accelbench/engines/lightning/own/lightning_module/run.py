@@ -22,7 +22,14 @@ from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.busiest import busiest
 from accelbench.engines.lightning.denormals import Denormals
-from accelbench.engines.lightning.outputs import all_finite, described, size_of
+from accelbench.engines.lightning.outputs import (
+    LAZY,
+    all_finite,
+    computes_when_read,
+    described,
+    seeded,
+    size_of,
+)
 from accelbench.engines.lightning.own.lightning_module.baton import Baton
 from accelbench.engines.lightning.own.lightning_module.loader import SwitchingLoader, unmarked
 from accelbench.engines.lightning.own.lightning_module.looking import Looks
@@ -30,7 +37,7 @@ from accelbench.engines.lightning.own.lightning_module.sections import counting,
 from accelbench.engines.lightning.own.lightning_module.skipped import Skipped
 from accelbench.engines.lightning.own.lightning_module.subject import Subject
 from accelbench.engines.lightning.precision import Observer
-from accelbench.engines.lightning.structure import mapped, shifted, tensors_in
+from accelbench.engines.lightning.structure import mapped, mixed, num_rows, reordered, tensors_in
 from accelbench.engines.lightning.training import (
     evaluating,
     is_coarse,
@@ -193,10 +200,13 @@ class ModuleRun(CellRun):
         self.timed = look.batch, [] if self.trains else self._described(look)
 
     def _looked_step(self) -> Looks:
-        look = Looks()
+        look, self.loader.keeps = Looks(), True
         with wrapped(self.trainer, look.wrap(self.subject.module, None)):
             self.step.compute(None)
         self.backend.wait()
+        look.batch, self.loader.keeps = self.loader.last, False
+        if computes_when_read(look.result):
+            self.defects.append(LAZY)
         if (cropped := look.cropped()) is not None:
             self.defects.append(cropped)
         return look
@@ -209,7 +219,9 @@ class ModuleRun(CellRun):
     def _look_further(self, latency_s: float) -> None:
         """Runs further steps on batches that were never fed: what they train and keep."""
         if self.trains:
-            self.training.is_coarse = is_coarse(trainable(self.subject.module))
+            parameters = trainable(self.subject.module)
+            self.training.is_coarse = is_coarse(parameters)
+            self.training.sizes = {name: each.numel() for name, each in parameters.items()}
             self.training.learning_rates = [
                 group["lr"] for optimizer in self.trainer.optimizers for group in optimizer.param_groups
             ]
@@ -236,13 +248,14 @@ class ModuleRun(CellRun):
 
     def _unseen(self, batch: Any) -> Any:
         """The samples of a batch in another order, their floating-point numbers changed by a thousandth."""
-        num = max((len(tensor) for tensor in tensors_in(batch) if tensor.dim()), default=0)
+        num = num_rows(batch)
         by = SystemRandom().randrange(1, num) if num > 1 else 0
 
         def changed(tensor: Tensor) -> Tensor:
             return tensor * SystemRandom().uniform(0.998, 0.999) if tensor.is_floating_point() else tensor
 
-        return mapped(shifted(copy.deepcopy(batch), by, num), changed)
+        order = [(row + by) % num for row in range(num)]
+        return mapped(reordered(copy.deepcopy(batch), order), changed)
 
     def _break_down(self, step: LoopStep) -> None:
         """Times the phases of further steps, and profiles one."""
@@ -287,9 +300,8 @@ class ModuleRun(CellRun):
         return counter.work(num_steps)
 
     def _keep_outputs(self) -> None:
-        self.num_rows = next((len(tensor) for tensor in tensors_in(self.looked.batch) if tensor.dim()), 0)
         try:
-            if not self.num_rows:
+            if not num_rows(self.looked.batch):
                 raise UnsupportedError("its batches hold no tensors that accelbench finds")
             self.modes = training_in_inference(self.subject.module)
             self.keep_outputs(self._size(self.looked), None)
@@ -303,9 +315,22 @@ class ModuleRun(CellRun):
         fed = copy.deepcopy(self.looked.batch if self.timed is None else self.timed[0])
         return fed, self._unseen(fed)
 
-    def shifted_inputs(self, batch: Any, by: int) -> Any:
-        """All tensors with as many rows as the batch has samples."""
-        return shifted(copy.deepcopy(batch), by, self.num_rows)
+    @property
+    def same_random(self) -> bool:  # type: ignore[override]
+        """On the CPU in fp32: in other formats torch draws other numbers."""
+        return self.is_reference
+
+    def seed_output(self, number: int) -> None:
+        """All of torch's generators."""
+        torch.manual_seed(number)
+
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
+        """All tensors with as many rows as the batch has."""
+        return reordered(copy.deepcopy(batch), order) if num_rows(batch) == len(order) else None
+
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        """All tensors with as many rows as the batch has."""
+        return mixed(batch, other, rows) if num_rows(batch) == self.timed_size else None
 
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
         """From a further step of the loop, whose loader gives this batch."""
@@ -315,16 +340,16 @@ class ModuleRun(CellRun):
         self.kept_alive.append(batch)
         return described(look.result, self._size(look), rows)
 
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False) -> list[Output]:
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
         """From a newly built module, without a Trainer, for what predict_step got."""
         predict = self.subject.new_predict(other=other)
         with torch.no_grad():
-            outputs = [predict(mapped(self.called[id(batch)], Tensor.clone)) for batch in batches]
+            outputs = seeded((mapped(self.called[id(each)], Tensor.clone) for each in batches), predict)
         return [described(output, self.timed_size, self.rows) for output in outputs]
 
     def _size(self, look: Looks) -> int:
         """The rows of an output: as many as the batch has, or as the user counts samples."""
-        rows = next((len(tensor) for tensor in tensors_in(look.batch) if tensor.dim()), 0)
+        rows = num_rows(look.batch)
         counted = self.subject.batch_sizes.sizes[-1]
         return size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
 

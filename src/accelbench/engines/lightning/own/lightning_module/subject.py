@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.own.batch import count_note
 from accelbench.engines.lightning.own.lightning_module.classes import (
     INFERENCE_LOADERS,
     MODULE,
@@ -178,6 +179,10 @@ class Subject:
             yield f"callbacks of the module were left out: {', '.join(self.left_out)}"
         if self.batch_sizes.was_short is not None:
             yield f"the last batch of an epoch has {self.batch_sizes.was_short} samples, and counts as such"
+        sizes = self.batch_sizes
+        num = sizes.sizes[0] if sizes.sizes else self.cell.batch_size
+        if note := count_note(self.cell.model, num, self.cell.batch_size, sizes.num_rows):
+            yield note
         if self.unmonitored:
             yield f"a scheduler waited for {', '.join(self.unmonitored)}, which nothing logged: no validation runs"
 

@@ -1,0 +1,273 @@
+"""Networks, modules and loaders that are sound, and look like some that are not."""
+
+from dataclasses import dataclass
+
+import torch
+from pytorch_lightning import LightningDataModule
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, IterableDataset
+
+from lies.modules import Data, Lit, Manual
+from lies.networks import WIDTH, Honest, deep
+
+
+class WithState(Honest):
+    """Normalises by the mean of all batches so far."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(WIDTH))
+
+    def compute(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        return super().compute(x - self.mean)
+
+
+class DropsOnPurpose(Honest):
+    def compute(self, x):
+        return super().compute(functional.dropout(x, 0.3, training=True))
+
+
+class MonteCarlo(Honest):
+    """The mean and the spread of several random passes."""
+
+    def compute(self, x):
+        samples = torch.stack([super(MonteCarlo, self).compute(functional.dropout(x, 0.2, True)) for _ in range(4)])
+        return samples.mean(0), samples.std(0)
+
+
+class DropoutLeftOn(Honest):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.2)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.drop.train()
+        return self
+
+    def compute(self, x):
+        return super().compute(self.drop(x))
+
+
+class FrozenBackbone(Honest):
+    """The backbone stays in evaluation mode, as when only a head is trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.layers.requires_grad_(False)
+        self.norm.requires_grad_(False)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.layers.eval()
+        self.norm.eval()
+        return self
+
+    def compute(self, x):
+        return self.head(self.norm(self.layers(x)))
+
+
+class TiedWeights(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.body = nn.Embedding(100, WIDTH), deep(2)
+        self.out = nn.Linear(WIDTH, 100, bias=False)
+        self.out.weight = self.embedding.weight
+
+    def forward(self, ids):
+        return self.out(self.body(self.embedding(ids)))
+
+
+class FewRowsChange(nn.Module):
+    """A large embedding: a batch changes few of its rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(200_000, 16), nn.Linear(16, 10)
+
+    def forward(self, ids):
+        return self.head(self.embedding(ids).mean(1))
+
+
+def sparse_sgd(parameters, lr):
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+class Checkpointed(Honest):
+    def compute(self, x):
+        return self.head(checkpoint(self.layers, x, use_reentrant=False))
+
+
+class Experts(Honest):
+    """Each sample goes to one of eight experts: in a batch of eight, some get none."""
+
+    def __init__(self):
+        super().__init__()
+        self.router = nn.Linear(WIDTH, 8)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(8))
+
+    def compute(self, x):
+        weight, chosen = self.router(x).softmax(1).max(1)
+        out = torch.zeros_like(x)
+        for index, expert in enumerate(self.experts):
+            rows = chosen == index
+            if rows.any():
+                out[rows] = expert(x[rows]) * weight[rows, None]
+        return super().compute(x + out)
+
+
+class Normalised(Honest):
+    """Batch normalisation without trainable weights: its statistics have no gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH, affine=False)
+
+    def compute(self, x):
+        return self.head(self.norm(self.layers(x)))
+
+
+class SkipsLayers(Honest):
+    """Leaves layers out at random while it trains."""
+
+    def compute(self, x):
+        for layer in self.layers[::2]:
+            if not self.training or torch.rand(()) < 0.8:
+                x = x + torch.tanh(layer(x))
+        return self.head(x)
+
+
+class ZeroHead(Honest):
+    """A head that begins with zeros, as those of diffusion models do."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+
+class AttendsToBatch(Honest):
+    """Each sample attends to all others of its batch."""
+
+    def compute(self, x):
+        scores = (x @ x.T / WIDTH).softmax(1)
+        return super().compute(x + scores @ x)
+
+
+class HardAnswers(Honest):
+    """One-hot outputs: many are the same for different inputs."""
+
+    def compute(self, x):
+        return functional.one_hot(super().compute(x).argmax(1), 10).float()
+
+
+@dataclass
+class Result:
+    logits: torch.Tensor
+    hidden: torch.Tensor
+    num_layers: int = 6
+
+
+class Structured(Honest):
+    def compute(self, x):
+        hidden = self.layers(x)
+        return Result(self.head(hidden), hidden)
+
+
+class TimeFirst(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(8, 32), nn.Linear(32, 10)
+
+    def forward(self, x):
+        out, (state, _) = self.lstm(x.unflatten(1, (8, 8)).transpose(0, 1))
+        return self.head(out), state
+
+
+class Fp32Head(Honest):
+    """Its head computes in fp32, as those of language models do in bf16."""
+
+    def compute(self, x):
+        hidden = self.layers(x).float()
+        return functional.linear(hidden, self.head.weight.float(), self.head.bias.float())
+
+
+class Gan(Manual):
+    """Two optimisers, each of which leaves the other's network alone; the generator's turn comes every second batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.critic = nn.Linear(10, 1)
+
+    def configure_optimizers(self):
+        mine = [*self.layers.parameters(), *self.head.parameters()]
+        return torch.optim.Adam(mine, lr=1e-3), torch.optim.Adam(self.critic.parameters(), lr=1e-3)
+
+    def training_step(self, batch, batch_idx):
+        generator, critic = self.optimizers()
+        made = self(batch[0])
+        if batch_idx % 2:
+            self.optimise(generator, -self.critic(made).mean())
+        else:
+            self.optimise(critic, self.critic(made.detach()).mean() - self.critic(batch[1]).mean())
+
+
+class AccumulatesByHand(Manual):
+    def optimise(self, optimizer, loss):
+        self.manual_backward(loss)
+        if self.calls % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+class WarmsUp(Lit):
+    """Its learning rate rises from 0."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 100))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class KeepsAverages(Lit):
+    """Keeps an exponential average of its weights, which is not trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.average = nn.Linear(WIDTH, 10).requires_grad_(False)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        with torch.no_grad():
+            for mine, its in zip(self.average.parameters(), self.head.parameters(), strict=True):
+                mine.lerp_(its, 0.01)
+
+
+class Crops(Lit):
+    """Takes parts of each picture, and none of the samples away."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        inputs, targets = batch
+        return inputs * (torch.rand_like(inputs) > 0.1), targets
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        generator = torch.Generator().manual_seed(3)
+        for _ in range(70):
+            yield torch.randn(WIDTH, generator=generator), torch.zeros(10)
+
+
+class StreamData(LightningDataModule):
+    """An IterableDataset, whose length nobody knows."""
+
+    batch_size = 1
+
+    def train_dataloader(self):
+        return DataLoader(Stream(), self.batch_size)
+
+
+__all__ = ["Data"]

@@ -1,0 +1,149 @@
+"""What a sweep leaves behind, in every file, while the environment is full of secrets."""
+
+import dataclasses
+import itertools
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accelbench.cli import main
+from accelbench.grid.fingerprint import fingerprint
+from accelbench.schema import plan_file, record
+from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.schema.vocab import Engine, Status
+from accelbench.sinks.sync import sync
+from fakes import give_ceilings, make_project
+from tests.sinks.samples import cell
+from tests.sinks.samples import record as make
+
+# How the variables of libraries begin, and how those of services do.
+PREFIXES = (
+    *("OMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH_", "PYTORCH_", "MALLOC_", "LD_PRELOAD_", "TCMALLOC_"),
+    *("NCCL_", "GLOO_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_", "TRITON_", "CC_", "CXX_", "TIMM_", "XLA_", "PJRT_"),
+    *("LIBTPU_", "TPU_", "TF_", "KERAS_", "JAX_", "ORT_", "OV_", "OPENVINO_", "GLIBC_TUNABLES_", "GOMP_"),
+)
+SUFFIXES = ("API_KEY", "TOKEN_app_terraform_io", "SECRET", "PASSWORD", "AUTH", "CREDENTIALS")
+SERVICES = ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "KAGGLE_KEY")
+NAMES = (*map("".join, itertools.product(PREFIXES, SUFFIXES)), *SERVICES)
+TINY = (
+    *("model=mlp", "model.args.widths=[8]", "data=mnist", "mode=infer", "device=cpu", "batch_size=8", "breakdown_s=0"),
+    *("window.measure_s=0.05", "window.warmup_s=0.02", "window.latency_s=0.05", "window.block_s=0.01"),
+)
+SPEAKS = """
+import os
+from torch import nn
+
+class Net(nn.Linear):
+    def __init__(self):
+        raise ValueError(f"401 for {os.environ['HF_TOKEN']}: " + os.environ["NVIDIA_API_KEY"] * 500)
+"""
+
+
+def holders(folder, values):
+    """The files below `folder` that hold one of the values."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            content = path.read_bytes()
+            found += [
+                f"{path.relative_to(folder)}: {name}" for name, value in values.items() if value.encode() in content
+            ]
+    return found
+
+
+def given():
+    """A secret for each name."""
+    assert len(NAMES) > 200
+    return {name: f"v{secrets.token_hex(12)}" for name in NAMES}
+
+
+@pytest.mark.slow
+def test_two_hundred_secrets_of_the_environment_are_in_no_file_of_a_sweep(tmp_path):
+    project, values = make_project(tmp_path / "project"), given()
+    give_ceilings(project)
+    (project / "speaks.py").write_text(SPEAKS)
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"} | values
+    environment |= {"OMP_PROC_BIND": "false", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def accelbench(*words):
+        command = [sys.executable, "-m", "accelbench.cli", *words]
+        return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
+
+    done = accelbench(*TINY, "tracking=mlflow", "out=runs/a")
+    assert done.returncode == 0, done.stderr
+    failed = accelbench("model=custom", "model.target=speaks.Net", "mode=infer", "tracking=mlflow", "out=runs/b")
+    assert "401 for ***" in failed.stdout + failed.stderr
+    for words in (["report", "runs"], ["merge", "runs/a", "--into", "all"], ["best", "runs/a"], ["sync"]):
+        assert accelbench(*words).returncode == 0, words
+    (measured,) = [record.read(path) for path in (project / "runs/a").glob("*-*.json")]
+    assert measured.status == Status.ok
+    assert measured.environment["variables"].items() >= {"OMP_PROC_BIND": "false"}.items()
+    assert (project / "mlflow.db").exists()
+    assert list(project.glob("mlartifacts/*/*/artifacts/record.json")) or list(project.rglob("record.json"))
+    assert holders(tmp_path, values) == []
+
+
+@pytest.fixture
+def old(tmp_path, monkeypatch):
+    """A project with a record of an earlier release, which kept variables by the beginnings of their names."""
+    make_project(tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    values, here = given(), fingerprint(Engine.lightning)
+    text = f"denied for {values['HF_TOKEN']} at https://me:{values['CC_SECRET']}@host/x"
+    variables = {**values, "OMP_PROC_BIND": "1"}
+    first = make(cell("cnn"))
+    found = [
+        dataclasses.replace(first, environment=first.environment | here | {"variables": variables}),
+        dataclasses.replace(make(cell("mlp"), number=2), status=Status.failed, reason=text[-60:], error=text,
+                            environment=first.environment | here | {"variables": variables}),
+    ]  # fmt: skip
+    folder = Path("runs/nets")
+    names = [record.write(each, folder).stem for each in found]
+    wanted = [WantedCell(each.cell, name) for each, name in zip(found, names, strict=True)]
+    plan_file.write_plan(PlanFile(suite="nets", title="Nets", study=None, profile=None, cells=wanted), folder)
+    assert holders(folder, values)
+    return {name: value for name, value in values.items() if name != "HF_TOKEN"}  # which its error tells, unmarked
+
+
+@pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
+def test_an_old_records_secrets_are_in_no_report_and_no_store(old):
+    assert main(["report", "runs"]) == 0
+    assert sync(Path.cwd(), [Path("runs")]).num_delivered == 2
+    shutil.rmtree("runs/nets")
+    assert holders(Path.cwd(), old) == []
+
+
+def test_an_old_records_variables_are_not_merged_and_merging_again_changes_nothing(old, capsys):
+    variables = {name: value for name, value in old.items() if name != "CC_SECRET"}  # which stands in a text, too
+    assert main(["merge", "runs/nets", "--into", "all"]) == 0
+    assert holders(Path("all"), variables) == []
+    files = {path: path.read_bytes() for path in Path("all").rglob("*.json")}
+    assert main(["merge", "runs/nets", "--into", "all"]) == 0
+    assert "2 were there already" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in Path("all").rglob("*.json")} == files
+    mine, theirs = (sorted(record.read_all(Path(top).rglob("*-*.json")), key=lambda each: each.name) for top in
+                    ("all", "runs"))  # fmt: skip
+    assert mine == theirs
+    assert mine[0].environment["variables"] == {"OMP_PROC_BIND": "1"}
+
+
+def test_a_clean_record_is_the_same_as_the_one_that_an_earlier_merge_has_left(old, capsys):
+    shutil.copytree("runs", "earlier")
+    assert main(["merge", "runs/nets", "--into", "clean"]) == 0
+    assert main(["merge", "clean/nets", "--into", "earlier"]) == 0
+    assert "2 were there already" in capsys.readouterr().out
+
+
+def test_a_password_in_an_address_is_in_no_message(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["merge", "http://me:q8ZpL2xVw7@127.0.0.1:1/results", "--into", "all"]) == 2
+    told = capsys.readouterr()
+    assert "me:***@127.0.0.1:1/results: can't be read" in told.err
+    assert "q8ZpL2xVw7" not in told.out + told.err
