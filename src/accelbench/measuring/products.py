@@ -15,12 +15,12 @@ class Products:
     Attributes:
         flops: format, by NumPy's name -> floating-point operations whose first factor is in it.
         uncounted: names of operators that may be products of an unknown number of operations.
-        of: what `flops` counts, in words: an engine may know less than the operations.
+        of: whose operations they are, in words: an engine may know less than those of all products.
     """
 
     flops: dict[str, int] = field(default_factory=dict)
     uncounted: set[str] = field(default_factory=set)
-    of: str = "operations of matrix products"
+    of: str = "matrix products"
 
     @property
     def total(self) -> int:
@@ -41,7 +41,7 @@ class Products:
         for name, share in self.shares().items():
             is_coarser = BITS.get(name, 0) < BITS[asked]
             if name != asked and share >= MIN_SHARE and is_coarser == coarser:
-                yield f"{100 * share:.0f} % of the {self.of} ran in {name}, not in {asked}"
+                yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {asked}"
 
     def warnings(self, asked: str) -> Iterator[str]:
         """Sentences about operations in a coarser format than was asked for."""
