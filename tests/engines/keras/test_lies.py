@@ -31,7 +31,7 @@ def test_honest_training_is_seen_to_train(digits, how):
     (of_training,), (of_precision,) = seen(measured, Promise.training), seen(measured, Promise.precision)
     words = f"{NUM_TENSORS} of {NUM_TENSORS} trainable tensors changed in the steady state, all bits compared"
     assert of_training == (words, 1.0)  # and nothing of gradients, which the compiled function has inside
-    assert of_precision == ("operations of forward matrix products of one step: 100 % in float32", None)
+    assert of_precision == ("forward matrix products of one step: 100 % in float32", None)
     assert (measured.defects, measured.warnings) == ([], [])
 
 
@@ -199,9 +199,7 @@ def test_honest_inference_is_seen_to_compute(digits, pipeline):
     outputs = seen(measured, Promise.outputs)
     assert outputs[0][0].endswith("random rows of 32, of 1 of 1 tensors")
     assert len(outputs) == 1 + (pipeline != Pipeline.fresh)  # of which no input is ever fed twice
-    assert seen(measured, Promise.precision) == [
-        ("operations of forward matrix products of one step: 100 % in float32", 1.0)
-    ]
+    assert seen(measured, Promise.precision) == [("forward matrix products of one step: 100 % in float32", 1.0)]
     assert (measured.defects, measured.warnings, measured.notes) == ([], [], [])
 
 

@@ -32,7 +32,7 @@ from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
-from accelbench.engines.lightning.structure import copied_into, mapped, on_host, shifted, tensors_in
+from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, on_host, reordered
 from accelbench.engines.lightning.training import training_in_inference
 from accelbench.engines.lightning.work import count
 from accelbench.engines.observed import Observed
@@ -204,10 +204,13 @@ class _Run(CellRun):
         fed = self.workload.example() if self.timed is None else on_host(self.timed[0])
         return fed, self.workload.unseen()
 
-    def shifted_inputs(self, batch: Any, by: int) -> Any:
-        """In host memory; None if the rows of the output are not those of the batch."""
-        num = self.workload.num_rows
-        return shifted(batch, by, num) if next(tensors_in(batch)).shape[:1] == (num,) else None
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
+        """In host memory."""
+        return reordered(batch, order) if num_rows(batch) == len(order) else None
+
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        """In host memory."""
+        return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
 
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
         """From a further call, whose inputs are copied over those of the last one: they keep their addresses."""
@@ -220,7 +223,7 @@ class _Run(CellRun):
         """Those of the workload."""
         return self.workload.num_reference_rows
 
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False) -> list[Output]:
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
         """From the cell's network, built again."""
         with new_tensors_in(torch.float32):
             return self.workload.reference(batches, self.rows, other=other)
@@ -267,7 +270,7 @@ def _products(formats: Mapping[str, int]) -> Products:
     nums: Counter[str] = Counter()
     for name, num in formats.items():
         nums[Precision.int8 if name in INTEGERS else name] += num
-    return Products(flops=dict(nums), of="matrix products (by their number)")
+    return Products(flops=dict(nums), of="matrix products (each counted as one)")
 
 
 class _CompiledStep:

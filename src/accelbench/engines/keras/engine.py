@@ -273,7 +273,9 @@ class _Run(CellRun):
 
     num_reference_rows = NUM_SAMPLES
 
-    def reference_outputs(self, batches: Sequence[NDArray[Any]], *, other: bool = False) -> list[Output]:
+    def reference_outputs(
+        self, batches: Sequence[NDArray[Any]], *, other: bool = False, same: bool = False
+    ) -> list[Output]:
         """From the cell's network, built again on the CPU, for the images of the first rows alone."""
         rows = self.rows[:NUM_SAMPLES]
         images = [batch[rows] for batch in batches]

@@ -58,7 +58,7 @@ def products(network: keras.Sequential, formats: Mapping[str, str], *, train: bo
         formats: a layer's name -> the format.
         train: whether there are other products too, which are not seen: those of gradients.
     """
-    found = Products(uncounted={"gradients"} if train else set(), of="operations of forward matrix products")
+    found = Products(uncounted={"gradients"} if train else set(), of="forward matrix products")
     for layer in network.layers:
         num = _multiplications(layer)
         if num is None or (any(num) and layer.name not in formats):
