@@ -18,7 +18,8 @@ from fakes import make_cell
     "engine", [marked(Engine.openvino), marked(Engine.onnxruntime, slow=True), marked(Engine.aotinductor)]
 )
 def test_an_export_that_computes_something_else_makes_the_cell_invalid(hosts, tmp_path, engine):
-    outcome = hosts.run(own_cell("OtherWhenExported", "two_inputs", engine=engine), tmp_path)
+    cell = own_cell("OtherWhenExported", "two_inputs", engine=engine, timeout_s=300.0)  # to compile C++ takes its time
+    outcome = hosts.run(cell, tmp_path)
     assert outcome.reason.startswith("the output differs by "), outcome
     assert outcome.measurement.output_error > 0.1
 
