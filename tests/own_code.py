@@ -66,6 +66,18 @@ def sum_of_squares(output, batch):
     return output["sum"].square().mean()
 
 
+class OtherWhenExported(nn.Module):
+    """Computes something else where it is exported."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(32, 16), nn.Linear(8, 16)
+
+    def forward(self, left, right):
+        left, right = self.left(left), self.right(right)
+        return left - right if torch.compiler.is_exporting() else left + right
+
+
 class Pixels(nn.Module):
     """An image for each image."""
 

@@ -15,10 +15,12 @@ class Products:
     Attributes:
         flops: format, by NumPy's name -> floating-point operations whose first factor is in it.
         uncounted: names of operators that may be products of an unknown number of operations.
+        of: whose operations they are, in words: an engine may know less than those of all products.
     """
 
     flops: dict[str, int] = field(default_factory=dict)
     uncounted: set[str] = field(default_factory=set)
+    of: str = "matrix products"
 
     @property
     def total(self) -> int:
@@ -39,7 +41,7 @@ class Products:
         for name, share in self.shares().items():
             is_coarser = BITS.get(name, 0) < BITS[asked]
             if name != asked and share >= MIN_SHARE and is_coarser == coarser:
-                yield f"{100 * share:.0f} % of the operations of matrix products ran in {name}, not in {asked}"
+                yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {asked}"
 
     def warnings(self, asked: str) -> Iterator[str]:
         """Sentences about operations in a coarser format than was asked for."""
@@ -52,4 +54,4 @@ class Products:
     def observed(self) -> str:
         """What was observed, in words."""
         formats = ", ".join(f"{100 * share:.3g} % in {name}" for name, share in self.shares().items())
-        return f"matrix products of one step: {formats}" if formats else "one step, which has no matrix products"
+        return f"{self.of} of one step: {formats}" if formats else "one step, which has no matrix products"

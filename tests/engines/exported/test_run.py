@@ -58,12 +58,6 @@ def marked(engine, slow=False):
     return pytest.param(engine, marks=[*marks, pytest.mark.slow] if slow or engine == Engine.aotinductor else marks)
 
 
-@pytest.fixture(scope="module")
-def hosts():
-    with Hosts() as running:
-        yield running
-
-
 def run(hosts, folder, cell):
     outcome = hosts.run(cell, folder)
     assert outcome.status == Status.ok, outcome.reason

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,10 @@ def main(digits, twins, out):
             "output_error": measured.output_error,
             "num_compiles": measured.num_compiles,
             "loss": measured.loss,
+            "seen": {check.promise: check.observed for check in measured.checks},
         }
+    still = keras_cell(on_jax, mode=Mode.train, model=replace(cell.model, learning_rate=0.0))
+    found["still"] = judge(still, engine.run(still, digits))
     out.write_text(json.dumps(found))
 
 

@@ -175,10 +175,10 @@ def test_random_images(digits, pipeline):
 def test_a_loss_that_is_not_finite_makes_the_cell_invalid(digits):
     cell = fit_cell(model=dataclasses.replace(SGD, learning_rate=1e30))
     measured = engine.run(cell, digits)
-    assert judge(cell, measured) == "the loss is not finite"
+    assert judge(cell, measured).startswith("the loss is not finite")
     json.dumps(dataclasses.asdict(measured), allow_nan=False)
     window = dataclasses.replace(cell, protocol=Protocol.window)
-    assert judge(window, engine.run(window, digits)) == "the loss is not finite"
+    assert judge(window, engine.run(window, digits)).startswith("the loss is not finite")
 
 
 @pytest.mark.parametrize("protocol", [Protocol.fit, Protocol.steps])
@@ -207,9 +207,9 @@ def test_a_substituted_device_is_seen(digits, monkeypatch):
 
 def test_an_output_that_is_more_than_rounded_is_warned_of(digits, monkeypatch):
     honest = agreement.reference
-    monkeypatch.setattr(agreement, "reference", lambda *args: [output / 1.5 for output in honest(*args)])
+    monkeypatch.setattr(agreement, "reference", lambda *args, **more: [each / 1.2 for each in honest(*args, **more)])
     measured = engine.run(keras_cell(model=SGD, precision=Precision.bf16), digits)
-    assert measured.output_error == pytest.approx(0.5, rel=0.05)
+    assert measured.output_error == pytest.approx(0.2, rel=0.05)
     assert measured.warnings[0].startswith("the output differs from fp32's on the CPU by ")
 
 

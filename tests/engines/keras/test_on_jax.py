@@ -48,3 +48,13 @@ def test_what_was_asked_for_runs_and_compiles_once(found, mode):
     assert found[mode]["num_compiles"] == 1
     assert (found[mode]["loss"] is None) == (mode == "infer")
     assert mode == "train" or 1e-5 < found[mode]["output_error"] < 0.05
+
+
+def test_it_is_seen_to_train_and_to_compute(found):
+    assert found["train"]["seen"]["training"].startswith("6 of 6 trainable tensors changed in the steady state")
+    assert "100 % in bfloat16" in found["infer"]["seen"]["precision"]
+    assert "never fed" in found["infer"]["seen"]["outputs"]  # of the outputs' two, the second one
+
+
+def test_a_learning_rate_of_zero_makes_the_cell_invalid(found):
+    assert found["still"].endswith("(the learning rate is 0)")

@@ -3,9 +3,10 @@
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from accelbench.engines.exported.compiler import Compiler, Ran
 from accelbench.engines.exported.export import export_given
 from accelbench.engines.exported.given import Given, cpu_of
 from accelbench.engines.exported.network import call_of
-from accelbench.engines.formats import word_for
+from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.busiest import MAX_OPERATORS
@@ -31,13 +32,18 @@ from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
-from accelbench.engines.lightning.structure import mapped
+from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, on_host, reordered
+from accelbench.engines.lightning.training import training_in_inference
 from accelbench.engines.lightning.work import count
 from accelbench.engines.observed import Observed
+from accelbench.measuring import clock
+from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import Output
+from accelbench.measuring.products import Products
+from accelbench.measuring.replay import num_batches, replay
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Operator
-from accelbench.schema.vocab import Pipeline
+from accelbench.schema.vocab import Pipeline, Precision
 from accelbench.schema.work import Work
 
 EXPORTED_ANEW = (
@@ -77,6 +83,7 @@ class _Run(CellRun):
         self.given = given = Given(cell, data_folder, backend, compiler)
         self.workload, self.feed, self.build_s = given.workload, given.workload.feed, given.build_s
         self.num_params = zoo.num_params(given.network)
+        self.compared_on: Any = None  # the batch whose memory the compared inputs take in turn
         self.exported_anew = False
         if exported is not None and (artifact := read(exported)).given == given.digest():
             given.hold()
@@ -100,10 +107,53 @@ class _Run(CellRun):
         self.step = _CompiledStep(self)
         return self.step
 
+    def run_steps(self) -> None:
+        """Then further calls on batches that were never fed show whether results are kept."""
+        super().run_steps()
+        if not self.is_one_step:
+            self.note_resources()
+            self._replay()
+
+    def watch(self, step: "_CompiledStep") -> clock.Watch:
+        """This run."""
+        return self
+
+    def start(self) -> None:
+        """See `clock.Watch`: nothing."""
+
+    def look(self, batch: Any) -> None:
+        """See `clock.Watch`: keeps the step's batch and its output."""
+        rows = self.rows_of(self.workload.num_rows)
+        self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
+
+    def _replay(self) -> None:
+        """Unless no input is ever fed twice, or the time would run out."""
+        if self.timed is None or self.cell.data.pipeline == Pipeline.fresh:
+            return
+        latency_s = median(self.timing.latency_s)
+        if not has_time(latency_s, self.cell.timeout_s):
+            return
+        fed, num = self.timed[0], num_batches(latency_s)
+
+        def seconds(batches: Sequence[Any]) -> float:
+            start = time.perf_counter()
+            for batch in batches:
+                self.step.compute(batch)
+            return time.perf_counter() - start
+
+        self.replayed = replay(
+            lambda: [on_host(fed) for _ in range(num)],
+            lambda: [self.workload.unseen() for _ in range(num)],
+            seconds,
+            latency_s if num == 1 else None,
+        )
+
     def observe(self) -> Observed:
         """What ran; then the outputs, each of which takes one more call."""
         ran = self.ran = self.compiled.ran(self.given.call())
         self.operators = _busiest(ran.times)
+        self.products = _products(ran.formats)
+        self.modes = training_in_inference(self.given.network)
         if self.backend.flushes_denormals and ran.flushes_denormals is False:
             self.defects.append(NOT_SET)
         if not all_finite(self.step.result):
@@ -151,21 +201,32 @@ class _Run(CellRun):
 
     def compared_inputs(self) -> tuple[Any, Any]:
         """In host memory."""
-        return self.workload.compared()
+        fed = self.workload.example() if self.timed is None else on_host(self.timed[0])
+        return fed, self.workload.unseen()
 
-    def measured_outputs(self, batches: Sequence[Any]) -> list[Output]:
-        """From further calls, of the batch size that was measured."""
-        workload = self.workload
-        outputs = []
-        for inputs in batches:
-            result = [tensor.clone() for tensor in self.step.compute(workload.whole(inputs))]
-            outputs.append(described(result, workload.num_rows, workload.rows(inputs)))
-        return outputs
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
+        """In host memory."""
+        return reordered(batch, order) if num_rows(batch) == len(order) else None
 
-    def reference_outputs(self, batches: Sequence[Any]) -> list[Output]:
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        """In host memory."""
+        return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
+
+    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
+        """From a further call, whose inputs are copied over those of the last one: they keep their addresses."""
+        if self.compared_on is None or not copied_into(self.compared_on, batch):
+            self.compared_on = on_host(batch)
+        return described(self.step.compute(self.compared_on), self.workload.num_rows, rows)
+
+    @property
+    def num_reference_rows(self) -> int:  # type: ignore[override]
+        """Those of the workload."""
+        return self.workload.num_reference_rows
+
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
         """From the cell's network, built again."""
         with new_tensors_in(torch.float32):
-            return self.workload.reference(batches)
+            return self.workload.reference(batches, self.rows, other=other)
 
     def notes(self) -> Iterator[str]:
         """How the batches are used, and what the user's code set in vain."""
@@ -202,6 +263,14 @@ def _busiest(times: Sequence[tuple[str, float]]) -> list[Operator]:
     calls, total = Counter(name for name, _ in times), sum(seconds.values())
     names = sorted(seconds, key=seconds.__getitem__, reverse=True)[:MAX_OPERATORS]
     return [Operator(name=name, num_calls=calls[name], share=seconds[name] / total) for name in names if seconds[name]]
+
+
+def _products(formats: Mapping[str, int]) -> Products:
+    """How many matrix products compute in each format: the engines do not say how large each of them is."""
+    nums: Counter[str] = Counter()
+    for name, num in formats.items():
+        nums[Precision.int8 if name in INTEGERS else name] += num
+    return Products(flops=dict(nums), of="matrix products (each counted as one)")
 
 
 class _CompiledStep:

@@ -25,9 +25,17 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
     return network
 
 
-def reference(cell: Cell, batches: Sequence[NDArray[Any]], shape: Shape, num_classes: int) -> list[NDArray[Any]]:
-    """The outputs of the cell's network, built again in fp32, for each of `batches`, images as its feed gives them."""
+def reference(
+    cell: Cell, batches: Sequence[NDArray[Any]], shape: Shape, num_classes: int, *, other: bool = False
+) -> list[NDArray[Any]]:
+    """The outputs of the cell's network, built again in fp32, for each of `batches`, images as its feed gives them.
+
+    With `other`, its weights are others, which differ a little from its own.
+    """
     network = _drawn(cell, Precision.fp32, shape, num_classes)
+    if other:
+        drawn = np.random.default_rng()
+        network.set_weights([each + 0.1 * drawn.random(each.shape, np.float32) for each in network.get_weights()])
     inputs = [images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32) for images in batches]
     return [np.asarray(network(floats, training=False)) for floats in inputs]
 

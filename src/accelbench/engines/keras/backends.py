@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
+from numpy.typing import NDArray
 
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.keras.feed import Feed
@@ -57,6 +58,13 @@ class Backend(BaseBackend, ABC):
     @abstractmethod
     def settle(self, model: keras.Model) -> None:
         """Gives the model the variables that its steps have updated."""
+
+    @abstractmethod
+    def trained(self, model: keras.Model) -> list[NDArray[Any]]:
+        """The values of the model's trainable variables, after its last step; of several equal replicas, the first's.
+
+        They may share memory with the variables: to be read before a further step.
+        """
 
     @abstractmethod
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,19 @@ from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed
 from accelbench.engines.keras.precision import Observer
 from accelbench.engines.keras.sources import feed_of
 from accelbench.engines.keras.steps import ExecutionStep
+from accelbench.engines.keras.training import frozen, learning_rate, states
 from accelbench.engines.models import output_shapes
 from accelbench.engines.observed import Observed
 from accelbench.engines.sources import channels_last, first_images, input_of, is_random, unseen_images
+from accelbench.measuring import clock
+from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import Output, OutputTensor, batch_axes
 from accelbench.measuring.output_error import NUM_SAMPLES
+from accelbench.measuring.replay import num_batches, replay
+from accelbench.measuring.training import States
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import Pipeline
+from accelbench.schema.vocab import Device, Pipeline
 from accelbench.schema.work import Work
 
 
@@ -80,6 +86,8 @@ class _Run(CellRun):
         self.execute: Execute
         self.test: Execute
         self.window_step: ExecutionStep | None = None
+        self.training.names = [each.path for each in self.model.trainable_variables] if self.trains else ()
+        self.compared_on: NDArray[Any] | None = None  # the memory that compared images take in turn
 
     def run_steps(self) -> None:
         """Makes Keras' functions, then runs them."""
@@ -87,7 +95,59 @@ class _Run(CellRun):
         if self.trains and self.fits:
             self.test_feed = feed_of(self.cell, "test", self.data_folder)
             self.test = self.backend.tester(self.model)
+            self.training.start = self._states()
         super().run_steps()
+        if self.trains and not self.is_one_step:
+            self.training.end = self._states()
+        elif self.timed is not None and self.cell.data.pipeline != Pipeline.fresh:  # else no input is ever fed twice
+            self.note_resources()
+            self._replay(self.timed[0])
+
+    def watch(self, step: Any) -> clock.Watch:
+        """This run."""
+        return self
+
+    def start(self) -> None:
+        """See `clock.Watch`."""
+        if self.trains:
+            self.training.start = self._states()
+
+    def look(self, batch: Any) -> None:
+        """See `clock.Watch`: keeps the weights, or the step's images and its output; several devices have parts."""
+        if self.trains:
+            self.training.looked = self._states()
+        elif self.backend.num_devices == 1:
+            size = self.samples_per_execution
+            parts = batch if isinstance(batch, list) else [batch]  # of an execution of several steps
+            images = np.concatenate([np.asarray(images) for images, *_ in parts])
+            self.timed = images, _described(np.asarray(self.backend.last), size, self.rows_of(size))
+
+    def _states(self) -> States:
+        """Those of the weights; none of a TPU, which may be in another machine."""
+        if self.cell.device == Device.tpu:
+            return {}
+        return states(self.training.names, self.backend.trained(self.model))
+
+    def _replay(self, fed: NDArray[Any]) -> None:
+        """Looks for kept results in further executions."""
+        latency_s, step = median(self.timing.latency_s), self.window_step
+        if step is None or not has_time(latency_s, self.cell.timeout_s):
+            return
+        num = num_batches(latency_s)
+
+        def seconds(batches: Sequence[Any]) -> float:
+            start = time.perf_counter()
+            for batch in batches:
+                step.compute(step.copy_in(batch))
+            self.backend.wait()
+            return time.perf_counter() - start
+
+        self.replayed = replay(
+            lambda: [self._execution(fed.copy()) for _ in range(num)],
+            lambda: [self._execution(self._unseen(fed)) for _ in range(num)],
+            seconds,
+            latency_s if num == 1 and self.backend.on_host else None,
+        )
 
     def new_step(self) -> ExecutionStep:
         """Trains or predicts; metrics start anew."""
@@ -133,17 +193,22 @@ class _Run(CellRun):
         self.backend.settle(self.model)
         ran_on = self.backend.ran_on(self.observer.weights)
         loss = None
-        if not self.trains:
+        self.products = work.products(self.network, self.observer.computed, train=self.trains)
+        if self.trains:
+            self.training.learning_rates = [learning_rate(self.model.optimizer)]
+        else:
             if not np.isfinite(np.asarray(self.backend.last)).all():  # of a whole batch: the compared images are few
                 self.mark_not_finite()
             size = self.samples_per_execution
             self.keep_outputs(size, output_shapes(self.cell.model, size, self.shape, self.num_classes))
-        elif self.window_step is not None:
+        if self.trains and self.window_step is not None:
             loss = self._last_loss(self.window_step)
+            if self.training.end:
+                self.training.later = self._states()
         return Observed(
             device=ran_on,
             device_name=self.device_name(),
-            precision=self.observer.precision(tf32=self.backend.uses_tf32()),
+            precision=self.observer.precision(self.products.most, tf32=self.backend.uses_tf32()),
             num_devices=self.backend.num_devices,
             threads=self.backend.threads,
             loss=loss,
@@ -170,36 +235,64 @@ class _Run(CellRun):
 
     def compared_inputs(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """In host memory."""
-        fed = self._first_images()
-        unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8)
-        return fed, unseen.astype(fed.dtype)
+        if self.timed is not None:
+            fed = self.timed[0]
+        else:
+            first = self._first_images()
+            fed = first[np.arange(self.samples_per_execution) % len(first)]
+        return fed, self._unseen(fed)
 
-    def measured_outputs(self, batches: Sequence[NDArray[Any]]) -> list[Output]:
-        """From further executions, of the size that was measured: another one would be compiled again."""
-        return [self._output(images) for images in batches]
+    def _unseen(self, like: NDArray[Any]) -> NDArray[Any]:
+        images = unseen_images(len(like), like.shape[1:], floats=like.dtype != np.uint8)
+        return images.astype(like.dtype, copy=False)
 
-    def _output(self, images: NDArray[Any]) -> Output:
-        num = self.samples_per_execution
-        repeated = Arrays(images[np.arange(num) % len(images)], np.zeros(num, np.uint8))
-        feed = ArrayFeed(repeated, Order(num, self.cell.batch_size, last="keep"), None)
-        batch = next(self.backend.executions(feed, labelled=False))
-        output = np.asarray(self.execute(self.backend.copy_in(batch)))
-        return _described(output, num, len(images))
+    def reordered_inputs(self, batch: NDArray[Any], order: Sequence[int]) -> NDArray[Any] | None:
+        """In host memory; None on several devices, where each further execution is costly."""
+        images: NDArray[Any] = batch[list(order)]
+        return images if self.backend.num_devices == 1 else None
 
-    def reference_outputs(self, batches: Sequence[NDArray[Any]]) -> list[Output]:
-        """From the cell's network, built again on the CPU."""
+    def mixed_inputs(self, batch: NDArray[Any], other: NDArray[Any], rows: Sequence[int]) -> NDArray[Any]:
+        """In host memory."""
+        images = batch.copy()
+        images[list(rows)] = other[list(rows)]
+        return images
+
+    def _execution(self, images: NDArray[Any]) -> Any:
+        """The images of a whole execution, as its function takes them."""
+        arrays = Arrays(images, np.zeros(len(images), np.uint8))
+        feed = ArrayFeed(arrays, Order(len(images), self.cell.batch_size, last="keep"), None)
+        return next(self.backend.executions(feed, labelled=False))
+
+    def measured_output(self, batch: NDArray[Any], rows: Sequence[int]) -> Output:
+        """From a further execution, whose images are copied over those of the last one: they keep their address."""
+        if self.compared_on is None:
+            self.compared_on = np.empty_like(batch)
+        np.copyto(self.compared_on, batch)
+        output = np.asarray(self.execute(self.backend.copy_in(self._execution(self.compared_on))))
+        return _described(output, len(batch), rows)
+
+    num_reference_rows = NUM_SAMPLES
+
+    def reference_outputs(
+        self, batches: Sequence[NDArray[Any]], *, other: bool = False, same: bool = False
+    ) -> list[Output]:
+        """From the cell's network, built again on the CPU, for the images of the first rows alone."""
+        rows = self.rows[:NUM_SAMPLES]
+        images = [batch[rows] for batch in batches]
         with self.backend.on_cpu():
-            outputs = agreement.reference(self.cell, batches, self.shape, self.num_classes)
-        return [_described(output, len(output), len(output)) for output in outputs]
+            outputs = agreement.reference(self.cell, images, self.shape, self.num_classes, other=other)
+        return [_described(output, len(rows), range(len(rows))) for output in outputs]
 
     def warnings(self) -> Iterator[str]:
-        """If an execution has several batches: what the times mean."""
+        """Layers that do not train; if an execution has several batches: what the times mean."""
+        if self.trains and (still := frozen(self.network)):
+            yield f"not trained, since their trainable is false: {', '.join(still)}"
         num = self.samples_per_execution // self.cell.batch_size
         if num > 1:
             yield f"each step, and its latency, is an execution of {num} batches"
 
 
-def _described(output: NDArray[Any], size: int, num: int) -> Output:
-    """The output for a batch of `size` images, with the rows of the first `num`."""
+def _described(output: NDArray[Any], size: int, rows: Sequence[int]) -> Output:
+    """The output for a batch of `size` images, with these of its rows."""
     has_rows = 0 in batch_axes(output.shape, size)
-    return [OutputTensor(output.shape, {0: output[:num].astype(np.float64)} if has_rows else {})]
+    return [OutputTensor(output.shape, {0: output[list(rows)].astype(np.float64)} if has_rows else {})]

@@ -6,6 +6,8 @@ from typing import Any
 
 import jax
 import keras
+import numpy as np
+from numpy.typing import NDArray
 
 from accelbench.engines.keras.backends import Backend, Execute
 from accelbench.engines.keras.feed import Feed
@@ -86,6 +88,11 @@ class Jax(Backend):
             model._jax_state_synced = False
             model.jax_state_sync()
             self.state = model._jax_state = None
+
+    def trained(self, model: keras.Model) -> list[NDArray[Any]]:
+        """Of the state while there is one, whose first part they are."""
+        values = [each.value for each in model.trainable_variables] if self.state is None else self.state[0]
+        return [np.asarray(value) for value in values]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
         """Batches of arrays."""

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.keras import strategies
@@ -70,6 +71,11 @@ class TensorFlow(Backend):
 
     def settle(self, model: keras.Model) -> None:
         """Does nothing: the steps update the model's variables."""
+
+    def trained(self, model: keras.Model) -> list[NDArray[Any]]:
+        """Copied to the host."""
+        parts = [self.strategy.experimental_local_results(each.value) for each in model.trainable_variables]
+        return [of_replicas[0].numpy() for of_replicas in parts]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
         """Batches of arrays; TensorFlow's iterator if the graph fetches, or if there are several devices."""

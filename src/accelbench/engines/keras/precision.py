@@ -29,35 +29,39 @@ def set_policy(precision: Precision) -> None:
 
 
 class Observer:
-    """Watches which dtypes a network's first matrix product uses while it is traced: what is traced is what runs.
+    """Watches in which format each layer of a network computes while it is traced: what is traced is what runs.
 
     Raises:
         UnsupportedError: the network has no layer with a weight matrix.
     """
 
     def __init__(self, network: keras.Model) -> None:
-        found = [layer for layer in network._flatten_layers() if isinstance(layer, WATCHED)]
-        if not found:
+        self.layers = [layer for layer in network._flatten_layers() if isinstance(layer, WATCHED)]
+        if not self.layers:
             raise UnsupportedError("the network has no dense, convolutional or recurrent layer to watch")
-        self.layer = found[0]
-        self.computed: str | None = None
-        self._call: Callable[..., Any] = self.layer.call
-        self.layer.call = self._seen
+        self.computed: dict[str, str] = {}  # a layer's name -> the format of its output
+        for layer in self.layers:
+            layer.call = self._watched(layer.name, layer.call)
 
-    def _seen(self, *args: Any, **kwargs: Any) -> Any:
-        output = self._call(*args, **kwargs)
-        self.computed = keras.backend.standardize_dtype(output.dtype)
-        return output
+    def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            output = call(*args, **kwargs)
+            self.computed[name] = keras.backend.standardize_dtype(output.dtype)
+            return output
+
+        return seen
 
     @property
     def weights(self) -> keras.Variable:
-        """The weight matrix of the watched layer."""
-        return self.layer.trainable_weights[0]
+        """The weight matrix of the first watched layer."""
+        return self.layers[0].weights[0]
 
-    def precision(self, *, tf32: bool) -> str:
+    def precision(self, most: str | None, *, tf32: bool) -> str:
         """The word for the precision that ran, or its dtypes if there is no word for them.
 
         Args:
+            most: the format of most matrix products; None if the size of none is known.
             tf32: whether fp32 matrix products run in TF32.
         """
-        return word_for(keras.backend.standardize_dtype(self.weights.dtype), str(self.computed), tf32=tf32)
+        computed = most or str(self.computed.get(self.layers[0].name))
+        return word_for(keras.backend.standardize_dtype(self.weights.dtype), computed, tf32=tf32)

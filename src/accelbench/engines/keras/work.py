@@ -5,10 +5,12 @@ vain. Bytes and operators are unknown, since the graph is compiled as a whole.
 """
 
 import math
+from collections.abc import Mapping
 
 import keras
 from keras import layers
 
+from accelbench.measuring.products import Products
 from accelbench.schema.work import Work
 
 WITHOUT_FLOPS = (
@@ -46,6 +48,25 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
         skipped += of_first_state + (of_input if first else 0)
         first = first and not of_input
     return Work(flops=2 * batch_size * (3 * total - skipped if train else total))
+
+
+def products(network: keras.Sequential, formats: Mapping[str, str], *, train: bool) -> Products:
+    """The products of the forward pass for a sample, by what each layer was seen to compute in.
+
+    Args:
+        network: a sequence of layers.
+        formats: a layer's name -> the format.
+        train: whether there are other products too, which are not seen: those of gradients.
+    """
+    found = Products(uncounted={"gradients"} if train else set(), of="forward matrix products")
+    for layer in network.layers:
+        num = _multiplications(layer)
+        if num is None or (any(num) and layer.name not in formats):
+            found.uncounted.add(layer.name)
+        elif any(num):
+            name = formats[layer.name]
+            found.flops[name] = found.flops.get(name, 0) + 2 * sum(num[:2])
+    return found
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int] | None:

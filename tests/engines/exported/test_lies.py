@@ -1,0 +1,142 @@
+"""Exported networks that compute something else than the network, or nothing: each must be found out."""
+
+import pytest
+import torch
+
+from accelbench.engines.exported import run as exported_run
+from accelbench.engines.exported.compiler import Ran, Saved
+from accelbench.judging.asked import judge
+from accelbench.measuring.output_check import NOT_BY_ROW, STALE
+from accelbench.schema.vocab import Engine, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
+from engines.exported.test_run import SMALL, InTorch, marked
+from engines.lightning.own.test_workload import own_cell
+from fakes import make_cell
+
+
+@pytest.mark.parametrize(
+    "engine", [marked(Engine.openvino), marked(Engine.onnxruntime, slow=True), marked(Engine.aotinductor)]
+)
+def test_an_export_that_computes_something_else_makes_the_cell_invalid(hosts, tmp_path, engine):
+    cell = own_cell("OtherWhenExported", "two_inputs", engine=engine, timeout_s=300.0)  # to compile C++ takes its time
+    outcome = hosts.run(cell, tmp_path)
+    assert outcome.reason.startswith("the output differs by "), outcome
+    assert outcome.measurement.output_error > 0.1
+
+
+class Spoilt(InTorch):
+    """An engine that changes what PyTorch gives: `change` gets a function that computes, and its inputs."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def __call__(self, call):
+        (images,) = call.args
+        return [self.change(lambda: super(Spoilt, self).__call__(call)[0], images)]
+
+
+def judged(digits, change, **changes):
+    cell = make_cell(**{"engine": Engine.openvino, "model": SMALL, "threads": 1, **changes})
+    found = exported_run.run(cell, digits, Spoilt(change))
+    return judge(cell, found), found
+
+
+def test_an_honest_engine_is_seen_to_compute(digits):
+    reason, found = judged(digits, lambda compute, images: compute())
+    assert (reason, found.warnings, found.notes) == (None, [], [])
+    of_outputs, of_inputs = (check for check in found.checks if check.promise == Promise.outputs)
+    assert of_outputs.observed.endswith("random rows of 32, of 1 of 1 tensors")
+    assert "never fed" in of_inputs.observed
+    (of_precision,) = (check for check in found.checks if check.promise == Promise.precision)
+    assert (of_precision.observed, of_precision.share) == ("", None)  # it does not say what its operators compute in
+
+
+def test_an_output_of_one_sample_alone_makes_the_cell_invalid(digits):
+    def first_alone(compute, images):
+        output = torch.zeros(len(images), 10)
+        output[0] = compute()[0]
+        return output
+
+    reason, _ = judged(digits, first_alone)
+    assert reason.startswith(("the output differs by ", STALE))
+
+
+def test_an_output_that_is_kept_makes_the_cell_invalid(digits):
+    kept = []
+
+    def first_of_all(compute, images):
+        kept.append(compute() if not kept else kept[0])
+        return kept[0]
+
+    reason, _ = judged(digits, first_of_all)
+    assert reason == STALE
+
+
+def test_an_output_that_is_kept_by_the_address_of_its_inputs_makes_the_cell_invalid(digits):
+    kept = {}
+
+    def by_address(compute, images):
+        address = images.untyped_storage().data_ptr()
+        if address not in kept:
+            kept[address] = compute()
+        return kept[address]
+
+    # Floats are computed from as they are; of whole numbers the task makes others at each call.
+    reason, _ = judged(digits, by_address, data=DataSpec(name="random", pipeline=Pipeline.host))
+    assert reason is not None
+
+
+def test_results_that_are_kept_for_inputs_that_come_again_make_the_cell_invalid(digits):
+    kept = {}
+
+    def by_content(compute, images):
+        content = hash(images.numpy().tobytes())
+        if content not in kept:
+            kept[content] = compute()
+        return kept[content]
+
+    reason, found = judged(digits, by_content, model=ModelSpec(name="mlp"))
+    assert reason.endswith("results of earlier inputs are kept")
+    assert found.output_error < 1e-4  # whatever is compared is right
+
+
+def test_an_output_of_other_inputs_in_a_timed_step_makes_the_cell_invalid(digits, monkeypatch):
+    runs = []
+    honest = exported_run._Run.run_steps
+    monkeypatch.setattr(exported_run._Run, "run_steps", lambda run: runs.append(run) or honest(run))
+
+    def turned_while_timed(compute, images):
+        return compute().flip(0) if runs[-1].resources is None else compute()
+
+    reason, _ = judged(digits, turned_while_timed, protocol=Protocol.steps, warmup=1, steps=10)
+    assert reason.startswith("in a timed step the output was not that of ")
+
+
+def test_the_output_of_a_timed_step_is_that_of_its_own_memory(digits):
+    memory = torch.empty(32, 10)
+
+    def overwritten(compute, images):
+        return memory.copy_(compute())
+
+    reason, found = judged(digits, overwritten)
+    assert (reason, found.notes) == (None, [])
+
+
+def test_products_in_a_coarser_format_are_told_by_their_number(digits):
+    class Coarse(InTorch):
+        def ran(self, call):
+            formats = {"float32": 2, "bfloat16": 1}
+            return Ran(stored="float32", computed="float32", threads=None, formats=formats)
+
+        def save(self, exported, cell, folder):
+            self.network = exported
+            return Saved(folder / "nothing")
+
+    cell = make_cell(engine=Engine.openvino, model=SMALL, precision=Precision.fp32)
+    found = exported_run.run(cell, digits, Coarse())
+    (warning,) = found.warnings
+    assert warning.startswith("33 % of the operations of matrix products (each counted as one) ran in bfloat16, not in")
+    (of_precision,) = (check for check in found.checks if check.promise == Promise.precision)
+    assert of_precision.observed.startswith("matrix products (each counted as one) of one step: 66.7 % in float32")
+    assert not any(note == NOT_BY_ROW for note in found.notes)
