@@ -23,7 +23,7 @@ from accelbench.data.arrays import Arrays, load_split  # noqa: E402
 from accelbench.devices.cpu import usable_cores  # noqa: E402
 from accelbench.engines.keras import engine, networks, task  # noqa: E402
 from accelbench.lock import hold, measuring_lock  # noqa: E402
-from accelbench.measuring import clock  # noqa: E402
+from accelbench.measuring.runner import Runner  # noqa: E402
 from accelbench.project import workplace  # noqa: E402
 from accelbench.schema.cell import Cell, KerasSettings, Window  # noqa: E402
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol  # noqa: E402
@@ -75,7 +75,7 @@ def compare(model: str, batch_size: int, mode: Mode, folder: Path) -> tuple[list
     for _ in range(NUM_RUNS):
         reference = plain_fit(cell, arrays) if mode == Mode.train else plain_calls(cell, arrays)
         mine: list[tuple[float, float]] = []
-        with patch.object(clock.Runner, "block", partialmethod(run_both, reference, mine)):
+        with patch.object(Runner, "block", partialmethod(run_both, reference, mine)):
             engine.run(cell, folder)
         rounds += mine[1:]
         keras.backend.clear_session()

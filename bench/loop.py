@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.engines.lightning import engine, zoo
-from accelbench.measuring import clock
+from accelbench.measuring.runner import Runner
 from accelbench.project import workplace
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
@@ -82,7 +82,7 @@ def compare(case: Case, mode: Mode, folder: Path) -> tuple[list[float], list[flo
     for _ in range(NUM_RUNS):
         step = plain_training(cell, arrays) if mode == Mode.train else plain_inference(cell, arrays)
         mine: list[tuple[float, float]] = []
-        with patch.object(clock.Runner, "block", partialmethod(run_both, partial(timed, step), mine)):
+        with patch.object(Runner, "block", partialmethod(run_both, partial(timed, step), mine)):
             engine.run(cell, folder)
         rounds += mine[1:]
     rates = [cell.batch_size / plain_s for _, plain_s in rounds]

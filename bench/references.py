@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.utils.benchmark import Timer
 
 from accelbench.engines.lightning import engine, zoo
-from accelbench.measuring import clock
+from accelbench.measuring.runner import Runner
 from accelbench.project import workplace
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
@@ -73,7 +73,7 @@ def compare(
         step = training(cell) if mode == Mode.train else inference(cell)
         for _ in range(WARMUP):
             step()
-        with patch.object(clock.Runner, "block", partialmethod(run_both, partial(reference, step), rounds)):
+        with patch.object(Runner, "block", partialmethod(run_both, partial(reference, step), rounds)):
             engine.run(cell, workplace().root / "data" / "random")
     return rounds
 

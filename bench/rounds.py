@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 
-from accelbench.measuring import clock
+from accelbench.measuring.runner import Runner
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Mode
 from accelbench.stats.robust import median, median_interval
 
 # The interval of the ratio should lie within these bounds.
 BOUNDS = (0.95, 1.05)
-run_block = clock.Runner.block
+run_block = Runner.block
 
 
 def run_both(
-    runner: clock.Runner, reference: Callable[[int], float], rounds: list[tuple[float, float]], num_steps: int
+    runner: Runner, reference: Callable[[int], float], rounds: list[tuple[float, float]], num_steps: int
 ) -> Block:
     """One round: a block of accelbench and as many steps of the reference; which is first alternates.
 

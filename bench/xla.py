@@ -47,7 +47,7 @@ def compare_all() -> None:
 def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]]:
     """Seconds per step of accelbench and of the plain loop, one pair per round."""
     from accelbench.engines.lightning import engine
-    from accelbench.measuring import clock
+    from accelbench.measuring.runner import Runner
 
     cell = Cell(
         suite="bench",
@@ -68,7 +68,7 @@ def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]
         mine: list[tuple[float, float]] = []
         reference = plain(cell)
         reference(5)  # compiles
-        with patch.object(clock.Runner, "block", partialmethod(run_both, reference, mine)):
+        with patch.object(Runner, "block", partialmethod(run_both, reference, mine)):
             engine.run(cell, workplace().root / "data" / "mnist")
         rounds += mine[1:]
     return rounds

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from accelbench.isolation import host
+from accelbench.isolation import deaths
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Status
 from fakes import faulty_host, is_gone, make_cell
@@ -85,9 +85,9 @@ def test_a_fresh_process_per_cell_costs_little_after_the_first(hosts, tmp_path):
 
 
 def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():
-    assert host._death(-signal.SIGKILL, 1, "").status == Status.oom
-    assert host._death(-signal.SIGKILL, 0, "").status == Status.killed
-    assert host._death(-signal.SIGTERM, 1, "").status == Status.killed
+    assert deaths.death(-signal.SIGKILL, 1, "").status == Status.oom
+    assert deaths.death(-signal.SIGKILL, 0, "").status == Status.killed
+    assert deaths.death(-signal.SIGTERM, 1, "").status == Status.killed
 
 
 def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):

@@ -312,15 +312,15 @@ def _patched(change):
 
 
 def _faster_blocks():
-    from accelbench.measuring import clock
+    from accelbench.measuring import runner
 
-    measure = clock.Runner.block
+    measure = runner.Runner.block
 
     def block(self, num_steps):
         found = measure(self, num_steps)
         return type(found)(num_steps=num_steps, num_samples=found.num_samples, seconds=found.seconds / 4)
 
-    clock.Runner.block = block
+    runner.Runner.block = block
 
 
 def _slow_clock():
@@ -335,9 +335,9 @@ def _slow_clock():
 
 
 def _edited_times():
-    from accelbench.measuring import clock
+    from accelbench.measuring import runner
 
-    measured = clock.Timing.measured
+    measured = runner.Timing.measured
 
     def edited(self):
         self.latency_s = [seconds / 5 for seconds in self.latency_s]
@@ -345,7 +345,7 @@ def _edited_times():
             object.__setattr__(block, "seconds", block.seconds / 5)
         return measured(self)
 
-    clock.Timing.measured = edited
+    runner.Timing.measured = edited
 
 
 def _more_samples():
@@ -361,12 +361,13 @@ def _silent():
 
 
 def _blocks_of_nothing():
-    from accelbench.measuring import clock
+    from accelbench.measuring import runner
+    from accelbench.schema.measurement import Block
 
     def block(self, num_steps):
-        return clock.Block(num_steps=num_steps, num_samples=8 * num_steps, seconds=0.3)
+        return Block(num_steps=num_steps, num_samples=8 * num_steps, seconds=0.3)
 
-    clock.Runner.block = block
+    runner.Runner.block = block
 
 
 FasterBlocks, SlowClock, EditedTimes = _patched(_faster_blocks), _patched(_slow_clock), _patched(_edited_times)

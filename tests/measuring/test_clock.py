@@ -7,6 +7,7 @@ from statistics import median
 import pytest
 
 from accelbench.measuring import clock, epochs, stopping
+from accelbench.measuring.runner import Timing
 from accelbench.measuring.step import RankGroup
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
@@ -286,7 +287,7 @@ def test_an_epochs_time_to_get_its_batches_is_known(workload):
 def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other():
     workload = Workload(FakeClock())
     workload.compile_steps = 1
-    timing = clock.Timing()
+    timing = Timing()
     fetch = workload.fetch
     for _ in range(2):
         batches = iter(range(7))

@@ -5,16 +5,8 @@ import pytest
 
 from accelbench.measuring import output_check
 from accelbench.measuring.in_time import NotInTimeError
-from accelbench.measuring.output_check import (
-    Outputs,
-    OutputTensor,
-    References,
-    batch_axes,
-    check,
-    difference,
-    random_rows,
-    wrong_shape,
-)
+from accelbench.measuring.output_check import Outputs, References, batch_axes, check, random_rows, wrong_shape
+from accelbench.measuring.outputs import OutputTensor, difference
 from accelbench.schema.vocab import Precision
 
 SIZE = 8

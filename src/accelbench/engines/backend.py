@@ -1,6 +1,7 @@
 """What the template of a cell's run asks of a framework on one kind of device."""
 
 from accelbench.measuring import clock
+from accelbench.measuring.runner import Compiles
 
 
 class BaseBackend:
@@ -12,7 +13,7 @@ class BaseBackend:
     def wait(self) -> None:
         """Returns when everything launched on the device is done."""
 
-    def compiles(self) -> clock.Compiles:
+    def compiles(self) -> Compiles:
         """The number of compilations so far, and their seconds."""
         return clock.no_compiles()
 

@@ -6,11 +6,8 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 """
 
 import math
-import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,37 +15,26 @@ from accelbench.data.manifest import read_counts
 from accelbench.devices.memory import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.backend import BaseBackend
+from accelbench.engines.compared_outputs import ComparedOutputs
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.observed import Observed, Resources
 from accelbench.engines.sources import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, epochs, witness
-from accelbench.measuring.in_time import in_time
-from accelbench.measuring.output_check import (
-    NOT_FINITE,
-    NUM_ROWS,
-    Findings,
-    Output,
-    Outputs,
-    References,
-    check,
-    random_rows,
-)
+from accelbench.measuring.output_check import NOT_FINITE, Findings, check
 from accelbench.measuring.output_error import limit, wrong
-from accelbench.measuring.products import Products
-from accelbench.measuring.replay import Replay
+from accelbench.measuring.promises import Observations
+from accelbench.measuring.runner import Timing, Watch
 from accelbench.measuring.step import ONE_RANK, RankGroup, Step
-from accelbench.measuring.training import Training
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Operator
+from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision, Promise
+from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision
 from accelbench.schema.vocab import Protocol as CellProtocol
 from accelbench.schema.work import Work
 
 # The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
 # the record. The rest is for what comes before a `CellRun`, such as starting a device, and after it.
 MAX_UNTIL_CHECKED = 0.9
-MAX_NAMED = 3  # layers in a sentence
 
 
 class CountedSamples(Protocol):
@@ -59,7 +45,7 @@ class CountedSamples(Protocol):
         """Samples per epoch."""
 
 
-class CellRun:
+class CellRun(ComparedOutputs):
     """One cell's run in this process.
 
     Args:
@@ -84,30 +70,22 @@ class CellRun:
     num_params: int
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
-        self._began_s = time.monotonic()
+        super().__init__(cell)
         check_has_epochs(cell)
-        self.cell = cell
         self.data_folder = data_folder
         self.backend = backend
         self.ranks = ranks
         self.trains = cell.mode == Mode.train
         self.fits = cell.protocol == CellProtocol.fit
-        self.timing = clock.Timing()
+        self.timing = Timing()
         self.epochs: list[Epoch] = []
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
-        self.outputs: Outputs | None = None  # of the network that was measured
-        self.rows: list[int] = []  # that are compared, once they were drawn
-        self.timed: tuple[Any, Output] | None = None  # a batch of a timed step, and its output
         self.defects: list[str] = []
         self.resources: Resources | None = None
         self.output_error: float | None = None
         self.known_work: Work | None = None
-        self.products = Products()  # of one step, as far as they were watched
-        self.training = Training()
-        self.replayed: Replay | None = None
-        # Layers that are in training mode, in inference: those that drop at random, perhaps on purpose, and others.
-        self.modes: tuple[Sequence[str], Sequence[str]] = ((), ())
+        self.seen = Observations()
         # One step shows whether a cell fits into memory and time; more steps would take as long again.
         self.is_one_step = cell.protocol == CellProtocol.steps and cell.steps == 1
 
@@ -125,44 +103,6 @@ class CellRun:
 
     def observe(self) -> Observed | None:
         """What really ran, after everything was measured; None in a process that is not the first of its ranks."""
-        raise NotImplementedError
-
-    num_reference_rows = NUM_ROWS
-    """How many of `rows` `reference_outputs` gives, the first ones."""
-
-    has_same_reference = False
-    """Whether `reference_outputs` runs a network in the cell's own precision, with the same rounding, if asked to."""
-    same_random = False
-    """Whether a seed gives the network that was measured and a newly built one the same random numbers."""
-
-    def compared_inputs(self) -> tuple[Any, Any]:
-        """A batch that was fed, that of `timed` if there is one, and one that the feed never gives."""
-        raise NotImplementedError
-
-    def seed_output(self, number: int) -> None:
-        """Seeds the random numbers that the next output is computed with, as `reference_outputs` does its batches'."""
-
-    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
-        """The batch whose sample i is sample `order[i]` of `batch`; None if that can't be made."""
-        return None
-
-    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
-        """The batch with these samples of another one; None if it has no others, or that can't be made."""
-        return None
-
-    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
-        """The output of what was timed for a batch, which is made as large as a whole step, with these of its rows."""
-        raise NotImplementedError
-
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
-        """The outputs of a newly built network for each of `batches`, in fp32 on the CPU, with the first of `rows`.
-
-        Args:
-            batches: as `compared_inputs` returns them; for the i-th one, random numbers are seeded as
-                `seed_output(i % 2)` does.
-            other: whether it has other weights than the network that was measured.
-            same: whether it runs in the cell's own precision instead; see `has_same_reference`.
-        """
         raise NotImplementedError
 
     def notes(self) -> Iterator[str]:
@@ -271,38 +211,13 @@ class CellRun:
     def keep_outputs(self, size: int, shapes: Sequence[Shape] | None) -> None:
         """Keeps outputs of what was timed, which are then checked. To be called in inference, after the timed part.
 
-        Args:
-            size: rows of a step.
-            shapes: that the output may have; None if it may be any structure of tensors.
+        The arguments are those of `compute_outputs`.
         """
         self.note_resources()
-        if self.is_one_step:
-            return
-        rows = self.rows_of(size)
-        fed, unseen = self.compared_inputs()
-        num_changed = -(-len(rows) // 2)
-        if (mixed := self.mixed_inputs(unseen, fed, rows[num_changed:])) is None:
-            num_changed = len(rows)
-        else:
-            unseen = mixed
-        self.seed_output(0)  # as the reference, which gets the unseen inputs first
-        of_unseen = self.measured_output(unseen, rows)
-        self.seed_output(1)
-        of_fed = self.measured_output(fed, rows)
-        order = random.sample(range(size), size)
-        reordered = self.reordered_inputs(fed, order) if size > 1 else None
-        self.seed_output(1)
-        places = [order.index(row) for row in rows]
-        moved = None if reordered is None else self.measured_output(reordered, places)
-        timed = self.timed[1] if self.timed else None
-        self.outputs = Outputs((fed, unseen), size, shapes, of_fed, of_unseen, timed, moved, num_changed)
+        if not self.is_one_step:
+            self.compute_outputs(size, shapes)
 
-    def rows_of(self, size: int) -> list[int]:
-        """The rows of a step's output that are compared, drawn when they are first needed."""
-        self.rows = self.rows or random_rows(size)
-        return self.rows
-
-    def watch(self, step: Any) -> clock.Watch | None:
+    def watch(self, step: Any) -> Watch | None:
         """What looks at one of the measured steps; None if nothing does."""
         return None
 
@@ -338,8 +253,9 @@ class CellRun:
         counts = {} if is_random(self.cell) or self.cell.data.name == MODULE else read_counts(self.data_folder)
         found = Findings()
         if self.outputs is not None:
-            found = check(self.outputs, self.cell.precision, self._references())
-        self.defects += self._found_later()
+            found = check(self.outputs, self.cell.precision, self.references())
+        self.defects += self.seen.defects()
+        asked = FORMATS[self.cell.precision].computed
         self.output_error = None if self.is_reference else found.error
         return Measurement(
             **vars(observed),
@@ -358,58 +274,17 @@ class CellRun:
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
             tokens_per_sample=self.tokens_per_sample(),
-            checks=list(self.checks(found)),
-            notes=[*self.notes(), *self._common_notes(), *found.notes],
-            warnings=[*self.warnings(), *self._common_warnings(found.error), *found.warnings],
+            checks=list(self.seen.checks(self.outputs, len(self.rows), found, trains=self.trains)),
+            notes=[*self.notes(), *self.seen.notes(asked), *found.notes],
+            warnings=[
+                *self.warnings(),
+                *self._common_warnings(found.error),
+                *self.seen.warnings(asked),
+                *found.warnings,
+            ],
             defects=list(dict.fromkeys([*self.defects, *found.defects])),
             **self.timing.measured(),
         )
-
-    def _references(self) -> References:
-        """Raise NotInTimeError if the cell would run into its time limit."""
-
-        def run(batches: Sequence[Any], **how: bool) -> list[Output]:
-            left_s = self._began_s + MAX_UNTIL_CHECKED * self.cell.timeout_s - time.monotonic()
-            return in_time(lambda: self.reference_outputs(batches, **how), left_s)
-
-        return References(
-            run,
-            partial(run, other=True),
-            partial(run, same=True) if self.has_same_reference else None,
-            self.num_reference_rows,
-            same_random=self.same_random,
-            constant=self.cell.model.constant,
-            in_training=any(self.modes),
-        )
-
-    def _found_later(self) -> Iterator[str]:
-        """Defects that further steps showed."""
-        yield from self.training.defects()
-        if self.replayed is not None and (kept := self.replayed.defect()) is not None:
-            yield kept
-
-    def checks(self, found: Findings) -> Iterator[Check]:
-        """What was observed of each promise, and over what share of the work; see docs/measuring.md."""
-        yield Check(promise=Promise.settings, observed="the library's settings and threads were read back", share=1.0)
-        seen = self.products.observed() if self.products.flops else ""
-        whole = seen and not self.products.uncounted
-        yield Check(promise=Promise.precision, observed=seen, share=1.0 if whole else None)
-        if self.trains:
-            seen = self.training.observed() if self.training.end else ""
-            yield Check(promise=Promise.training, observed=seen, share=1.0 if seen else None)
-        elif self.outputs is not None and found.compared is not None:
-            rows, size = f"{len(self.rows)} random rows of {self.outputs.size}", self.outputs.size
-            seen = f"{rows}, of {found.compared} of {len(self.outputs.fed)} tensors"
-            yield Check(promise=Promise.outputs, observed=seen, share=len(self.rows) / size)
-        else:
-            yield Check(promise=Promise.outputs)
-        if self.replayed is not None:
-            yield Check(promise=Promise.outputs, observed=self.replayed.observed(), share=1.0)
-
-    def _common_notes(self) -> Iterator[str]:
-        yield from self.products.notes(FORMATS[self.cell.precision].computed)
-        if of_dropout := self.modes[0]:
-            yield f"layers that drop at random did so in inference: {', '.join(of_dropout[:MAX_NAMED])}"
 
     def _common_warnings(self, output_error: float | None) -> Iterator[str]:
         if self.is_one_step:
@@ -420,7 +295,3 @@ class CellRun:
             yield f"ran on the CPU instead: {', '.join(self.resources.fallbacks)}"
         if output_error is not None and limit(self.cell.precision) < output_error <= wrong(self.cell.precision):
             yield f"the output differs from fp32's on the CPU by {100 * output_error:.1f} %"
-        yield from self.training.warnings()
-        yield from self.products.warnings(FORMATS[self.cell.precision].computed)
-        if others := self.modes[1]:
-            yield f"in training mode, although it infers: {', '.join(others[:MAX_NAMED])}"

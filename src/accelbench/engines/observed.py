@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from accelbench.measuring import clock
+from accelbench.measuring.runner import Compiles
 from accelbench.schema.measurement import Answers
 from accelbench.schema.work import Work
 
@@ -12,7 +12,7 @@ from accelbench.schema.work import Work
 class Resources:
     """What the measured steps used; noted before anything else runs."""
 
-    compiles: clock.Compiles
+    compiles: Compiles
     fallbacks: list[str] | None
     peak_device_bytes: int | None
     peak_host_bytes: int | None

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.isolation import child
+from accelbench.isolation.deaths import death, log_end, oom_kills
 from accelbench.isolation.messages import Answer, CellRequest, Outcome, Request, decode, decode_request, encode
 from accelbench.isolation.processes import children, end_orphans
 from accelbench.isolation.sampler import Sampler
@@ -43,9 +44,7 @@ STACK_S = 0.5
 MAX_WORD = 32  # bytes of what a process says
 STACK_CALLS = 12  # innermost calls of a stack that are kept
 LOCALHOST = "127.0.0.1"
-# How much of the end of a cell's output becomes its error: after a death, and after a hang, where stacks say more.
-ERROR_BYTES = 4000
-HUNG_BYTES = 1000
+HUNG_BYTES = 1000  # of the end of the output of a cell that hung: stacks say more
 # The statuses of processes that did their work: they end by themselves.
 GOOD = (Status.ok, Status.invalid)
 
@@ -128,7 +127,7 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
         request: what to run.
         answer: gets None if nothing more is timed, and then the outcome.
     """
-    oom_kills = _oom_kills()
+    num_oom_kills = oom_kills()
     forkserver.ensure_running()  # starts another one if it has died
     own = children(os.getpid())
     ranks: list[_Rank] = []
@@ -140,7 +139,7 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
         witness = Witness(ranks[0].pid)
         answers = _await(ranks, sampler, witness, request.timeout_s, lambda: answer(None))
         seen = witness.witnessed()
-        result = _judged(_result(ranks, answers, request, oom_kills), request, seen)
+        result = _judged(_result(ranks, answers, request, num_oom_kills), request, seen)
         answer(
             Outcome(
                 status=result.status,
@@ -160,15 +159,15 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
         _end(ranks, own)
 
 
-def _result(ranks: Sequence[_Rank], answers: Answers | None, request: Request, oom_kills: int) -> Answer:
+def _result(ranks: Sequence[_Rank], answers: Answers | None, request: Request, num_before: int) -> Answer:
     """What the answers, or their lack, say of the request."""
     if answers is None:
         reason = f"no result within {request.timeout_s:g} s (timeout_s)"
-        error = "\n".join([_log_end(request.log, HUNG_BYTES).strip(), *_hung(ranks)]).strip()
+        error = "\n".join([log_end(request.log, HUNG_BYTES).strip(), *_hung(ranks)]).strip()
         return Answer(status=Status.timeout, reason=reason, error=error)
     answer = answers.get(0)
     if answer is None or not all(map(_is_good, answers.values())):
-        return _failure(ranks, _with_late(ranks, answers), oom_kills, request.log)
+        return _failure(ranks, _with_late(ranks, answers), num_before, request.log)
     return answer
 
 
@@ -278,14 +277,14 @@ def _with_late(ranks: Sequence[_Rank], answers: Answers) -> Answers:
     return answers
 
 
-def _failure(ranks: Sequence[_Rank], answers: Answers, oom_kills: int, log: str) -> Answer:
+def _failure(ranks: Sequence[_Rank], answers: Answers, num_before: int, log: str) -> Answer:
     """Why a request failed: the death of a process if there is one, else the earliest failure."""
     dead = [index for index, answer in answers.items() if answer is None]
     failed = {index: answer for index, answer in answers.items() if answer is not None and not _is_good(answer)}
     if dead:
         index = dead[0]
         ranks[index].process.join(END_S)
-        failure = _death(ranks[index].process.exitcode, _oom_kills() - oom_kills, _log_end(log))
+        failure = death(ranks[index].process.exitcode, oom_kills() - num_before, log_end(log))
     else:
         index = min(failed, key=lambda rank: failed[rank].ended_s or 0.0)
         failure = failed[index]
@@ -307,30 +306,3 @@ def _hung(ranks: Sequence[_Rank]) -> Iterator[str]:
             yield calls
         else:
             yield f"{name} gave no call stack" if rank.process.is_alive() else f"{name} had ended"
-
-
-def _death(exitcode: int | None, num_oom_kills: int, log: str) -> Answer:
-    """How a process ended that gave no answer."""
-    if exitcode == -signal.SIGKILL and num_oom_kills:
-        status, reason = Status.oom, "killed by the kernel: out of memory"
-    elif exitcode is not None and exitcode < 0:
-        status, reason = Status.killed, f"killed by signal {-exitcode} ({signal.Signals(-exitcode).name})"
-    else:
-        status, reason = Status.failed, f"its process ended with exit code {exitcode} and no result"
-    return Answer(status=status, reason=reason, error=log or None)
-
-
-def _oom_kills() -> int:
-    """Processes that the kernel killed for memory since the machine started; 0 if it does not count them."""
-    try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
-
-
-def _log_end(path: str, num_bytes: int = ERROR_BYTES) -> str:
-    with contextlib.suppress(OSError), open(path, "rb") as log:
-        log.seek(max(0, os.path.getsize(path) - num_bytes))
-        return log.read().decode(errors="replace")
-    return ""

@@ -9,22 +9,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from random import SystemRandom
 from statistics import median
-from typing import Any, Protocol
 
 from accelbench.measuring import witness
-from accelbench.measuring.step import ONE_RANK, CountingStep, RankGroup, Step
+from accelbench.measuring.runner import Compiles, Now, Runner, Timing, Watch
+from accelbench.measuring.step import ONE_RANK, RankGroup, Step
 from accelbench.measuring.stopping import STRETCH, has_settled, why_stop
 from accelbench.schema.cell import Window
-from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Stop
-
-# Returns a time in seconds.
-Now = Callable[[], float]
-# The number of compilations so far, and the seconds they took.
-Compiles = tuple[int, float]
 
 # After this many compiling steps, measure anyway and warn.
 MAX_COMPILING_STEPS = 20
@@ -38,48 +31,6 @@ BLOCK_MARGIN = 1.2
 NUM_PARTS = 10
 # How often the blocks are restarted with more steps; under bursts of load, some blocks stay too short.
 MAX_RESTARTS = 12
-
-# Fields of `Timing` that a `Measurement` does not have.
-TIMING_ONLY = ("typical_s", "compiled_in_steady_state")
-
-
-@dataclass
-class Timing:
-    """Raw times in seconds, one value per step or block, in order; see `schema.measurement.Measurement`.
-
-    Attributes:
-        warmup_s: seconds per warm-up step, of the first `MAX_WARMUP_KEPT` steps.
-        warmup_total_s: seconds of the whole warm-up.
-        dropped_s: seconds of the steady state that no block and no single step has: blocks that were measured again,
-            and what ran between them.
-        typical_s: the median of the last warm-up steps, from which the number of steps per block is chosen.
-        steady_boot_s: when the steady state began and ended, in seconds since the machine started.
-        compiled_in_steady_state: the number of compilations after the warm-up.
-    """
-
-    first_step_s: float | None = None
-    warmup_s: list[float] = field(default_factory=list)
-    warmup_total_s: float = 0.0
-    num_warmup_steps: int = 0
-    settled: bool | None = None
-    stop: Stop | None = None
-    blocks: list[Block] = field(default_factory=list)
-    dropped_s: float = 0.0
-    latency_s: list[float] = field(default_factory=list)
-    launch_s: list[float] = field(default_factory=list)
-    data_s: list[float] = field(default_factory=list)
-    copy_in_s: list[float] = field(default_factory=list)
-    copy_out_s: list[float] = field(default_factory=list)
-    typical_s: float = 0.0
-    num_steady_samples: int = 0
-    steady_boot_s: tuple[float, float] | None = None
-    compiled_in_steady_state: int = 0
-    clock_drift: float | None = None
-
-    def measured(self) -> dict[str, Any]:
-        """The fields that a `Measurement` keeps, by its names for them."""
-        kept = {name: value for name, value in vars(self).items() if name not in TIMING_ONLY}
-        return {**kept, "num_steady_samples": self.num_steady_samples or None}
 
 
 def no_compiles() -> Compiles:
@@ -97,24 +48,8 @@ def raw_s() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-class Watch(Protocol):
-    """Looks at the workload while it is measured, between what is timed."""
-
-    def start(self) -> None:
-        """The warm-up is over."""
-
-    def look(self, batch: Any) -> None:
-        """To look at the step that has just been timed.
-
-        It is called once, at a moment that nothing in the process can know before.
-
-        Args:
-            batch: as the step's `fetch` returned it.
-        """
-
-
 @contextmanager
-def _steady(runner: "Runner", reference: Now) -> Iterator[None]:
+def _steady(runner: Runner, reference: Now) -> Iterator[None]:
     """Notes when the steady state begins and ends, its compilations, and how far the clock drifts meanwhile."""
     timing, now = runner.timing, runner.now
     if runner.watch is not None:
@@ -199,89 +134,6 @@ def measure_steps(
         for _ in range(steps if steps > 1 else 0):
             runner.step_in_parts()
     return timing
-
-
-@dataclass
-class Runner:
-    """Runs steps and times them, in three ways: waited for as a whole, as a block, or part by part."""
-
-    timing: Timing
-    step: Step
-    wait: Callable[[], None]
-    compiles: Callable[[], Compiles]
-    now: Now
-    ranks: RankGroup
-    watch: Watch | None = None
-    look_after_s: float = math.inf  # measured seconds after which `watch` looks
-    measured_s: float = 0.0
-
-    def plain_step(self) -> float:
-        """Seconds of one step, waited for at its end."""
-        now, step = self.now, self.step
-        self.ranks.begin(1)
-        start = now()
-        step.compute(step.copy_in(step.fetch()))
-        self.wait()
-        self.ranks.end()
-        return now() - start
-
-    def block(self, num_steps: int) -> Block:
-        """Times steps that are launched one after another and waited for once, at the end."""
-        now, fetch, copy_in, compute = self.now, self.step.fetch, self.step.copy_in, self.step.compute
-        self.ranks.begin(num_steps)
-        start = now()
-        for _ in range(num_steps):
-            batch = fetch()
-            compute(copy_in(batch))
-        self.wait()
-        self.ranks.end()
-        seconds = now() - start
-        if isinstance(self.step, CountingStep):
-            num_samples = self.step.samples_of_last(num_steps)
-        else:  # all batches have the same size; asking each one would cost 2 % of a small model's step
-            num_samples = num_steps * self.step.num_samples(batch)
-        block = Block(num_steps=num_steps, num_samples=num_samples, seconds=seconds)
-        self.timing.num_steady_samples += block.num_samples
-        self._measured(seconds, batch)
-        return block
-
-    def _measured(self, seconds: float, batch: Any) -> None:
-        """Has `watch` look if it is time to."""
-        self.measured_s += seconds
-        if self.watch is not None and self.measured_s >= self.look_after_s:
-            self.look_after_s = math.inf
-            start = self.now()
-            self.watch.look(batch)
-            self.timing.dropped_s += self.now() - start
-
-    def step_in_parts(self) -> float:
-        """Seconds of one step, each of whose parts is waited for and noted."""
-        now, step, wait, timing = self.now, self.step, self.wait, self.timing
-        self.ranks.begin(1)
-        start = now()
-        batch = step.fetch()
-        fetched = now()
-        num_samples = step.num_samples(batch)
-        on_device = step.copy_in(batch)
-        wait()
-        copied = now()
-        result = step.compute(on_device)
-        launched = now()
-        wait()
-        self.ranks.end()
-        computed = now()
-        step.copy_out(result)
-        end = now()
-        if isinstance(step, CountingStep):
-            num_samples = step.samples_of_last(1)
-        timing.latency_s.append(end - start)
-        timing.num_steady_samples += num_samples
-        timing.launch_s.append(launched - copied)
-        timing.data_s.append(fetched - start)
-        timing.copy_in_s.append(copied - fetched)
-        timing.copy_out_s.append(end - computed)
-        self._measured(end - start, batch)
-        return end - start
 
 
 def _note_warmup(timing: Timing, steps: list[float]) -> None:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from accelbench.measuring.clock import Compiles, Now, Timing, boot_s
+from accelbench.measuring.clock import boot_s
+from accelbench.measuring.runner import Compiles, Now, Timing
 from accelbench.measuring.step import Step
 
 # Epochs over the test set when `protocol=fit` infers; the first one is the warm-up.

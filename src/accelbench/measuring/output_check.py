@@ -1,22 +1,20 @@
 """Whether a network's output has the shape that it should have, and is computed from the inputs of each batch."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accelbench.measuring.in_time import NotInTimeError
-from accelbench.measuring.output_error import limit, relative_error, wrong
+from accelbench.measuring.output_error import limit, wrong
+from accelbench.measuring.outputs import Output, Shape, between, by_axis, first_rows, largest_error, pairs_of
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
 
-Shape = tuple[int, ...]
 # Two outputs are the same if they differ by less than this share of what they should differ by.
 SAME = 0.01
-MAX_DIFFERENCE = 2.0  # of two outputs: see `difference`
 MAX_SAME = 0.01  # `relative_error` of two networks in the same precision: threads may add numbers up in another order
 MAX_WHY = 200  # characters of an error in a warning
 NUM_ROWS = 32  # rows of an output that are looked at
@@ -54,27 +52,6 @@ IN_TRAINING = "it ran in training mode, so the output was not compared with that
 NOT_BY_ROW = "the output of a sample depends on its place in the batch"
 
 
-@dataclass(frozen=True)
-class OutputTensor:
-    """One tensor of a network's output for a batch.
-
-    Attributes:
-        shape: of the tensor.
-        rows: for each dimension that may be the batch's (`batch_axes`): the values for the samples that are compared,
-            float64, one row per sample. Empty if they are no floating-point numbers. Which dimension it is shows in the
-            output for a batch of another size.
-    """
-
-    shape: Shape
-    rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
-
-    def first(self, num: int) -> "OutputTensor":
-        """The tensor with the first `num` of its rows."""
-        return OutputTensor(self.shape, {axis: rows[:num] for axis, rows in self.rows.items()})
-
-
-# All tensors of a network's output, in order.
-Output = Sequence[OutputTensor]
 # Gives the outputs, for each of several batches in turn, of one network that is built when this is called.
 RunReference = Callable[[Sequence[Any]], Sequence[Output]]
 
@@ -181,15 +158,15 @@ def check(outputs: Outputs, precision: Precision, references: References) -> Fin
 def _compare(outputs: Outputs, precision: Precision, references: References, found: Findings) -> None:
     """Finds whether each output is the one of its inputs."""
     num = min(references.num_rows, outputs.num_changed)
-    fed, unseen = _first(outputs.fed, num), _first(outputs.unseen, num)
+    fed, unseen = first_rows(outputs.fed, num), first_rows(outputs.unseen, num)
     should_unseen, should_fed = references.run([outputs.inputs[1], outputs.inputs[0]])  # what it keeps shows in `fed`
-    found.error = _error(fed, should_fed)
-    error, most = max(_error(unseen, should_unseen) or 0.0, found.error or 0.0), limit(precision)
-    moved, should_move = _between(fed, unseen), _between(should_fed, should_unseen)
+    found.error = largest_error(fed, should_fed)
+    error, most = max(largest_error(unseen, should_unseen) or 0.0, found.error or 0.0), limit(precision)
+    moved, should_move = between(fed, unseen), between(should_fed, should_unseen)
     # With outputs that hardly move, an error within the limit may hide that they are kept.
     stuck = moved <= SAME * should_move < np.inf
     kept = stuck and should_move > most
-    in_time = _between(outputs.fed, outputs.timed) if outputs.timed is not None else 0.0
+    in_time = between(outputs.fed, outputs.timed) if outputs.timed is not None else 0.0
     found.compared = sum(bool(tensor.rows) for tensor in outputs.fed)
     if kept or error > most or in_time > max(most, SAME * moved):
         is_wrong = error > wrong(precision)
@@ -206,16 +183,16 @@ def _compare(outputs: Outputs, precision: Precision, references: References, fou
         elif in_time > max(most, SAME * moved):
             found.defects.append(NOT_TIMED.format(percent=_percent(in_time)))
         return
-    if outputs.moved is not None and _by_axis(outputs.fed, outputs.moved) > max(most, SAME * moved):
+    if outputs.moved is not None and by_axis(outputs.fed, outputs.moved) > max(most, SAME * moved):
         num = _num_not_computed(outputs)
         text = NOT_COMPUTED.format(num=num, all=outputs.num_changed)
         (found.defects if num else found.notes).append(text if num else NOT_BY_ROW)
     elif error > MAX_SAME and references.run_same is not None:  # rounding explains it, and so may something else
         (should,) = references.run_same([outputs.inputs[1]])
-        if (difference := _error(unseen, _first(should, num)) or 0.0) > MAX_SAME:
+        if (difference := largest_error(unseen, first_rows(should, num)) or 0.0) > MAX_SAME:
             found.defects.append(NOT_SAME.format(percent=_percent(difference)))
     elif stuck and not references.constant:
-        never = should_move == 0.0 and _between(*references.run_other(outputs.inputs)) == 0.0
+        never = should_move == 0.0 and between(*references.run_other(outputs.inputs)) == 0.0
         (found.defects if never else found.notes).append(CONSTANT if never else SAME_FOR_ALL)
 
 
@@ -231,23 +208,23 @@ def _unsteady(outputs: Outputs, references: References, known: Output, most: flo
     """
     fed, unseen = outputs.inputs
     first, _, third = references.run([unseen, fed, unseen])  # the third has the first one's random numbers
-    if _between(first, known) > most:
+    if between(first, known) > most:
         return ANEW
-    if _between(first, third) > most:
+    if between(first, third) > most:
         return STATE
     first, again = references.run([unseen, unseen])
-    if _between(first, again) <= most:
+    if between(first, again) <= most:
         return None
     (of_fed,) = references.run([fed])
-    if _between(first, of_fed) == 0.0:
+    if between(first, of_fed) == 0.0:
         return NOISE
     return None if is_wrong and references.same_random else STATE
 
 
 def _num_not_computed(outputs: Outputs) -> int:
     """Samples with other inputs whose output is the same as before, or the same as another sample's."""
-    fed, unseen = (_first(each, outputs.num_changed) for each in (outputs.fed, outputs.unseen))
-    pairs = list(_pairs(fed, unseen))
+    fed, unseen = (first_rows(each, outputs.num_changed) for each in (outputs.fed, outputs.unseen))
+    pairs = list(pairs_of(fed, unseen))
     num = min(len(one) for one, _ in pairs)
     seen: set[bytes] = set()
     found = 0
@@ -284,51 +261,3 @@ def wrong_shape(output: Output, size: int, shapes: Sequence[Shape] | None) -> st
         return None
     one_row = any(_is_one_row(shape, size) for shape in found)
     return f"the output is {gave}: one row, not one for each of the batch's {size} samples" if one_row else None
-
-
-def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """The norm of the difference over the larger norm, 0 to `MAX_DIFFERENCE`; infinite if a value is not finite.
-
-    The shapes are the same.
-    """
-    if not (np.isfinite(one).all() and np.isfinite(other).all()):
-        return np.inf
-    norm = max(float(np.linalg.norm(one)), float(np.linalg.norm(other)))
-    return float(np.linalg.norm(one - other)) / norm if norm else 0.0
-
-
-def _first(output: Output, num: int) -> Output:
-    return [tensor.first(num) for tensor in output]
-
-
-def _pairs(one: Output, other: Output) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """The rows of two outputs' tensors along each dimension that may be the batch's in both, and that makes them alike.
-
-    With outputs for batches of two sizes that is one dimension, the batch's. With outputs for one size there may be
-    several: then all of them show whether the outputs are the same.
-    """
-    for first, second in zip(one, other, strict=False):
-        for axis in first.rows.keys() & second.rows.keys():
-            num = min(len(first.rows[axis]), len(second.rows[axis]))
-            pair = first.rows[axis][:num], second.rows[axis][:num]
-            if pair[0].shape == pair[1].shape:
-                yield pair
-
-
-def _between(one: Output, other: Output) -> float:
-    """The largest `difference` of two outputs' tensors along a dimension; infinite if they are not alike."""
-    return max((difference(*pair) for pair in _pairs(one, other)), default=np.inf)
-
-
-def _by_axis(one: Output, other: Output) -> float:
-    """The same along the dimension of each tensor in which it is least: that is the batch's."""
-    pairs = (
-        [difference(*pair) for pair in _pairs([first], [second])] for first, second in zip(one, other, strict=False)
-    )
-    return max((min(found) for found in pairs if found), default=np.inf)
-
-
-def _error(output: Output, reference: Output) -> float | None:
-    """The largest `relative_error` of an output's tensors; None if none can be compared."""
-    errors = [relative_error(*pair) for pair in _pairs(output, reference)]
-    return max((error for error in errors if error is not None), default=None)

@@ -27,7 +27,7 @@ from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workload import changed
 from accelbench.engines.observed import Observed
 from accelbench.errors import UserError
-from accelbench.measuring.output_check import Output
+from accelbench.measuring.outputs import Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device
 from accelbench.schema.work import Work

@@ -36,11 +36,11 @@ from accelbench.engines.lightning.structure import copied_into, mapped, mixed, n
 from accelbench.engines.lightning.training import training_in_inference
 from accelbench.engines.lightning.work import count
 from accelbench.engines.observed import Observed
-from accelbench.measuring import clock
 from accelbench.measuring.breakdown import has_time
-from accelbench.measuring.output_check import Output
+from accelbench.measuring.outputs import Output
 from accelbench.measuring.products import Products
 from accelbench.measuring.replay import num_batches, replay
+from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Operator
 from accelbench.schema.vocab import Pipeline, Precision
@@ -114,15 +114,15 @@ class _Run(CellRun):
             self.note_resources()
             self._replay()
 
-    def watch(self, step: "_CompiledStep") -> clock.Watch:
+    def watch(self, step: "_CompiledStep") -> Watch:
         """This run."""
         return self
 
     def start(self) -> None:
-        """See `clock.Watch`: nothing."""
+        """See `Watch`: nothing."""
 
     def look(self, batch: Any) -> None:
-        """See `clock.Watch`: keeps the step's batch and its output."""
+        """See `Watch`: keeps the step's batch and its output."""
         rows = self.rows_of(self.workload.num_rows)
         self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
 
@@ -141,7 +141,7 @@ class _Run(CellRun):
                 self.step.compute(batch)
             return time.perf_counter() - start
 
-        self.replayed = replay(
+        self.seen.replayed = replay(
             lambda: [on_host(fed) for _ in range(num)],
             lambda: [self.workload.unseen() for _ in range(num)],
             seconds,
@@ -152,8 +152,8 @@ class _Run(CellRun):
         """What ran; then the outputs, each of which takes one more call."""
         ran = self.ran = self.compiled.ran(self.given.call())
         self.operators = _busiest(ran.times)
-        self.products = _products(ran.formats)
-        self.modes = training_in_inference(self.given.network)
+        self.seen.products = _products(ran.formats)
+        self.seen.modes = training_in_inference(self.given.network)
         if self.backend.flushes_denormals and ran.flushes_denormals is False:
             self.defects.append(NOT_SET)
         if not all_finite(self.step.result):

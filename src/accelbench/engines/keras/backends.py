@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.keras.feed import Feed
-from accelbench.measuring.clock import Compiles
+from accelbench.measuring.runner import Compiles
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import KerasBackend
 

@@ -25,11 +25,12 @@ from accelbench.engines.keras.training import frozen, learning_rate, states
 from accelbench.engines.models import output_shapes
 from accelbench.engines.observed import Observed
 from accelbench.engines.sources import channels_last, first_images, input_of, is_random, unseen_images
-from accelbench.measuring import clock
 from accelbench.measuring.breakdown import has_time
-from accelbench.measuring.output_check import Output, OutputTensor, batch_axes
+from accelbench.measuring.output_check import batch_axes
 from accelbench.measuring.output_error import NUM_SAMPLES
+from accelbench.measuring.outputs import Output, OutputTensor
 from accelbench.measuring.replay import num_batches, replay
+from accelbench.measuring.runner import Watch
 from accelbench.measuring.training import States
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
@@ -86,7 +87,7 @@ class _Run(CellRun):
         self.execute: Execute
         self.test: Execute
         self.window_step: ExecutionStep | None = None
-        self.training.names = [each.path for each in self.model.trainable_variables] if self.trains else ()
+        self.seen.training.names = [each.path for each in self.model.trainable_variables] if self.trains else ()
         self.compared_on: NDArray[Any] | None = None  # the memory that compared images take in turn
 
     def run_steps(self) -> None:
@@ -95,27 +96,27 @@ class _Run(CellRun):
         if self.trains and self.fits:
             self.test_feed = feed_of(self.cell, "test", self.data_folder)
             self.test = self.backend.tester(self.model)
-            self.training.start = self._states()
+            self.seen.training.start = self._states()
         super().run_steps()
         if self.trains and not self.is_one_step:
-            self.training.end = self._states()
+            self.seen.training.end = self._states()
         elif self.timed is not None and self.cell.data.pipeline != Pipeline.fresh:  # else no input is ever fed twice
             self.note_resources()
             self._replay(self.timed[0])
 
-    def watch(self, step: Any) -> clock.Watch:
+    def watch(self, step: Any) -> Watch:
         """This run."""
         return self
 
     def start(self) -> None:
-        """See `clock.Watch`."""
+        """See `Watch`."""
         if self.trains:
-            self.training.start = self._states()
+            self.seen.training.start = self._states()
 
     def look(self, batch: Any) -> None:
-        """See `clock.Watch`: keeps the weights, or the step's images and its output; several devices have parts."""
+        """See `Watch`: keeps the weights, or the step's images and its output; several devices have parts."""
         if self.trains:
-            self.training.looked = self._states()
+            self.seen.training.looked = self._states()
         elif self.backend.num_devices == 1:
             size = self.samples_per_execution
             parts = batch if isinstance(batch, list) else [batch]  # of an execution of several steps
@@ -126,7 +127,7 @@ class _Run(CellRun):
         """Those of the weights; none of a TPU, which may be in another machine."""
         if self.cell.device == Device.tpu:
             return {}
-        return states(self.training.names, self.backend.trained(self.model))
+        return states(self.seen.training.names, self.backend.trained(self.model))
 
     def _replay(self, fed: NDArray[Any]) -> None:
         """Looks for kept results in further executions."""
@@ -142,7 +143,7 @@ class _Run(CellRun):
             self.backend.wait()
             return time.perf_counter() - start
 
-        self.replayed = replay(
+        self.seen.replayed = replay(
             lambda: [self._execution(fed.copy()) for _ in range(num)],
             lambda: [self._execution(self._unseen(fed)) for _ in range(num)],
             seconds,
@@ -193,9 +194,9 @@ class _Run(CellRun):
         self.backend.settle(self.model)
         ran_on = self.backend.ran_on(self.observer.weights)
         loss = None
-        self.products = work.products(self.network, self.observer.computed, train=self.trains)
+        self.seen.products = work.products(self.network, self.observer.computed, train=self.trains)
         if self.trains:
-            self.training.learning_rates = [learning_rate(self.model.optimizer)]
+            self.seen.training.learning_rates = [learning_rate(self.model.optimizer)]
         else:
             if not np.isfinite(np.asarray(self.backend.last)).all():  # of a whole batch: the compared images are few
                 self.mark_not_finite()
@@ -203,12 +204,12 @@ class _Run(CellRun):
             self.keep_outputs(size, output_shapes(self.cell.model, size, self.shape, self.num_classes))
         if self.trains and self.window_step is not None:
             loss = self._last_loss(self.window_step)
-            if self.training.end:
-                self.training.later = self._states()
+            if self.seen.training.end:
+                self.seen.training.later = self._states()
         return Observed(
             device=ran_on,
             device_name=self.device_name(),
-            precision=self.observer.precision(self.products.most, tf32=self.backend.uses_tf32()),
+            precision=self.observer.precision(self.seen.products.most, tf32=self.backend.uses_tf32()),
             num_devices=self.backend.num_devices,
             threads=self.backend.threads,
             loss=loss,

@@ -17,7 +17,7 @@ from accelbench.engines.lightning.compilations import Compilations
 from accelbench.engines.lightning.cuda_code import check_has_code
 from accelbench.engines.lightning.global_state import Held, restore, values_of_a_cell
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
-from accelbench.measuring.clock import Compiles
+from accelbench.measuring.runner import Compiles
 from accelbench.schema.vocab import XLA, Device
 
 

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from accelbench.measuring.clock import Compiles
+from accelbench.measuring.runner import Compiles
 
 
 class Compilations:

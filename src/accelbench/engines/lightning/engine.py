@@ -2,8 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import options, preflight, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.busiest import busiest
@@ -25,35 +23,27 @@ from accelbench.engines.lightning.module import (
     TestStep,
     TrainStep,
 )
-from accelbench.engines.lightning.outputs import LAZY, all_finite, computes_when_read, described
+from accelbench.engines.lightning.network_outputs import NetworkOutputs
+from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
-from accelbench.engines.lightning.products import watched
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
-from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, on_host, reordered, tensors_in
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.training import (
+    TrainedNetwork,
     evaluating,
-    is_coarse,
-    noting_gradients,
-    states,
-    trainable,
     training_in_inference,
 )
 from accelbench.engines.lightning.weights import kept, saved
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.engines.observed import Observed
-from accelbench.errors import UserError
-from accelbench.measuring import clock
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
-from accelbench.measuring.output_check import NUM_ROWS, Output
-from accelbench.measuring.replay import num_batches, replay
-from accelbench.measuring.training import States
+from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import XLA, Device, Library, Pipeline, Precision
+from accelbench.schema.vocab import Library, Precision
 from accelbench.schema.work import Work
 
 
@@ -93,7 +83,7 @@ def check(cell: Cell, data_folder: Path) -> None:
     preflight.check(cell, data_folder)
 
 
-class _Run(CellRun):
+class _Run(NetworkOutputs):
     """One cell's run; Lightning's Trainer calls back into it."""
 
     backend: Backend
@@ -124,11 +114,10 @@ class _Run(CellRun):
         self.module.num_parts = ranks.num
         self.trainer = trainer_for(cell, backend, ranks)
         self.observer = Observer(self.network)
+        self.trained = TrainedNetwork(self.network, self.seen.training)
         self.first_output = self.network.register_forward_hook(self._check_output)
         self.last_result: Any
         self.denormals = Denormals()
-        self.step: InferStep
-        self.compared_on: Any = None  # the batch on the device that outputs are compared for
 
     def run_steps(self) -> None:
         """Has the Trainer call back, with a step over the whole window or over one epoch."""
@@ -147,13 +136,8 @@ class _Run(CellRun):
 
     def _check_output(self, network: torch.nn.Module, inputs: object, output: object) -> None:
         self.first_output.remove()  # one look is enough
-        self._check_computed(output)
+        self.check_computed(output)
         self.workload.check_first(output)
-
-    def _check_computed(self, output: object) -> None:
-        """Raises a UserError if the output is computed only when it is read."""
-        if computes_when_read(output):
-            raise UserError(f"model.target={self.cell.model.definition}: {LAZY}")
 
     def _note_built(self, step: InferStep) -> None:
         """On Lightning's first call: the model and the optimiser are on the device by then."""
@@ -162,8 +146,8 @@ class _Run(CellRun):
             self.backend.seed(self.ranks.join(self.cell.seed))
             self.backend.hold(STORED_DTYPES[self.cell.precision])
             if self.trains:
-                self.training.names = list(trainable(self.network))
-                self.training.start = self._states() if self.fits else {}
+                self.trained.begin()
+                self.seen.training.start = self.trained.states() if self.fits else {}
             if self.compiler is not None:  # compiled code runs no hooks: let them see the plain network first
                 options.run_plain(self.network, step, self.workload.example())
 
@@ -176,86 +160,34 @@ class _Run(CellRun):
             return
         self.measure_window(step)
         if self.trains:
-            self.training.end = self._states()
+            self.seen.training.end = self.trained.states()
         self._break_down(step)
         self._look_for_denormals(step)
-        self._look_further(step)
+        self.look_further(step)
         self.ranks.dismiss()
         self.last_result = step.result
         self._look(step)
         self._keep_outputs(step)
 
-    def watch(self, step: InferStep) -> clock.Watch:
+    def watch(self, step: InferStep) -> Watch:
         """This run."""
         self.step = step
         return self
 
     def start(self) -> None:
-        """See `clock.Watch`."""
+        """See `Watch`."""
         if self.trains:
-            self.training.start = self._states()
+            self.seen.training.start = self.trained.states()
 
     def look(self, batch: Any) -> None:
-        """See `clock.Watch`: keeps the step's batch, and its weights or its output."""
+        """See `Watch`: keeps the step's batch, and its weights or its output."""
         if self.trains:
             self.timed = batch, []
-            self.training.looked = self._states()
+            self.seen.training.looked = self.trained.states()
         else:
-            self._check_computed(self.step.result)
+            self.check_computed(self.step.result)
             rows = self.rows_of(self.workload.num_rows)
             self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
-
-    def _states(self) -> States:
-        return states({name: each for name, each in self.network.named_parameters() if name in self.training.names})
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the network runs operator by operator in this process alone, so that each can be watched."""
-        return self.compiler is None and self.ranks.num == 1 and self.cell.device not in XLA
-
-    def _look_further(self, step: InferStep) -> None:
-        """Runs further steps on batches that were never fed: what they compute, train and keep."""
-        latency_s = median(self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks])
-        if self.is_one_step or self.ranks.num > 1 or not has_time(latency_s, self.cell.timeout_s):
-            return
-        self.note_resources()
-        if self.trains:
-            parameters = trainable(self.network)
-            self.training.is_coarse = is_coarse(parameters)
-            self.training.sizes = {name: each.numel() for name, each in parameters.items()}
-            self.training.learning_rates = [group["lr"] for group in step.optimizer.param_groups]  # type: ignore[attr-defined]
-            if self.is_plain:
-                unseen = self.workload.unseen(labelled=True)
-                with noting_gradients(parameters, self.training), watched(self.products):
-                    step.compute(step.copy_in(unseen))
-                self.training.num_later = 1
-            self.training.evaluating = evaluating(self.network)
-        self._replay(step, latency_s)
-        if self.trains:
-            self.training.later = self._states()
-
-    def _replay(self, step: InferStep, latency_s: float) -> None:
-        """Looks for kept results, unless no input is ever fed twice."""
-        if self.cell.data.pipeline == Pipeline.fresh or self.timed is None:
-            return
-        fed, num = on_host(self.timed[0]), num_batches(latency_s)
-        own = tensors_in(fed)  # a short batch takes less time
-        whole = next(iter(own)).shape[:1] == next(tensors_in(self.workload.unseen())).shape[:1]
-
-        def seconds(batches: Sequence[Any]) -> float:
-            start = time.perf_counter()
-            for batch in batches:
-                step.compute(step.copy_in(batch))
-            self.backend.wait()
-            return time.perf_counter() - start
-
-        if whole:
-            self.replayed = replay(
-                lambda: [mapped(fed, torch.Tensor.clone) for _ in range(num)],
-                lambda: [self.workload.unseen(labelled=self.trains) for _ in range(num)],
-                seconds,
-                latency_s if num == 1 and self.backend.on_host else None,
-            )
 
     def _look(self, step: InferStep) -> None:
         """Observes one more forward pass if no layer showed what the steps computed in."""
@@ -294,7 +226,7 @@ class _Run(CellRun):
     def _finish_fit(self) -> None:
         """Profiles a training step after the last evaluation; the weights stay those of the last epoch."""
         self.note_resources()
-        self.training.end, self.training.evaluating = self._states(), evaluating(self.network)
+        self.seen.training.end, self.seen.training.evaluating = self.trained.states(), evaluating(self.network)
         self._look_for_denormals()
         self.last_result = self.last_result.clone()  # a CUDA graph overwrites its earlier result
         with kept(self.network):
@@ -318,65 +250,12 @@ class _Run(CellRun):
         loss = self.checked_loss(self.ranks.total(step.loss_sum) / num_samples)
         return loss, None if step.task.reconstructs else self.ranks.total(step.num_right) / num_samples
 
-    def compared_inputs(self) -> tuple[Any, Any]:
-        """In host memory."""
-        fed = self.workload.example() if self.timed is None else on_host(self.timed[0])
-        unseen = self.workload.unseen()
-        if next(tensors_in(fed)).shape != next(tensors_in(unseen)).shape:  # the epoch's last batch was looked at
-            fed, self.timed = self.workload.example(), None
-        return fed, unseen
-
-    @property
-    def same_random(self) -> bool:  # type: ignore[override]
-        """On the CPU in fp32, if nothing was compiled: in other formats torch draws other numbers."""
-        return self.is_reference and self.is_plain
-
-    def seed_output(self, number: int) -> None:
-        """All of torch's generators."""
-        torch.manual_seed(number)
-
-    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
-        """In host memory."""
-        return reordered(batch, order) if num_rows(batch) == len(order) else None
-
-    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
-        """In host memory."""
-        return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
-
     def _keep_outputs(self, step: InferStep) -> None:
         """Keeps outputs of inference in the first rank, once everything was measured."""
         if self.trains or not self.ranks.leads:
             return
-        self.step, self.modes = step, training_in_inference(self.network)
+        self.step, self.seen.modes = step, training_in_inference(self.network)
         self.keep_outputs(self.workload.num_rows, self.workload.shapes())
-
-    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
-        """From a further step. Its inputs are copied over those of the last one, where they keep their addresses."""
-        if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
-            self.last_result = [tensor.clone() for tensor in tensors_in(self.last_result)]
-        whole = mapped(batch, torch.Tensor.clone)
-        if self.compared_on is None or self.cell.device in XLA or not copied_into(self.compared_on, whole):
-            self.compared_on = self.step.copy_in(whole)
-        with nullcontext() if self.products.total or not self.is_plain else watched(self.products):
-            result = self.step.compute(self.compared_on)
-        if computes_when_read(result):
-            self.defects.append(LAZY)
-        return described(result, self.workload.num_rows, rows)
-
-    @property
-    def num_reference_rows(self) -> int:  # type: ignore[override]
-        """Those of the workload."""
-        return self.workload.num_reference_rows
-
-    @property
-    def has_same_reference(self) -> bool:  # type: ignore[override]
-        """On the CPU, for whole batches: those of other sizes are rounded in another order."""
-        on_cpu = self.cell.device == Device.cpu and self.is_plain and not self.cell.options.change_output
-        return on_cpu and self.workload.num_reference_rows == NUM_ROWS
-
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
-        """From the cell's network, built again."""
-        return self.workload.reference(batches, self.rows, other=other, precision=self.cell.precision if same else None)
 
     def _seen(self) -> Seen:
         """What this rank observed."""
@@ -386,7 +265,7 @@ class _Run(CellRun):
             device=self.backend.ran_on(device.type),
             place=self.backend.place(device, self.ranks.rank),
             device_name=self.device_name(),
-            precision=self.observer.precision(self.products.most),
+            precision=self.observer.precision(self.seen.products.most),
             num_devices=self.backend.num_devices(),
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,

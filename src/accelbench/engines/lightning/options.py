@@ -13,7 +13,7 @@ from torch.fx.experimental.optimization import fuse
 
 from accelbench.engines.lightning.module import InferStep
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.clock import Compiles
+from accelbench.measuring.runner import Compiles
 from accelbench.schema.cell import Options
 
 

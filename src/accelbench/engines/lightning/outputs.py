@@ -9,7 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from accelbench.engines.lightning.operators import does_nothing
 from accelbench.engines.lightning.structure import tensors_in
-from accelbench.measuring.output_check import MAX_ROW_NUMBERS, Output, OutputTensor, batch_axes
+from accelbench.measuring.output_check import MAX_ROW_NUMBERS, batch_axes
+from accelbench.measuring.outputs import Output, OutputTensor
 
 
 def all_finite(output: object) -> bool:

@@ -1,13 +1,13 @@
 """The weights of a network in PyTorch while it trains; see `measuring.training`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from accelbench.measuring.training import State, Training
+from accelbench.measuring.training import State, States, Training
 
 BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a number
 
@@ -50,6 +50,34 @@ def _noting(name: str, into: Training) -> Any:
             into.gradients.add(name)
 
     return note
+
+
+class TrainedNetwork:
+    """Notes what becomes of the weights of a network.
+
+    Args:
+        network: whose weights on their device are looked at.
+        into: gets what is seen.
+    """
+
+    def __init__(self, network: nn.Module, into: Training) -> None:
+        self.network, self.into = network, into
+
+    def begin(self) -> None:
+        """Before the first step."""
+        self.into.names = list(trainable(self.network))
+
+    def states(self) -> States:
+        """Of the tensors that were trainable when the first step began."""
+        return states({name: each for name, each in self.network.named_parameters() if name in self.into.names})
+
+    def note_settings(self, optimizers: Iterable[Any]) -> None:
+        """After the steady state: what the weights are trained with."""
+        parameters = trainable(self.network)
+        self.into.is_coarse = is_coarse(parameters)
+        self.into.sizes = {name: each.numel() for name, each in parameters.items()}
+        self.into.learning_rates = [group["lr"] for each in optimizers for group in each.param_groups]
+        self.into.evaluating = evaluating(self.network)
 
 
 def is_coarse(parameters: Mapping[str, Tensor]) -> bool:

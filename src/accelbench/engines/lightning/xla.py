@@ -16,7 +16,7 @@ from pytorch_lightning.plugins.precision.xla import XLAPrecision
 from torch import Tensor
 from torch.nn import Module
 
-from accelbench.measuring.clock import Compiles
+from accelbench.measuring.runner import Compiles
 from accelbench.schema.vocab import Device
 
 # The operator of `.item()`: it reads a number back and computes nothing on the CPU.

@@ -22,7 +22,8 @@ from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.lightning.structure import mapped, tensors_in
 from accelbench.engines.lightning.workload import changed, set_again
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.output_check import NUM_ROWS, Output
+from accelbench.measuring.output_check import NUM_ROWS
+from accelbench.measuring.outputs import Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Pipeline, Precision
 

@@ -1,0 +1,126 @@
+"""What an engine gives so that its outputs can be compared with those of a newly built network."""
+
+import random
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from accelbench.engines.sources import Shape
+from accelbench.measuring.in_time import in_time
+from accelbench.measuring.output_check import NUM_ROWS, Outputs, References, random_rows
+from accelbench.measuring.outputs import Output
+from accelbench.measuring.promises import Observations
+from accelbench.schema.cell import Cell
+
+# The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
+# the record. The rest is for what comes before a `CellRun`, such as starting a device, and after it.
+MAX_UNTIL_CHECKED = 0.9
+
+
+class ComparedOutputs:
+    """The part of `cell_run.CellRun` that compares outputs. An engine fills the methods that raise NotImplementedError.
+
+    Args:
+        cell: that runs in this process.
+
+    Attributes:
+        outputs: of the network that was measured.
+        rows: that are compared, once they were drawn.
+        timed: a batch of a timed step, and its output; None if none was kept.
+    """
+
+    seen: Observations
+
+    def __init__(self, cell: Cell) -> None:
+        self._began_s = time.monotonic()
+        self.cell = cell
+        self.outputs: Outputs | None = None
+        self.rows: list[int] = []
+        self.timed: tuple[Any, Output] | None = None
+
+    num_reference_rows = NUM_ROWS
+    """How many of `rows` `reference_outputs` gives, the first ones."""
+
+    has_same_reference = False
+    """Whether `reference_outputs` runs a network in the cell's own precision, with the same rounding, if asked to."""
+    same_random = False
+    """Whether a seed gives the network that was measured and a newly built one the same random numbers."""
+
+    def compared_inputs(self) -> tuple[Any, Any]:
+        """A batch that was fed, that of `timed` if there is one, and one that the feed never gives."""
+        raise NotImplementedError
+
+    def seed_output(self, number: int) -> None:
+        """Seeds the random numbers that the next output is computed with, as `reference_outputs` does its batches'."""
+
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
+        """The batch whose sample i is sample `order[i]` of `batch`; None if that can't be made."""
+        return None
+
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        """The batch with these samples of another one; None if it has no others, or that can't be made."""
+        return None
+
+    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
+        """The output of what was timed for a batch, which is made as large as a whole step, with these of its rows."""
+        raise NotImplementedError
+
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
+        """The outputs of a newly built network for each of `batches`, in fp32 on the CPU, with the first of `rows`.
+
+        Args:
+            batches: as `compared_inputs` returns them; for the i-th one, random numbers are seeded as
+                `seed_output(i % 2)` does.
+            other: whether it has other weights than the network that was measured.
+            same: whether it runs in the cell's own precision instead; see `has_same_reference`.
+        """
+        raise NotImplementedError
+
+    def compute_outputs(self, size: int, shapes: Sequence[Shape] | None) -> None:
+        """Computes the outputs that are compared.
+
+        Args:
+            size: rows of a step.
+            shapes: that the output may have; None if it may be any structure of tensors.
+        """
+        rows = self.rows_of(size)
+        fed, unseen = self.compared_inputs()
+        num_changed = -(-len(rows) // 2)
+        if (mixed := self.mixed_inputs(unseen, fed, rows[num_changed:])) is None:
+            num_changed = len(rows)
+        else:
+            unseen = mixed
+        self.seed_output(0)  # as the reference, which gets the unseen inputs first
+        of_unseen = self.measured_output(unseen, rows)
+        self.seed_output(1)
+        of_fed = self.measured_output(fed, rows)
+        order = random.sample(range(size), size)
+        reordered = self.reordered_inputs(fed, order) if size > 1 else None
+        self.seed_output(1)
+        places = [order.index(row) for row in rows]
+        moved = None if reordered is None else self.measured_output(reordered, places)
+        timed = self.timed[1] if self.timed else None
+        self.outputs = Outputs((fed, unseen), size, shapes, of_fed, of_unseen, timed, moved, num_changed)
+
+    def rows_of(self, size: int) -> list[int]:
+        """The rows of a step's output that are compared, drawn when they are first needed."""
+        self.rows = self.rows or random_rows(size)
+        return self.rows
+
+    def references(self) -> References:
+        """Raise NotInTimeError if the cell would run into its time limit."""
+
+        def run(batches: Sequence[Any], **how: bool) -> list[Output]:
+            left_s = self._began_s + MAX_UNTIL_CHECKED * self.cell.timeout_s - time.monotonic()
+            return in_time(lambda: self.reference_outputs(batches, **how), left_s)
+
+        return References(
+            run,
+            partial(run, other=True),
+            partial(run, same=True) if self.has_same_reference else None,
+            self.num_reference_rows,
+            same_random=self.same_random,
+            constant=self.cell.model.constant,
+            in_training=any(self.seen.modes),
+        )

@@ -1,0 +1,152 @@
+"""Outputs of a network in further steps: those that are compared, and steps on inputs that were never fed."""
+
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from statistics import median
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from accelbench.engines.cell_run import CellRun
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.module import InferStep
+from accelbench.engines.lightning.options import Compiler
+from accelbench.engines.lightning.outputs import LAZY, computes_when_read, described
+from accelbench.engines.lightning.products import watched
+from accelbench.engines.lightning.ranks import Ranks
+from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, on_host, reordered, tensors_in
+from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable
+from accelbench.engines.lightning.workload import Workload
+from accelbench.errors import UserError
+from accelbench.measuring.breakdown import has_time
+from accelbench.measuring.output_check import NUM_ROWS
+from accelbench.measuring.outputs import Output
+from accelbench.measuring.replay import num_batches, replay
+from accelbench.schema.vocab import XLA, Device, Pipeline
+
+
+class NetworkOutputs(CellRun):
+    """The part of the Lightning engine's run that looks at further steps.
+
+    Attributes:
+        step: of the timed part, which further steps are like.
+        last_result: of it.
+        compared_on: the batch on the device that outputs are compared for.
+    """
+
+    backend: Backend
+    ranks: Ranks
+    workload: Workload
+    compiler: Compiler | None
+    trainer: pl.Trainer
+    network: nn.Module
+    trained: TrainedNetwork
+    step: InferStep
+    last_result: Any
+    compared_on: Any = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the network runs operator by operator in this process alone, so that each can be watched."""
+        return self.compiler is None and self.ranks.num == 1 and self.cell.device not in XLA
+
+    def check_computed(self, output: object) -> None:
+        """Raises a UserError if the output is computed only when it is read."""
+        if computes_when_read(output):
+            raise UserError(f"model.target={self.cell.model.definition}: {LAZY}")
+
+    def look_further(self, step: InferStep) -> None:
+        """Runs further steps on batches that were never fed: what they compute, train and keep."""
+        latency_s = median(self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks])
+        if self.is_one_step or self.ranks.num > 1 or not has_time(latency_s, self.cell.timeout_s):
+            return
+        self.note_resources()
+        if self.trains:
+            self.trained.note_settings(self.trainer.optimizers)
+            if self.is_plain:
+                unseen = self.workload.unseen(labelled=True)
+                with noting_gradients(trainable(self.network), self.seen.training), watched(self.seen.products):
+                    step.compute(step.copy_in(unseen))
+                self.seen.training.num_later = 1
+        self.replay(step, latency_s)
+        if self.trains:
+            self.seen.training.later = self.trained.states()
+
+    def replay(self, step: InferStep, latency_s: float) -> None:
+        """Looks for kept results, unless no input is ever fed twice."""
+        if self.cell.data.pipeline == Pipeline.fresh or self.timed is None:
+            return
+        fed, num = on_host(self.timed[0]), num_batches(latency_s)
+        own = tensors_in(fed)  # a short batch takes less time
+        whole = next(iter(own)).shape[:1] == next(tensors_in(self.workload.unseen())).shape[:1]
+
+        def seconds(batches: Sequence[Any]) -> float:
+            start = time.perf_counter()
+            for batch in batches:
+                step.compute(step.copy_in(batch))
+            self.backend.wait()
+            return time.perf_counter() - start
+
+        if whole:
+            self.seen.replayed = replay(
+                lambda: [mapped(fed, torch.Tensor.clone) for _ in range(num)],
+                lambda: [self.workload.unseen(labelled=self.trains) for _ in range(num)],
+                seconds,
+                latency_s if num == 1 and self.backend.on_host else None,
+            )
+
+    def compared_inputs(self) -> tuple[Any, Any]:
+        """In host memory."""
+        fed = self.workload.example() if self.timed is None else on_host(self.timed[0])
+        unseen = self.workload.unseen()
+        if next(tensors_in(fed)).shape != next(tensors_in(unseen)).shape:  # the epoch's last batch was looked at
+            fed, self.timed = self.workload.example(), None
+        return fed, unseen
+
+    @property
+    def same_random(self) -> bool:  # type: ignore[override]
+        """On the CPU in fp32, if nothing was compiled: in other formats torch draws other numbers."""
+        return self.is_reference and self.is_plain
+
+    def seed_output(self, number: int) -> None:
+        """All of torch's generators."""
+        torch.manual_seed(number)
+
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
+        """In host memory."""
+        return reordered(batch, order) if num_rows(batch) == len(order) else None
+
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        """In host memory."""
+        return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
+
+    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
+        """From a further step. Its inputs are copied over those of the last one, where they keep their addresses."""
+        if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
+            self.last_result = [tensor.clone() for tensor in tensors_in(self.last_result)]
+        whole = mapped(batch, torch.Tensor.clone)
+        if self.compared_on is None or self.cell.device in XLA or not copied_into(self.compared_on, whole):
+            self.compared_on = self.step.copy_in(whole)
+        with nullcontext() if self.seen.products.total or not self.is_plain else watched(self.seen.products):
+            result = self.step.compute(self.compared_on)
+        if computes_when_read(result):
+            self.defects.append(LAZY)
+        return described(result, self.workload.num_rows, rows)
+
+    @property
+    def num_reference_rows(self) -> int:  # type: ignore[override]
+        """Those of the workload."""
+        return self.workload.num_reference_rows
+
+    @property
+    def has_same_reference(self) -> bool:  # type: ignore[override]
+        """On the CPU, for whole batches: those of other sizes are rounded in another order."""
+        on_cpu = self.cell.device == Device.cpu and self.is_plain and not self.cell.options.change_output
+        return on_cpu and self.workload.num_reference_rows == NUM_ROWS
+
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
+        """From the cell's network, built again."""
+        return self.workload.reference(batches, self.rows, other=other, precision=self.cell.precision if same else None)

@@ -1,0 +1,134 @@
+"""Outputs of a LightningModule in further steps of its loop, whose loader gives the batches."""
+
+import copy
+import time
+from collections.abc import Sequence
+from random import SystemRandom
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from accelbench.engines.cell_run import CellRun
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.outputs import LAZY, computes_when_read, described, seeded, size_of
+from accelbench.engines.lightning.own.lightning_module.loader import SwitchingLoader
+from accelbench.engines.lightning.own.lightning_module.looking import Looks
+from accelbench.engines.lightning.own.lightning_module.loop_step import LoopStep
+from accelbench.engines.lightning.own.lightning_module.sections import wrapped
+from accelbench.engines.lightning.own.lightning_module.subject import Subject
+from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, reordered
+from accelbench.measuring.outputs import Output
+
+
+class ModuleOutputs(CellRun):
+    """The part of a LightningModule's run that compares outputs.
+
+    Attributes:
+        looked: a step that was looked at after the timed part.
+        called: id of a compared batch -> what predict_step got for it, on the CPU.
+        kept_alive: the compared batches, so that no other batch gets the id of one of them.
+        timed_size: rows of the output that was looked at in the steady state.
+    """
+
+    backend: Backend
+    subject: Subject
+    trainer: Any
+    loader: SwitchingLoader
+    step: LoopStep
+    looked: Looks
+    called: dict[int, Any]
+    kept_alive: list[Any]
+    timed_size: int
+
+    def _looked_step(self) -> Looks:
+        look = Looks()
+        with wrapped(self.trainer, look.wrap(self.subject.module, None)):
+            self.step.compute(None)
+        self.backend.wait()
+        if computes_when_read(look.result):
+            self.defects.append(LAZY)
+        return look
+
+    def _seconds(self, batches: Sequence[Any]) -> float:
+        """How long steps of the loop take whose loader gives these batches."""
+        start = time.perf_counter()
+        for batch in batches:
+            self.loader.given.append(batch)
+            self.step.compute(None)
+        self.backend.wait()
+        return time.perf_counter() - start
+
+    def _unseen(self, batch: Any) -> Any:
+        """The samples of a batch in another order, their floating-point numbers changed by a thousandth."""
+        num = num_rows(batch)
+        by = SystemRandom().randrange(1, num) if num > 1 else 0
+
+        def changed(tensor: Tensor) -> Tensor:
+            return tensor * SystemRandom().uniform(0.998, 0.999) if tensor.is_floating_point() else tensor
+
+        order = [(row + by) % num for row in range(num)]
+        return _filled(batch, mapped(reordered(batch, order), changed))
+
+    def compared_inputs(self) -> tuple[Any, Any]:
+        """A batch of the loader, and its samples changed and in another order."""
+        if self.timed is None or self._size(self.looked) != self.timed_size:
+            self.timed = None
+        fed = copy.deepcopy(self.looked.batch if self.timed is None else self.timed[0])
+        return fed, self._unseen(fed)
+
+    @property
+    def same_random(self) -> bool:  # type: ignore[override]
+        """On the CPU in fp32: in other formats torch draws other numbers."""
+        return self.is_reference
+
+    def seed_output(self, number: int) -> None:
+        """All of torch's generators."""
+        torch.manual_seed(number)
+
+    def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
+        """All tensors with as many rows as the batch has."""
+        return _filled(batch, reordered(batch, order)) if num_rows(batch) == len(order) else None
+
+    def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
+        """All tensors with as many rows as the batch has."""
+        if num_rows(batch) != self.timed_size or (found := mixed(batch, other, rows)) is None:
+            return None
+        return _filled(batch, found)
+
+    def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
+        """From a further step of the loop, whose loader gives this batch."""
+        self.loader.given.append(copy.deepcopy(batch))
+        look = self._looked_step()
+        self.called[id(batch)] = mapped(look.given, _on_cpu)
+        self.kept_alive.append(batch)
+        return described(look.result, self._size(look), rows)
+
+    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
+        """From a newly built module, without a Trainer, for what predict_step got."""
+        predict = self.subject.new_predict(other=other)
+        with torch.no_grad():
+            outputs = seeded((mapped(self.called[id(each)], Tensor.clone) for each in batches), predict)
+        return [described(output, self.timed_size, self.rows) for output in outputs]
+
+    def _size(self, look: Looks) -> int:
+        """The rows of an output: as many as the batch has, or as the user counts samples."""
+        rows = num_rows(look.batch)
+        counted = self.subject.batch_sizes.sizes[-1]
+        return size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
+
+    def _described(self, look: Looks) -> Output:
+        self.timed_size = self._size(look)
+        return described(look.result, self.timed_size, self.rows_of(self.timed_size)) if self.timed_size else []
+
+
+def _filled(batch: Any, contents: Any) -> Any:
+    """A copy of the batch, of the user's own type, with other contents."""
+    made = copy.deepcopy(batch)
+    copied_into(made, contents)
+    return made
+
+
+def _on_cpu(tensor: Tensor) -> Tensor:
+    copied = tensor.detach().to("cpu", copy=True)
+    return copied.float() if copied.is_floating_point() else copied

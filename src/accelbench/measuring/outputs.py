@@ -1,0 +1,85 @@
+"""The tensors of a network's output, and how far two outputs are from each other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accelbench.measuring.output_error import relative_error
+
+Shape = tuple[int, ...]
+MAX_DIFFERENCE = 2.0  # of two outputs: see `difference`
+
+
+@dataclass(frozen=True)
+class OutputTensor:
+    """One tensor of a network's output for a batch.
+
+    Attributes:
+        shape: of the tensor.
+        rows: for each dimension that may be the batch's (`batch_axes`): the values for the samples that are compared,
+            float64, one row per sample. Empty if they are no floating-point numbers. Which dimension it is shows in the
+            output for a batch of another size.
+    """
+
+    shape: Shape
+    rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
+
+    def first(self, num: int) -> "OutputTensor":
+        """The tensor with the first `num` of its rows."""
+        return OutputTensor(self.shape, {axis: rows[:num] for axis, rows in self.rows.items()})
+
+
+# All tensors of a network's output, in order.
+Output = Sequence[OutputTensor]
+
+
+def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """The norm of the difference over the larger norm, 0 to `MAX_DIFFERENCE`; infinite if a value is not finite.
+
+    The shapes are the same.
+    """
+    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+        return np.inf
+    norm = max(float(np.linalg.norm(one)), float(np.linalg.norm(other)))
+    return float(np.linalg.norm(one - other)) / norm if norm else 0.0
+
+
+def first_rows(output: Output, num: int) -> Output:
+    """The output with the first `num` of its rows."""
+    return [tensor.first(num) for tensor in output]
+
+
+def pairs_of(one: Output, other: Output) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """The rows of two outputs' tensors along each dimension that may be the batch's in both, and that makes them alike.
+
+    With outputs for batches of two sizes that is one dimension, the batch's. With outputs for one size there may be
+    several: then all of them show whether the outputs are the same.
+    """
+    for first, second in zip(one, other, strict=False):
+        for axis in first.rows.keys() & second.rows.keys():
+            num = min(len(first.rows[axis]), len(second.rows[axis]))
+            pair = first.rows[axis][:num], second.rows[axis][:num]
+            if pair[0].shape == pair[1].shape:
+                yield pair
+
+
+def between(one: Output, other: Output) -> float:
+    """The largest `difference` of two outputs' tensors along a dimension; infinite if they are not alike."""
+    return max((difference(*pair) for pair in pairs_of(one, other)), default=np.inf)
+
+
+def by_axis(one: Output, other: Output) -> float:
+    """The same along the dimension of each tensor in which it is least: that is the batch's."""
+    pairs = (
+        [difference(*pair) for pair in pairs_of([first], [second])] for first, second in zip(one, other, strict=False)
+    )
+    return max((min(found) for found in pairs if found), default=np.inf)
+
+
+def largest_error(output: Output, reference: Output) -> float | None:
+    """The largest `relative_error` of an output's tensors; None if none can be compared."""
+    errors = [relative_error(*pair) for pair in pairs_of(output, reference)]
+    return max((error for error in errors if error is not None), default=None)
