@@ -2,7 +2,8 @@ import dataclasses
 
 import pytest
 
-from accelbench.judging.disturbed import is_retried, reason, while_sampled
+from accelbench.judging.disturbed import is_retried, reason
+from accelbench.judging.load import while_sampled
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.record import DEVICE_MEASUREMENTS

@@ -195,10 +195,10 @@ def test_samples_whose_place_decides_are_noted_and_those_not_computed_are_a_defe
     unseen = np.concatenate([OTHER[:1], ONE[1:]])  # of three rows with other inputs, two have the same output
     right = {"fed": ONE, "unseen": unseen}
     (defect,) = said(unseen=unseen, against=references(Sound, right), moved=of(THIRD), num_changed=3)[2]
-    assert "2 of the 3 samples" in defect
+    assert "2 of the samples" in defect
     repeated = {"fed": ONE[:1].repeat(4, 0), "unseen": OTHER[:1].repeat(4, 0)}
     (defect,) = said(**repeated, against=references(Sound, repeated), moved=of(THIRD), num_changed=3)[2]
-    assert "2 of the 3 samples" in defect
+    assert "3 of the samples" in defect
 
 
 def test_what_ran_in_training_mode_is_not_compared():

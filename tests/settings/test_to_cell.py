@@ -50,6 +50,7 @@ def test_a_configuration_becomes_a_frozen_cell_and_the_sweeps_options():
         "learning_rate": 1e-3,
         "output": "logits",
         "input_shape": (28, 28),
+        "constant": False,
         "num_classes": 10,
     }
     assert dataclasses.asdict(options) == {

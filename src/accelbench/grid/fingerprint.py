@@ -47,6 +47,8 @@ MEASURING = (
     "engines/lightning/probe.py",
     "isolation/**/*.py",
     "judging/asked.py",
+    "judging/load.py",
+    "judging/witnessed.py",
     "lifeline.py",
     "measuring/**/*.py",
     "schema/cell.py",

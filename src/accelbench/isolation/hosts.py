@@ -19,7 +19,7 @@ from accelbench.devices.clocks import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, HostSpec, host_spec
 from accelbench.isolation.exports import Exports
 from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
-from accelbench.judging import disturbed
+from accelbench.judging import load
 from accelbench.lifeline import end_marked
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
@@ -175,7 +175,7 @@ class Hosts:
         )
         if outcome.ceilings is None:
             raise ProbeFailedError(outcome.reason or outcome.status)
-        reason = disturbed.while_sampled(outcome.system)
+        reason = load.while_sampled(outcome.system)
         return replace(outcome.ceilings, disturbed=dict.fromkeys(outcome.ceilings.probed, reason) if reason else {})
 
     def _host(self, spec: HostSpec) -> "_Host":

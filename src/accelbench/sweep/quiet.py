@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 from accelbench.devices.cpu_times import CpuTimes, cpu_times
-from accelbench.judging.disturbed import ALLOWED, MIN_OTHERS, MIN_STEAL
+from accelbench.judging.disturbed import ALLOWED
+from accelbench.judging.load import MIN_OTHERS, MIN_STEAL
 
 # On a machine that is never quiet, such as a shared one that runs tests, `allowed` has cells count although other
 # programs take their cores, and nothing waits. A variable, since this is the machine's nature and no cell's or suite's.

@@ -161,7 +161,7 @@ def test_a_loss_that_diverged_makes_the_cell_invalid(digits, protocol):
     # A few steps: a loss that is so large may become 0 later.
     cell = fit_cell(model=linear, protocol=protocol, precision=Precision.fp64, warmup=1, steps=2, breakdown_s=0)
     measured = engine.run(cell, digits)
-    assert judge(cell, measured).startswith("the loss diverged to ")
+    assert judge(cell, measured).startswith(("the loss diverged to ", "after training, weights are not finite"))
     assert load(Measurement, dataclasses.asdict(measured)) == measured
 
 

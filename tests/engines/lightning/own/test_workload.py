@@ -237,7 +237,7 @@ def test_batches_of_different_counts_are_refused(tmp_path):
 
 
 def test_tokens_are_of_the_batches_that_were_fed(tmp_path):
-    own_code.COUNTS[:] = [8] * 8 + [800] * 100  # eight batches for the feed, then others
+    own_code.COUNTS[:] = [8] * 8 + [800] * 10_000  # eight batches for the feed, then others
     found = measured(tmp_path, "TwoInputs", "two_inputs", tokens="own_code.varying")
     assert found.tokens_per_sample == 2
 
