@@ -69,7 +69,8 @@ def measured(tmp_path_factory):
         prepare_random(root, name)
     (root / "my_package").mkdir()
     for folder in (root, root / "my_package"):
-        (folder / "nets.py").write_text(blocks("your-own-network.md", "python")[0])
+        network = blocks("your-own-network.md", "python")[0]
+        (folder / "nets.py").write_text(f"{network}\n\nclass MyNet(nn.Module):\n    pass\n")
     (root / "pictures").mkdir()
     for name in ("my_weights.safetensors", "my_images.npz"):  # planning reads neither
         (root / name).touch()

@@ -23,7 +23,10 @@ def square(output, batch):
 
 def deep(layers=6):
     """Layers that keep their output's size, whatever their weights."""
-    return nn.Sequential(*(part for _ in range(layers) for part in (nn.Linear(WIDTH, WIDTH), nn.Tanh())))
+    layers = [nn.Linear(WIDTH, WIDTH) for _ in range(layers)]
+    for layer in layers:
+        nn.init.xavier_normal_(layer.weight, 1.5)
+    return nn.Sequential(*(part for layer in layers for part in (layer, nn.Tanh())))
 
 
 class Honest(nn.Module):
@@ -101,7 +104,7 @@ class KeptByContent(Honest):
         self.known = {}
 
     def compute(self, x):
-        key = float(x[0, 0]), float(x[-1, -1])
+        key = float(x.sum()), float(x.abs().sum())
         if key not in self.known:
             self.known[key] = super().compute(x)
         return self.known[key]
@@ -477,7 +480,7 @@ class FeaturesKeptByContent(Honest):
         self.known = {}
 
     def compute(self, x):
-        key = float(x[0, 0]), float(x[-1, -1])
+        key = float(x.sum()), float(x.abs().sum())
         if key not in self.known:
             self.known[key] = self.layers(x)
         return self.head(self.known[key])

@@ -73,7 +73,7 @@ class TrainedNetwork:
 
     def note_settings(self, optimizers: Iterable[Any]) -> None:
         """After the steady state: what the weights are trained with."""
-        parameters = trainable(self.network)
+        parameters = {name: each for name, each in self.network.named_parameters() if name in self.into.names}
         self.into.is_coarse = is_coarse(parameters)
         self.into.sizes = {name: each.numel() for name, each in parameters.items()}
         self.into.learning_rates = [group["lr"] for each in optimizers for group in each.param_groups]

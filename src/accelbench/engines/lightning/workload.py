@@ -1,5 +1,6 @@
 """What a cell computes: its network, its batches, and the inputs that its outputs are compared for."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -96,6 +97,9 @@ class Workload(Protocol):
         """What a reader should know of how the batches are used."""
 
 
+GAIN = 1.5  # of weights: for most activations, neither does the influence of an input vanish, nor does it explode
+
+
 def set_again() -> None:
     """Sets what is global in PyTorch for a network in fp32: the user's code may have changed it while it was built."""
     restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
@@ -103,9 +107,11 @@ def set_again() -> None:
 
 @torch.no_grad()
 def changed(network: nn.Module, *, other: bool) -> nn.Module:
-    """The network; with `other`, with weights that differ a little from its own, none of which is 0."""
+    """The network; with `other`, its weights keep an input's influence through many layers, and none is 0."""
     for parameter in network.parameters() if other else ():
-        if parameter.is_floating_point():
+        if parameter.is_floating_point() and parameter.dim() > 1:
+            parameter.copy_(torch.randn_like(parameter) * GAIN / math.sqrt(parameter[0].numel()))
+        elif parameter.is_floating_point():
             parameter.add_(torch.rand_like(parameter), alpha=0.1)
     return network
 
