@@ -58,7 +58,7 @@ LIES = [
     Lie("FirstRows", "the same in bf16", PLACE, more=BF16),
     Lie("SecondTensorKept", "keeps its second tensor for ever", WRONG),
     Lie("EncoderKept", "keeps an encoder's memory of the first batch", WRONG),
-    Lie("EncoderKept", "the same in bf16", f"{WRONG} with the same weights in the same precision", more=BF16),
+    Lie("EncoderKept", "the same in bf16", WRONG, more=BF16),
     Lie("FirstOutputKept", "keeps its first output", f"{STALE}|{WRONG}"),
     Lie("KeptInGlobal", "keeps its first output for all networks of the process", f"{STALE}|{WRONG}|{SAME}|{PLACE}"),
     Lie("KeptByContent", "keeps outputs by the contents of inputs", KEPT),
