@@ -1,7 +1,8 @@
 """What a cell costs apart from its windows: process, model, Trainer, record, tracking, configuration.
 
 25 small CPU cells through the command line, tracking included. Of the time from the second cell's start to
-the end of the process, what is not warm-up or measurement is overhead.
+the end of the process, what is not warm-up or measurement is overhead. Then what the checks take of cells with the
+default window, as their records say.
 """
 
 import subprocess
@@ -17,31 +18,38 @@ from accelbench.stats.robust import median
 
 NUM_CELLS = 24
 TARGET_S = 0.5
+CHECKS_S, CHECKS_SHARE = 0.25, 0.05  # targets
+TOKENS = ["model=custom", "model.target=bench.own_networks.Tokens", "model.batch=bench.own_networks.make_batch"]
+NETWORKS = {
+    "mlp": ["model=mlp", "batch_size=32"],
+    "cnn": ["model=cnn", "batch_size=32"],
+    "resnet18": ["model=torchvision", "model.name=resnet18", "batch_size=16"],
+    "tokens": [*TOKENS, "model.loss=bench.own_networks.loss", "batch_size=8"],
+}
 
 
 def main() -> None:
     """Prints the overhead per cell."""
     measure("lightning", TARGET_S)
+    print(f"checks, seconds per cell and share of its wall time (targets: {CHECKS_S} s, {CHECKS_SHARE:.0%})")
+    for name, words in NETWORKS.items():
+        for record in run([*words, "mode=infer,train", "seed=0,1,2"], "none"):
+            taken = record.measurement
+            assert taken is not None, record.reason
+            assert taken.checks_s is not None
+            assert record.wall_s is not None
+            share = taken.checks_s / record.wall_s
+            kept = taken.checks_s <= CHECKS_S and share <= CHECKS_SHARE
+            print(f"  {name:<9} {record.cell.mode:<6} {taken.checks_s:.3f} s {share:6.1%}{'' if kept else '  above'}")
 
 
 def measure(engine: str, target_s: float) -> None:
     """Prints the overhead per cell of one engine, and how long its first cell took, the framework's import included."""
-    with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "accelbench.cli",
-            "-m",
-            f"engine={engine}",
-            "model=mlp",
-            "model.args.widths=[64,64,64,64]",
-            "mode=infer",
-        ]
-        command += [f"seed={','.join(map(str, range(NUM_CELLS + 1)))}", "window.measure_s=0.5", "window.latency_s=0.2"]
-        start = time.time()
-        subprocess.run([*command, f"out={folder}", "tracking=mlflow"], check=True, stdout=subprocess.DEVNULL)
-        end = time.time()
-        records = sorted(map(read, Path(folder).glob(RECORDS)), key=lambda record: record.started_at)
+    words = [f"engine={engine}", "model=mlp", "model.args.widths=[64,64,64,64]", "mode=infer"]
+    words += [f"seed={','.join(map(str, range(NUM_CELLS + 1)))}", "window.measure_s=0.5", "window.latency_s=0.2"]
+    start = time.time()
+    records = run(words, "mlflow")
+    end = time.time()
     assert len(records) == NUM_CELLS + 1, "a cell has no record"
     began = [datetime.fromisoformat(record.started_at).timestamp() for record in records]
     windows = [windows_s(record) for record in records[1:]]
@@ -50,6 +58,14 @@ def measure(engine: str, target_s: float) -> None:
     print(f"overhead per cell: {per_cell:.3f} s over {NUM_CELLS} cells (target: at most {target_s} s)")
     print(f"  median from one cell's start to the next, less its windows: {median(gaps):.3f} s")
     print(f"  before the first cell: {began[0] - start:.2f} s; first cell: {records[0].wall_s:.2f} s")
+
+
+def run(words: list[str], tracking: str) -> list[Record]:
+    """Sweeps through the command line; the records, oldest first."""
+    with tempfile.TemporaryDirectory(dir=runs_folder(), prefix="bench-") as folder:
+        command = [sys.executable, "-m", "accelbench.cli", "-m", *words, f"out={folder}", f"tracking={tracking}"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return sorted(map(read, Path(folder).glob(RECORDS)), key=lambda record: record.started_at)
 
 
 def runs_folder() -> Path:

@@ -22,7 +22,7 @@ from accelbench.engines.sources import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, epochs, witness
 from accelbench.measuring.output_check import NOT_FINITE, Findings, check
 from accelbench.measuring.output_error import limit, wrong
-from accelbench.measuring.promises import Observations
+from accelbench.measuring.promises import Observations, check_timed
 from accelbench.measuring.runner import Timing, Watch
 from accelbench.measuring.step import ONE_RANK, RankGroup, Step
 from accelbench.schema.cell import Cell
@@ -208,6 +208,7 @@ class CellRun(ComparedOutputs):
             peak_bytes = backend.peak_memory_bytes(), high_water_bytes()
             self.resources = Resources(backend.compiles(), backend.fallbacks(), *peak_bytes)
 
+    @check_timed
     def keep_outputs(self, size: int, shapes: Sequence[Shape] | None) -> None:
         """Keeps outputs of what was timed, which are then checked. To be called in inference, after the timed part.
 
@@ -253,7 +254,8 @@ class CellRun(ComparedOutputs):
         counts = {} if is_random(self.cell) or self.cell.data.name == MODULE else read_counts(self.data_folder)
         found = Findings()
         if self.outputs is not None:
-            found = check(self.outputs, self.cell.precision, self.references())
+            with self.seen.checking():
+                found = check(self.outputs, self.cell.precision, self.references())
         self.defects += self.seen.defects()
         asked = FORMATS[self.cell.precision].computed
         self.output_error = None if self.is_reference else found.error
@@ -275,10 +277,11 @@ class CellRun(ComparedOutputs):
             peak_host_bytes=self.resources.peak_host_bytes,
             tokens_per_sample=self.tokens_per_sample(),
             checks=list(self.seen.checks(self.outputs, len(self.rows), found, trains=self.trains)),
+            checks_s=self.seen.checks_s,
             notes=[*self.notes(), *self.seen.notes(asked), *found.notes],
             warnings=[
                 *self.warnings(),
-                *self._common_warnings(found.error),
+                *self._common_warnings(None if found.defects else found.error),
                 *self.seen.warnings(asked),
                 *found.warnings,
             ],

@@ -4,8 +4,12 @@ A check sees all of the work, or a part that nothing in the process can know bef
 nothing was observed.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from accelbench.measuring.output_check import Findings, Outputs
 from accelbench.measuring.products import Products
@@ -27,12 +31,28 @@ class Observations:
         replayed: steps on inputs that were never fed, beside others.
         modes: layers that were in training mode in inference: those that drop at random, perhaps on purpose, and
             others.
+        checks_s: how long the checks took.
     """
 
     products: Products = field(default_factory=Products)
     training: Training = field(default_factory=Training)
     replayed: Replay | None = None
     modes: tuple[Sequence[str], Sequence[str]] = ((), ())
+    checks_s: float = 0.0
+    _is_checking: bool = False
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """Adds the time of a check to `checks_s`, unless it is a part of another check."""
+        if self._is_checking:
+            yield
+            return
+        start, self._is_checking = time.perf_counter(), True
+        try:
+            yield
+        finally:
+            self.checks_s += time.perf_counter() - start
+            self._is_checking = False
 
     def defects(self) -> Iterator[str]:
         """What makes the numbers wrong."""
@@ -77,3 +97,17 @@ class Observations:
             yield Check(promise=Promise.outputs)
         if self.replayed is not None:
             yield Check(promise=Promise.outputs, observed=self.replayed.observed(), share=1.0)
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def check_timed(method: Method) -> Method:
+    """Counts the time of a method that checks something, of a run whose observations are its attribute `seen`."""
+
+    @wraps(method)
+    def timed(run: Any, *args: Any, **kwargs: Any) -> Any:
+        with run.seen.checking():
+            return method(run, *args, **kwargs)
+
+    return cast("Method", timed)

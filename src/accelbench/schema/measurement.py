@@ -175,6 +175,7 @@ class Measurement:
         cudnn_benchmark: whether cuDNN tried its algorithms to choose the fastest; None without cuDNN.
         tokens_per_sample: of the batches that were measured; None if nothing counts tokens.
         checks: what was observed of each promise; empty in older records.
+        checks_s: how long observing took; none of it is in what is timed. None in older records.
         notes: what a reader should know of what was measured, without a doubt about the numbers.
         warnings: what a reader of the numbers should know.
         defects: what makes the numbers wrong, such as a loss that is not finite; with any, the cell is `invalid`.
@@ -227,6 +228,7 @@ class Measurement:
     cudnn_benchmark: bool | None = None
     tokens_per_sample: Rate | None = None
     checks: list[Check] = field(default_factory=list)
+    checks_s: Seconds | None = None
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)

@@ -39,6 +39,7 @@ from accelbench.engines.observed import Observed
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.outputs import Output
 from accelbench.measuring.products import Products
+from accelbench.measuring.promises import check_timed
 from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
@@ -121,11 +122,13 @@ class _Run(CellRun):
     def start(self) -> None:
         """See `Watch`: nothing."""
 
+    @check_timed
     def look(self, batch: Any) -> None:
         """See `Watch`: keeps the step's batch and its output."""
         rows = self.rows_of(self.workload.num_rows)
         self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
 
+    @check_timed
     def _replay(self) -> None:
         """Unless no input is ever fed twice, or the time would run out."""
         if self.timed is None or self.cell.data.pipeline == Pipeline.fresh:

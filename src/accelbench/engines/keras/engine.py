@@ -29,6 +29,7 @@ from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import batch_axes
 from accelbench.measuring.output_error import NUM_SAMPLES
 from accelbench.measuring.outputs import Output, OutputTensor
+from accelbench.measuring.promises import check_timed
 from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.runner import Watch
 from accelbench.measuring.training import States
@@ -113,6 +114,7 @@ class _Run(CellRun):
         if self.trains:
             self.seen.training.start = self._states()
 
+    @check_timed
     def look(self, batch: Any) -> None:
         """See `Watch`: keeps the weights, or the step's images and its output; several devices have parts."""
         if self.trains:
@@ -123,12 +125,14 @@ class _Run(CellRun):
             images = np.concatenate([np.asarray(images) for images, *_ in parts])
             self.timed = images, _described(np.asarray(self.backend.last), size, self.rows_of(size))
 
+    @check_timed
     def _states(self) -> States:
         """Those of the weights; none of a TPU, which may be in another machine."""
         if self.cell.device == Device.tpu:
             return {}
         return states(self.seen.training.names, self.backend.trained(self.model))
 
+    @check_timed
     def _replay(self, fed: NDArray[Any]) -> None:
         """Looks for kept results in further executions."""
         latency_s, step = median(self.timing.latency_s), self.window_step

@@ -40,6 +40,7 @@ from accelbench.engines.lightning.workloads import workload_of
 from accelbench.engines.observed import Observed
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
+from accelbench.measuring.promises import check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
@@ -160,7 +161,8 @@ class _Run(NetworkOutputs):
             return
         self.measure_window(step)
         if self.trains:
-            self.seen.training.end = self.trained.states()
+            with self.seen.checking():
+                self.seen.training.end = self.trained.states()
         self._break_down(step)
         self._look_for_denormals(step)
         self.look_further(step)
@@ -174,11 +176,13 @@ class _Run(NetworkOutputs):
         self.step = step
         return self
 
+    @check_timed
     def start(self) -> None:
         """See `Watch`."""
         if self.trains:
             self.seen.training.start = self.trained.states()
 
+    @check_timed
     def look(self, batch: Any) -> None:
         """See `Watch`: keeps the step's batch, and its weights or its output."""
         if self.trains:

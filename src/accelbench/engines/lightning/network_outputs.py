@@ -24,6 +24,7 @@ from accelbench.errors import UserError
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import NUM_ROWS
 from accelbench.measuring.outputs import Output
+from accelbench.measuring.promises import check_timed
 from accelbench.measuring.replay import num_batches, replay
 from accelbench.schema.vocab import XLA, Device, Pipeline
 
@@ -58,6 +59,7 @@ class NetworkOutputs(CellRun):
         if computes_when_read(output):
             raise UserError(f"model.target={self.cell.model.definition}: {LAZY}")
 
+    @check_timed
     def look_further(self, step: InferStep) -> None:
         """Runs further steps on batches that were never fed: what they compute, train and keep."""
         latency_s = median(self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks])

@@ -42,6 +42,7 @@ from accelbench.engines.observed import Observed
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.output_check import MAX_WHY
+from accelbench.measuring.promises import check_timed
 from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
@@ -107,7 +108,8 @@ class ModuleRun(ModuleOutputs):
                 self.defects += skipped.defects(self.subject.flag, self.timing.num_warmup_steps, step.num_steps)
                 self.note_resources()
                 if self.trains:
-                    self.seen.training.end = self.trained.states()
+                    with self.seen.checking():
+                        self.seen.training.end = self.trained.states()
                 self._break_down(step)
                 self._look()
                 if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
@@ -138,11 +140,13 @@ class ModuleRun(ModuleOutputs):
         """This run."""
         return self
 
+    @check_timed
     def start(self) -> None:
         """See `Watch`."""
         if self.trains:
             self.seen.training.start = self.trained.states()
 
+    @check_timed
     def look(self, batch: None) -> None:
         """See `Watch`: looks at one more step, which is like those that are timed."""
         look = self._looked_step()
@@ -157,6 +161,7 @@ class ModuleRun(ModuleOutputs):
         if self.cell.model.samples is None and 0 < (got := look.num_rows) < had:
             self.defects.append(f"the module's hooks left {got} of the {had} rows of a batch")
 
+    @check_timed
     def _look_further(self, latency_s: float) -> None:
         """Runs further steps on batches that were never fed: what they train and keep."""
         if self.trains:
