@@ -25,7 +25,7 @@ HEAVY = (
     "mlflow",
     "dvc",
 )
-MAX_LINES = 320
+MAX_LINES = 450
 MAX_FUNCTION_LINES = 50
 MAX_FLAT_MODULES = 9
 
