@@ -36,8 +36,7 @@ from accelbench.lock import hold
 from accelbench.project import PARAMS
 from accelbench.schema.cell import Cell
 from accelbench.settings import params
-from accelbench.stages import stage, verdict
-from accelbench.sweep import job
+from accelbench.stages import stage, suites, verdict
 
 PREVIEW = "runs/preview"
 PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
@@ -81,7 +80,7 @@ class Job(contextlib.ExitStack):
         super().__init__()
         self.console = console
         self.read = _read()
-        self.suites = {suite.name: suite for suite in job.suites(ROOT)}
+        self.suites = {suite.name: suite for suite in suites.suites(ROOT)}
         self.lefts = {name: suite.left() for name, suite in self.suites.items()}
         self.started: list[Cell] = []  # cells whose hosts have started
         self.has_news = False  # whether the latest stage measured something
@@ -99,9 +98,9 @@ class Job(contextlib.ExitStack):
         if num:
             confirm_s = params.confirm_s(ROOT)
             again = f"; then at most {confirm_s:g} s to measure the best of them again" if confirm_s else ""
-            suites = f"{len(self.suites)} suite{'s' * (len(self.suites) > 1)}"
+            named = f"{len(self.suites)} suite{'s' * (len(self.suites) > 1)}"
             self._say(
-                f"{suites}, {num} cells to measure: {self._length(self.suites, self._evidence()).text}{again}. "
+                f"{named}, {num} cells to measure: {self._length(self.suites, self._evidence()).text}{again}. "
                 "Besides, once on a machine, data sets are prepared and devices are probed."
             )
 
@@ -144,7 +143,7 @@ class Job(contextlib.ExitStack):
 
     def _measure(self, console: Console, kind: str, *names: str) -> None:
         if kind == "confirm":
-            job.confirm(ROOT, console, self.hosts)
+            suites.confirm(ROOT, console, self.hosts)
             return
         (name,) = names
         if name not in self.suites:

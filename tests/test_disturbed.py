@@ -21,6 +21,7 @@ from accelbench.schema import plan_file
 from accelbench.schema import record as records
 from accelbench.schema.plan_file import PlanFile, WantedCell
 from accelbench.schema.vocab import Precision, Status
+from accelbench.search.goal import Goal
 from accelbench.settings.config import Retry
 from accelbench.sinks import means, run_picture
 from accelbench.sinks.relative_speed import relative_speeds
@@ -28,7 +29,6 @@ from accelbench.sinks.translation import translate
 from accelbench.sweep import answer as sweep_answer
 from accelbench.sweep import card
 from accelbench.sweep.progress import outcome
-from accelbench.sweep.pulls import Goal
 from accelbench.sweep.run import SweepResult, _counts, conclude
 from beside import REASON, make_record, quiet
 from fakes import make_cell

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from cluster import servers
+from sweep.conftest import shared  # noqa: F401
 
 WORDS = [
     "-m",

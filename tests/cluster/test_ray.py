@@ -5,9 +5,9 @@ import time
 
 import pytest
 
+from accelbench.cluster.engine import engine_of
 from accelbench.errors import UserError
 from accelbench.settings.executors import Executor, ExecutorConfig, RayConfig
-from accelbench.sweep.cluster.engine import engine_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 RAY = ("executor=ray", "executor.ray.address=local", "tracking=none")

@@ -14,7 +14,7 @@ MARGIN = 0.02
 NUM_CELLS = 500
 FORK_S = 0.25  # of each process, besides its steps
 FULL_S, FULL_STEPS = 2.3, 15  # a full window; see `schema.cell.Window`
-SHORT_S, SHORT_STEPS = 0.2, 2  # a short one; see `sweep.pulls.SHORT`
+SHORT_S, SHORT_STEPS = 0.2, 2  # a short one; see `search.goal.SHORT`
 
 
 @dataclass

@@ -12,8 +12,7 @@ from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.report import dvc_plots
-from accelbench.stages import list_retries
-from accelbench.sweep import job
+from accelbench.stages import list_retries, suites
 from fakes import TESTS, make_project
 from report.conftest import Maker
 
@@ -98,7 +97,7 @@ def test_records_of_a_suite_are_not_written_through_a_link(project, private, pla
     os.renames(project / "results", project / "earlier")
     link(project / place, private)
     (project / "params.yaml").write_text(f"suites: {{mnist_networks: {TINY}}}")
-    (suite,) = job.suites(project)
+    (suite,) = suites.suites(project)
     with Hosts() as hosts, pytest.raises(UserError, match=rf"{place}.*: is a link to"):
         suite.measure(Console(quiet=True), hosts)
 
@@ -107,7 +106,7 @@ def test_answers_of_a_pipeline_are_not_written_through_a_link(project, private):
     link(project / "confirmed", private)
     (project / "params.yaml").write_text(f"confirm_s: 60\nsuites: {{nets: {TINY}}}")
     with Hosts() as hosts, pytest.raises(UserError, match="confirmed: is a link to"):
-        job.confirm(project, Console(quiet=True), hosts)
+        suites.confirm(project, Console(quiet=True), hosts)
 
 
 @pytest.mark.parametrize(

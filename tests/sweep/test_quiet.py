@@ -11,11 +11,11 @@ from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.report import read
 from accelbench.schema.vocab import Status
+from accelbench.search.goal import Goal
+from accelbench.search.search import search
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import run
-from accelbench.sweep.pulls import Goal
 from accelbench.sweep.quiet import Quiet, is_allowed
-from accelbench.sweep.search import search
 from beside import BUSY, REASON, series
 from beside import quiet as without_load
 from fakes import faulty_host, make_cell

@@ -44,7 +44,7 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
 
         with early.hosts(words) as hosts:
             # Imported while the host starts.
-            from accelbench.sweep.cluster import dispatch
+            from accelbench.cluster import dispatch
 
             cells, options = _composed(words)
             result = dispatch.run(cells, options, console, hosts=hosts)

@@ -65,8 +65,8 @@ def _run(chosen: Namespace, context: Context) -> int:
 
         with early.hosts(words) as hosts:
             # Imported while the host starts.
+            from accelbench.search import largest_batch
             from accelbench.settings.compose import one_cell
-            from accelbench.sweep import largest_batch
 
             return largest_batch.find(*one_cell(shlex.join(words)), context.console, hosts, budget_s)
     if chosen.verbose:
@@ -88,12 +88,13 @@ def _search(chosen: Namespace, context: Context) -> int:
     with early.hosts(words) as hosts:
         # Imported while the host starts.
         from accelbench.compare.answer import terms
+        from accelbench.search import search
+        from accelbench.search.goal import Goal
         from accelbench.settings.compose import cells_of, compose
-        from accelbench.sweep import pulls, search
 
         by = chosen.by or "throughput"
         margin = terms(chosen.margin, None, anyway=False).margin
-        goal = pulls.Goal(by, _limit(chosen.latency_ms), margin, budget_s, chosen.per_batch)
+        goal = Goal(by, _limit(chosen.latency_ms), margin, budget_s, chosen.per_batch)
         return search.search(*cells_of(compose(words)), goal, context.console, hosts)
 
 

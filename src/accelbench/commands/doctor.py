@@ -13,7 +13,7 @@ def _add_flags(parser: Parser) -> None:
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    from accelbench.sweep.machine.show import show
+    from accelbench.doctor.show import show
 
     show(project.workplace(), context.console, probe=chosen.probe, whole=chosen.all)
     return 0

@@ -23,10 +23,10 @@ def _run(chosen: Namespace, context: Context) -> int:
 
     with early.hosts(words) as hosts:
         # Imported while the host starts.
+        from accelbench.cluster import dispatch
         from accelbench.settings.compose import cells_of, compose
         from accelbench.sweep import answer, card
         from accelbench.sweep import run as sweep
-        from accelbench.sweep.cluster import dispatch
 
         cells, options = cells_of(compose(words))
 

@@ -20,7 +20,7 @@ def _run(chosen: Namespace, context: Context) -> int:
 
     with early.hosts([]) as hosts:
         # Imported while the host starts.
-        from accelbench.sweep.selfcheck import selfcheck
+        from accelbench.doctor.selfcheck import selfcheck
 
         return selfcheck(60 * minutes, context.console, hosts)
 

@@ -16,10 +16,10 @@ def measure(console: "Console") -> None:
     """Asks and answers the questions."""
     from accelbench.isolation.hosts import Hosts
     from accelbench.project import pipelines_place
-    from accelbench.sweep import job
+    from accelbench.stages import suites
 
     with Hosts() as hosts:
-        job.confirm(pipelines_place().root, console, hosts)
+        suites.confirm(pipelines_place().root, console, hosts)
 
 
 def main() -> int:

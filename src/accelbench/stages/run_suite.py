@@ -20,9 +20,9 @@ def main() -> int:
     def measure(console: "Console") -> None:
         from accelbench.isolation.hosts import Hosts
         from accelbench.project import pipelines_place
-        from accelbench.sweep import job
+        from accelbench.stages import suites
 
-        (found,) = job.suites(pipelines_place().root, [suite])
+        (found,) = suites.suites(pipelines_place().root, [suite])
         with Hosts() as hosts:
             found.measure(console, hosts)
 

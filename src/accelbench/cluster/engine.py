@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from accelbench.cluster.groups import Need
 from accelbench.errors import UserError
 from accelbench.settings.executors import Executor, ExecutorConfig
-from accelbench.sweep.cluster.groups import Need
 
 UNKNOWN = "no answer"  # the state of each job while the scheduler does not answer
 
@@ -67,10 +67,10 @@ def engine_of(executor: ExecutorConfig) -> ClusterEngine:
     extra = executor.name.value
     try:
         if executor.name == Executor.slurm:
-            from accelbench.sweep.cluster.on_slurm import SlurmEngine
+            from accelbench.cluster.on_slurm import SlurmEngine
 
             return SlurmEngine(executor.slurm)
-        from accelbench.sweep.cluster.on_ray import RayEngine
+        from accelbench.cluster.on_ray import RayEngine
 
         return RayEngine(executor.ray)
     except ModuleNotFoundError as error:

@@ -1,5 +1,5 @@
+from accelbench.cluster.groups import Need, groups, shares
 from accelbench.schema.vocab import Device
-from accelbench.sweep.cluster.groups import Need, groups, shares
 from fakes import make_cell
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from accelbench.cluster import collecting
+from accelbench.cluster.engine import UNKNOWN, ClusterEngine
+from accelbench.cluster.shared_state import Round
 from accelbench.grid.evidence import read_evidence
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.prepare import Prepared
 from accelbench.project import RECORDS
 from accelbench.schema.record import Record, read_all
-from accelbench.sweep.cluster import collecting
-from accelbench.sweep.cluster.engine import UNKNOWN, ClusterEngine
-from accelbench.sweep.cluster.shared_state import Round
 from accelbench.sweep.delivery import Delivery
 from accelbench.sweep.prober import PROBING_ENGINE
 from accelbench.sweep.progress import SweepProgress

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from accelbench.cluster import dispatch
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.plan import in_order, skip_reason
 from accelbench.grid.prepare import prepare
@@ -19,8 +20,8 @@ from accelbench.schema.serialize import writing
 from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sweep import answer, confirming
-from accelbench.sweep.cluster import dispatch
+from accelbench.stages import confirming
+from accelbench.sweep import answer
 
 
 @dataclass(frozen=True)

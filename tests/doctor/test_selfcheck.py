@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 
 from accelbench.cli import main
+from accelbench.doctor import selfcheck as module
+from accelbench.doctor.selfcheck import selfcheck
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import workplace
 from accelbench.schema.selfcheck import read_selfcheck
-from accelbench.sweep import selfcheck as module
-from accelbench.sweep.selfcheck import selfcheck
 
 
 def printed():

@@ -7,15 +7,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from accelbench.devices.registry import look
+from accelbench.doctor import tensorflow_gpus
+from accelbench.doctor.facts import GB, NOT_PROBED, TOO_LOW, data_sets, facts, grid, settings_of
+from accelbench.doctor.support import Support, judge, own_models, plain, runs
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint
 from accelbench.presentation import significant
 from accelbench.project import PARAMS, Workplace
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Precision
-from accelbench.sweep import tensorflow_gpus
-from accelbench.sweep.machine.facts import GB, NOT_PROBED, TOO_LOW, data_sets, facts, grid, settings_of
-from accelbench.sweep.machine.support import Support, judge, own_models, plain, runs
 from accelbench.sweep.prober import PROBING_ENGINE
 
 LEFT_OUT = ("physical_cores", "logical_cores", "instruction_sets")  # details of a device that the summary leaves out

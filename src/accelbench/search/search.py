@@ -31,12 +31,13 @@ from accelbench.schema.race_file import RacedProcess
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Engine, Precision, Protocol, Status
+from accelbench.search import search_answer
+from accelbench.search.goal import Goal
 from accelbench.settings.config import SweepOptions
-from accelbench.sweep import run, search_answer
+from accelbench.sweep import run
 from accelbench.sweep.kept import KeptFiles
 from accelbench.sweep.missing_data import prepare_missing
 from accelbench.sweep.progress import BudgetProgress
-from accelbench.sweep.pulls import Goal
 from accelbench.sweep.session import Session
 
 # How often race.json is written meanwhile: a killed search leaves one that is at most as old, and its last process.

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from accelbench.sweep.cluster.claims import Claims
+from accelbench.cluster.claims import Claims
 
 IDS = [f"{number:012x}" for number in range(40)]
 

@@ -11,12 +11,11 @@ from accelbench.data.prepare import describe
 from accelbench.devices import packages
 from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
+from accelbench.doctor import show, support, tensorflow_gpus
 from accelbench.errors import UserError
 from accelbench.project import OUR_LAUNCHER, Workplace
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision
 from accelbench.schema.workload import ModelSpec
-from accelbench.sweep import tensorflow_gpus
-from accelbench.sweep.machine import show, support
 
 
 @pytest.fixture
@@ -162,7 +161,7 @@ def test_judges_every_kind_of_cell_once():
 
 def test_it_imports_no_framework(project):
     code = (
-        "import sys; from accelbench.project import workplace; from accelbench.sweep.machine.show import show; "
+        "import sys; from accelbench.project import workplace; from accelbench.doctor.show import show; "
         "show(workplace(), whole=True); "
         "sys.exit(bool({'torch', 'torch_xla', 'tensorflow', 'pytorch_lightning', 'mlflow'} & set(sys.modules)))"
     )

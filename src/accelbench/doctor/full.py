@@ -10,6 +10,9 @@ from rich.text import Text
 
 from accelbench.devices.base import DeviceReport
 from accelbench.devices.registry import look
+from accelbench.doctor import tensorflow_gpus
+from accelbench.doctor.facts import GB, NOT_PROBED, TOO_LOW, data_sets, facts, grid, settings_of
+from accelbench.doctor.support import Support, judge, own_models, plain, runs
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, support
 from accelbench.presentation import significant
@@ -17,9 +20,6 @@ from accelbench.project import PARAMS, Workplace
 from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Mode, Precision
-from accelbench.sweep import tensorflow_gpus
-from accelbench.sweep.machine.facts import GB, NOT_PROBED, TOO_LOW, data_sets, facts, grid, settings_of
-from accelbench.sweep.machine.support import Support, judge, own_models, plain, runs
 from accelbench.sweep.prober import PROBING_ENGINE
 
 

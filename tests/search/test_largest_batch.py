@@ -10,9 +10,9 @@ from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
+from accelbench.search import largest_batch
+from accelbench.search.largest_batch import expected_limit, search
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sweep import largest_batch
-from accelbench.sweep.largest_batch import expected_limit, search
 from accelbench.sweep.run import SweepResult
 from fakes import faulty_host, make_cell, make_measurement, make_project
 

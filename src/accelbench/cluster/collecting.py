@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from accelbench.cluster.shared_state import Round
 from accelbench.errors import RefusedError, UserError
 from accelbench.grid.identity import identity
 from accelbench.grid.prepare import Prepared
@@ -10,7 +11,6 @@ from accelbench.judging.disturbed import is_retried
 from accelbench.project import RECORDS, shown
 from accelbench.schema.record import Record, listed, read_all
 from accelbench.settings.config import Retry
-from accelbench.sweep.cluster.shared_state import Round
 from accelbench.sweep.kept import set_aside
 from accelbench.sweep.merge import merge
 from accelbench.sweep.session import NOT_JUDGED

@@ -3,8 +3,8 @@ import shutil
 
 import pytest
 
+from accelbench.cluster.shared_state import SharedState
 from accelbench.project import workplace
-from accelbench.sweep.cluster.shared_state import SharedState
 from fakes import make_project
 
 RECORD = "0123456789ab-01234567.json"

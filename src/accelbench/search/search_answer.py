@@ -21,7 +21,7 @@ from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, count, number, tabulate_known, word
 from accelbench.schema.race_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
 from accelbench.schema.record import Record
-from accelbench.sweep.pulls import UNITS, Goal
+from accelbench.search.goal import UNITS, Goal
 
 MAX_CELLS = 8  # of a table
 MAX_NAMED = 6  # cells that were not tried

@@ -12,14 +12,14 @@ import submitit
 from submitit.core.utils import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
+from accelbench.cluster.engine import UNKNOWN, ClusterEngine
+from accelbench.cluster.groups import Need
+from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
 from accelbench.project import shown
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.executors import SlurmConfig
-from accelbench.sweep.cluster.engine import UNKNOWN, ClusterEngine
-from accelbench.sweep.cluster.groups import Need
-from accelbench.sweep.cluster.job import run_part
 
 ASK_S = 10.0  # how long a job takes Slurm's answer about another one for true
 TIMEOUT_S = 60.0  # of a call of Slurm's commands

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from accelbench.cluster.engine import ClusterEngine
+from accelbench.cluster.job import run_part
 from accelbench.isolation.hosts import Hosts
-from accelbench.sweep.cluster.engine import ClusterEngine
-from accelbench.sweep.cluster.job import run_part
 from fakes import TESTS, faulty_host
 
 

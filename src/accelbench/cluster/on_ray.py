@@ -14,13 +14,13 @@ from ray._private import services
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from accelbench.cluster.engine import ClusterEngine
+from accelbench.cluster.groups import Need
+from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.executors import RayConfig
-from accelbench.sweep.cluster.engine import ClusterEngine
-from accelbench.sweep.cluster.groups import Need
-from accelbench.sweep.cluster.job import run_part
 
 LOCAL = "local"
 AUTO = "auto"

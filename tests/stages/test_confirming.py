@@ -12,8 +12,9 @@ from accelbench.report.tables.first_screen import Recommendation, best
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sweep import confirming, run
-from accelbench.sweep.confirming import questions
+from accelbench.stages import confirming
+from accelbench.stages.confirming import questions
+from accelbench.sweep import run
 from fakes import faulty_host, make_cell, make_project
 from report.conftest import Maker
 

@@ -12,16 +12,16 @@ import time
 import pytest
 from rich.console import Console
 
+from accelbench.cluster import controller, dispatch, engine, watching
+from accelbench.cluster.job import run_part
+from accelbench.cluster.shared_state import Round
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Device, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.settings.executors import Executor, ExecutorConfig
 from accelbench.sweep import run as local
-from accelbench.sweep.cluster import controller, dispatch, engine, watching
-from accelbench.sweep.cluster.job import run_part
-from accelbench.sweep.cluster.shared_state import Round
+from cluster.jobs import ProcessEngine
 from fakes import give_ceilings, make_cell, make_project
-from sweep.cluster.jobs import ProcessEngine
 
 OPTIONS = SweepOptions(
     suite="test",
@@ -371,7 +371,7 @@ def test_without_its_extra_an_executor_is_refused(project, monkeypatch):
     for name in ("submitit", "ray"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
     for name in ("on_slurm", "on_ray"):
-        monkeypatch.delitem(__import__("sys").modules, f"accelbench.sweep.cluster.{name}", raising=False)
+        monkeypatch.delitem(__import__("sys").modules, f"accelbench.cluster.{name}", raising=False)
     with pytest.raises(UserError, match=r"executor=slurm: submitit is not installed: the extra `slurm` has it"):
         engine.engine_of(ExecutorConfig(name=Executor.slurm))
     with pytest.raises(UserError, match=r"executor=ray: ray is not installed: the extra `ray` has it"):

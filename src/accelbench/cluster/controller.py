@@ -13,6 +13,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from accelbench.cluster import collecting
+from accelbench.cluster.engine import ClusterEngine, engine_of
+from accelbench.cluster.groups import groups, shares
+from accelbench.cluster.shared_state import Part, Round, SharedState
+from accelbench.cluster.watching import POLL_S, Watch
 from accelbench.errors import UserError
 from accelbench.grid.prepare import Prepared, check_request, prepare
 from accelbench.presentation import counted
@@ -22,11 +27,6 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sweep.cluster import collecting
-from accelbench.sweep.cluster.engine import ClusterEngine, engine_of
-from accelbench.sweep.cluster.groups import groups, shares
-from accelbench.sweep.cluster.shared_state import Part, Round, SharedState
-from accelbench.sweep.cluster.watching import POLL_S, Watch
 from accelbench.sweep.delivery import Delivery
 from accelbench.sweep.missing_data import prepare_missing
 from accelbench.sweep.run import (

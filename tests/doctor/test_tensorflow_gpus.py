@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from accelbench.sweep import tensorflow_gpus
+from accelbench.doctor import tensorflow_gpus
 
 
 @pytest.mark.parametrize(

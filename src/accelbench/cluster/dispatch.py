@@ -37,6 +37,6 @@ def run(
     """
     if options.executor.name == Executor.local:
         return local.run(cells, options, console, out, hosts=hosts, show=show)
-    from accelbench.sweep.cluster import controller  # imports submitit or Ray
+    from accelbench.cluster import controller  # imports submitit or Ray
 
     return controller.run(cells, options, console, out, show=show)

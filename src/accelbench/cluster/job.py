@@ -18,6 +18,8 @@ from types import FrameType
 from rich.console import Console
 
 from accelbench import lock
+from accelbench.cluster.claims import Claims
+from accelbench.cluster.shared_state import Part, Round, read_part
 from accelbench.errors import UserError
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, prepare
@@ -26,8 +28,6 @@ from accelbench.project import SAFETENSORS, workplace
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import UNEXPECTED
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sweep.cluster.claims import Claims
-from accelbench.sweep.cluster.shared_state import Part, Round, read_part
 from accelbench.sweep.run import wait
 from accelbench.sweep.session import Session
 

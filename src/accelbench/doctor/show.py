@@ -6,6 +6,9 @@ from rich.console import Console
 
 from accelbench import lock
 from accelbench.devices.registry import look
+from accelbench.doctor.full import examine
+from accelbench.doctor.short import summarise
+from accelbench.doctor.support import cell_of
 from accelbench.grid import fingerprint
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import Workplace
@@ -13,9 +16,6 @@ from accelbench.schema.ceilings import TRUE_PRECISIONS
 from accelbench.schema.vocab import Device, Mode, Precision
 from accelbench.schema.workload import ModelSpec
 from accelbench.settings.config import SweepOptions
-from accelbench.sweep.machine.everything import examine
-from accelbench.sweep.machine.summary import summarise
-from accelbench.sweep.machine.support import cell_of
 from accelbench.sweep.prober import PROBING_ENGINE, Prober
 from accelbench.sweep.quiet import Quiet, is_allowed
 

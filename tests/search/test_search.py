@@ -24,10 +24,10 @@ from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
+from accelbench.search.goal import Goal
+from accelbench.search.search import search
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import early, run
-from accelbench.sweep.pulls import Goal
-from accelbench.sweep.search import search
 from fakes import give_ceilings, make_cell, make_project
 
 OPTIONS = SweepOptions(
