@@ -22,7 +22,7 @@ import tensorflow as tf  # noqa: E402
 from accelbench.data.arrays import Arrays, load_split  # noqa: E402
 from accelbench.devices.cpu import usable_cores  # noqa: E402
 from accelbench.engines.keras import engine, networks, task  # noqa: E402
-from accelbench.lock import hold, measuring_lock  # noqa: E402
+from accelbench.lock import hold_measuring  # noqa: E402
 from accelbench.measuring.runner import Runner  # noqa: E402
 from accelbench.project import workplace  # noqa: E402
 from accelbench.schema.cell import Cell, KerasSettings, Window  # noqa: E402
@@ -44,7 +44,7 @@ def main() -> None:
     # As the engine does; the threads can't be changed after the reference has run.
     tf.config.threading.set_intra_op_parallelism_threads(usable_cores())
     tf.config.threading.set_inter_op_parallelism_threads(usable_cores())
-    with hold(measuring_lock(), "another measurement", print):
+    with hold_measuring(print):
         print_heading(10)
         for model, batch_size in CASES:
             for mode in Mode:
