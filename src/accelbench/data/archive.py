@@ -25,11 +25,7 @@ DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, No
 
 @dataclass(frozen=True)
 class Zip:
-    """The files in a zip archive, read without unpacking them onto the disk.
-
-    Attributes:
-        path: the archive.
-    """
+    """The files in a zip archive, read without unpacking them onto the disk."""
 
     path: Path
 
@@ -76,13 +72,12 @@ class Zip:
 
 
 def _is_folder(member: zipfile.ZipInfo) -> bool:
-    """`ZipInfo.is_dir`, for an empty name too."""
-    return member.filename.endswith("/")
+    return member.filename.endswith("/")  # as `ZipInfo.is_dir`, for an empty name too
 
 
+# Cached since an archive's list is slow to read; per process, since a file position can't be shared.
 @lru_cache(maxsize=2)
 def _opened(path: Path, process: int) -> zipfile.ZipFile:
-    """The open archive, cached since its list is slow to read; per process, since a file position can't be shared."""
     return zipfile.ZipFile(path)
 
 

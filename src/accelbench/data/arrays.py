@@ -20,30 +20,19 @@ KINDS = ("images", "labels", "encoded", "ends")  # of a split's arrays
 
 @dataclass(frozen=True)
 class Arrays:
-    """One split.
+    """One split."""
 
-    Attributes:
-        images: uint8, N x height x width, or N x height x width x 3 for colour.
-        labels: uint8, N: the class's index.
-    """
-
-    images: NDArray[np.uint8]
-    labels: NDArray[np.uint8]
+    images: NDArray[np.uint8]  # uint8, N x height x width, or N x height x width x 3 for colour
+    labels: NDArray[np.uint8]  # uint8, N: the class's index
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The encoded picture files of one split.
+    """The encoded picture files of one split."""
 
-    Attributes:
-        content: uint8, the bytes of all files, concatenated.
-        ends: int64, N: where each file ends in `content`.
-        labels: uint8, N: the class's index.
-    """
-
-    content: NDArray[np.uint8]
-    ends: NDArray[np.int64]
-    labels: NDArray[np.uint8]
+    content: NDArray[np.uint8]  # uint8, the bytes of all files, concatenated
+    ends: NDArray[np.int64]  # int64, N: where each file ends in `content`
+    labels: NDArray[np.uint8]  # uint8, N: the class's index
 
     def __getitem__(self, index: int) -> bytes:
         start = int(self.ends[index - 1]) if index else 0
@@ -93,8 +82,7 @@ class RowFile:
             file.truncate(len(head) + num_rows * self.row_bytes)
 
     def _head(self, num_rows: int) -> bytes:
-        """The .npy header. numpy pads it for the first axis to grow: its length does not depend on `num_rows`."""
-        head = BytesIO()
+        head = BytesIO()  # numpy pads it for the first axis to grow: its length does not depend on `num_rows`
         npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (num_rows, *self.shape)})
         return head.getvalue()
 

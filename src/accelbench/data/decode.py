@@ -54,7 +54,6 @@ def decode(content: bytes, side: int, *, resizes: bool = True) -> NDArray[np.uin
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Applies the Exif orientation, if it can be read."""
     with suppress(Exception):  # broken Exif data is ignored
         ImageOps.exif_transpose(image, in_place=True)
     return image

@@ -46,13 +46,11 @@ def source_images(labels: NDArray[np.int_]) -> dict[str, NDArray[np.int_]]:
 
 
 def _repeated(sources: NDArray[np.int_], num: int, rng: np.random.Generator) -> NDArray[np.int_]:
-    """`num` indices: all sources in a random order, again and again."""
     rounds = -(-num // len(sources))
     return np.concatenate([rng.permutation(sources) for _ in range(rounds)])[:num]
 
 
 def _vary(image: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Enlarges an 8 x 8 image to 28 x 28, centred by mass, with a small random shift and rotation."""
     angle = np.deg2rad(rng.uniform(-MAX_ROTATION_DEGREES, MAX_ROTATION_DEGREES))
     shift = rng.uniform(-MAX_SHIFT_PIXELS, MAX_SHIFT_PIXELS, size=2)
     cos, sin = np.cos(angle), np.sin(angle)

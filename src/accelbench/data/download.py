@@ -33,17 +33,11 @@ Head = tuple[int, int | None]  # where the received bytes begin in the file, and
 
 @dataclass(frozen=True)
 class File:
-    """A file with a known checksum.
+    """A file with a known checksum."""
 
-    Attributes:
-        name: the file name, which is also appended to a mirror's address.
-        algorithm: of the checksum, by its name in hashlib.
-        checksum: in hexadecimal digits.
-    """
-
-    name: str
-    algorithm: str
-    checksum: str
+    name: str  # the file name, which is also appended to a mirror's address
+    algorithm: str  # of the checksum, by its name in hashlib
+    checksum: str  # in hexadecimal digits
 
     def checksum_of(self, path: Path) -> str:
         """The checksum of the file at `path`, with this file's algorithm."""
@@ -126,12 +120,10 @@ def _fetch(url: str, file: File, folder: Path) -> None:
 
 
 def _is_same(opened: IO[bytes], path: Path) -> bool:
-    """Whether the open file is still the one at `path`."""
     return path.exists() and os.path.samestat(os.fstat(opened.fileno()), path.stat())
 
 
 def _receive(url: str, name: str, target: IO[bytes]) -> int | None:
-    """Appends the missing bytes to `target`; returns the size of the whole file, or None if the mirror sends none."""
     events = _events(url, target.tell())
     head: Head = next(events)
     start, total = head
@@ -146,7 +138,6 @@ def _receive(url: str, name: str, target: IO[bytes]) -> int | None:
 
 @contextmanager
 def _progress(name: str, start: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar for a large download; outside of a terminal, one line at its start."""
     console = Console(stderr=True)
     if total is None or total < ANNOUNCED_BYTES:
         yield lambda _: None
@@ -180,7 +171,6 @@ def _events(url: str, had: int) -> Iterator[Any]:
 
 
 def _pump(url: str, had: int, events: "queue.Queue[Head | bytes | Exception]") -> None:
-    """Puts the head and the chunks of `url`, from byte `had` on, into `events`; an empty chunk marks the end."""
     headers = {"User-Agent": "accelbench", **({"Range": f"bytes={had}-"} if had else {})}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=STALL_S) as response:

@@ -22,36 +22,22 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Part:
-    """A polygon in the square from -1 to 1, x to the right and y down.
+    """A polygon in the square from -1 to 1, x to the right and y down."""
 
-    Attributes:
-        points: the corners.
-        tone: share of the second colour, 0 to 1.
-    """
-
-    points: Sequence[Point]
-    tone: float = 0.0
+    points: Sequence[Point]  # the corners
+    tone: float = 0.0  # share of the second colour, 0 to 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """How much pictures vary. Random values are uniform.
+    """How much pictures vary. Random values are uniform."""
 
-    Attributes:
-        size: range of the shape's width, as a share of the picture's.
-        turn: maximum rotation to either side, in degrees.
-        shift: maximum shift of the centre to either side, as a share of half the picture.
-        clutter: maximum number of patches in the background.
-        noise: standard deviation of each pixel, 0 to 255.
-        grey: whether the picture is grey, light on black as in Fashion-MNIST.
-    """
-
-    size: tuple[float, float] = (0.5, 0.8)
-    turn: float = 25.0
-    shift: float = 0.25
-    clutter: int = 4
-    noise: float = 12.0
-    grey: bool = False
+    size: tuple[float, float] = (0.5, 0.8)  # range of the shape's width, as a share of the picture's
+    turn: float = 25.0  # maximum rotation to either side, in degrees
+    shift: float = 0.25  # maximum shift of the centre to either side, as a share of half the picture
+    clutter: int = 4  # maximum number of patches in the background
+    noise: float = 12.0  # standard deviation of each pixel, 0 to 255
+    grey: bool = False  # whether the picture is grey, light on black as in Fashion-MNIST
 
 
 def oval(x: float, y: float, width: float, height: float, tone: float = 0.0) -> Part:
@@ -103,7 +89,6 @@ def draw_set(
 
 
 def _pose(style: Style, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The matrix and the shift from the shape's square to the picture's."""
     angle = np.deg2rad(rng.uniform(-style.turn, style.turn))
     cos, sin = np.cos(angle), np.sin(angle)
     scale = rng.uniform(*style.size) * np.diag(rng.uniform(0.85, 1.15, 2) * [rng.choice([-1, 1]), 1])
@@ -111,7 +96,6 @@ def _pose(style: Style, rng: np.random.Generator) -> tuple[NDArray[np.float64], 
 
 
 def _colours(style: Style, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Two colours of the shape and one of the background, 0 to 255, with enough contrast."""
     if style.grey:
         first, second = rng.uniform(110, 255), rng.uniform(60, 255)
         return np.array([[first] * 3, [second] * 3, [0.0] * 3])
@@ -122,7 +106,6 @@ def _colours(style: Style, rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 def _blot(canvas: ImageDraw.ImageDraw, big: int, background: NDArray[np.float64], rng: np.random.Generator) -> None:
-    """A patch near the background's colour."""
     x, y = rng.uniform(0, big, 2)
     width, height = rng.uniform(0.05, 0.3, 2) * big
     colour = np.clip(background + rng.uniform(-50, 50, 3), 0, 255)
@@ -131,7 +114,6 @@ def _blot(canvas: ImageDraw.ImageDraw, big: int, background: NDArray[np.float64]
 
 
 def _light(side: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Brightness that falls off in some direction, side x side."""
     angle, strength = rng.uniform(0, 2 * np.pi), rng.uniform(0, 0.35)
     across = np.linspace(-1, 1, side)
     light: NDArray[np.float64] = 1 - strength * (1 + np.cos(angle) * across[None] + np.sin(angle) * across[:, None]) / 2

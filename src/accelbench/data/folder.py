@@ -41,7 +41,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _recover(path: Path, new: Path, old: Path) -> None:
-    """Restores the old folder if `path` is missing, and removes leftovers."""
     if old.exists() and not path.exists():
         old.rename(path)
     for leftover in (new, old):
@@ -59,7 +58,6 @@ def _swap(path: Path, new: Path, old: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Writes a file, or a folder's list of files, to the disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

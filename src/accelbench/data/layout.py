@@ -25,30 +25,19 @@ SPLIT_WORDS = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture file, not read yet.
+    """A picture file, not read yet."""
 
-    Attributes:
-        name: path within the source.
-        label: index of the class.
-        split: one of `SPLITS`; None if the path doesn't say.
-    """
-
-    name: str
-    label: int
-    split: str | None
+    name: str  # path within the source
+    label: int  # index of the class
+    split: str | None  # one of `SPLITS`; None if the path doesn't say
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of a source.
+    """The files of a source."""
 
-    Attributes:
-        pictures: the pictures of a known class, sorted by name.
-        surplus: name of any other file -> why it is left out.
-    """
-
-    pictures: Sequence[Picture]
-    surplus: Mapping[str, str]
+    pictures: Sequence[Picture]  # the pictures of a known class, sorted by name
+    surplus: Mapping[str, str]  # name of any other file -> why it is left out
 
 
 def find(names: Iterable[str], classes: Sequence[str]) -> Layout:

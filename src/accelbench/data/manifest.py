@@ -31,14 +31,10 @@ class ArrayFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """The arrays of a data set.
-
-    Attributes:
-        files: by name.
-        counts: split -> class -> number of images; empty for random images.
-    """
+    """The arrays of a data set."""
 
     files: Mapping[FileName, ArrayFile]
+    # split -> class -> number of images; empty for random images
     counts: Mapping[Annotated[str, re.compile("|".join(SPLITS))], Mapping[str, Count]]
 
 

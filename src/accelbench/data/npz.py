@@ -54,7 +54,6 @@ def read(path: Path, folder: Path) -> Obtained:
 
 
 def _divided(images: NDArray[Any], labels: NDArray[Any]) -> dict[str, Split]:
-    """Training and test, each class in the same proportion, in a seeded random order."""
     rng = np.random.default_rng(SEED)
     order = rng.permutation(len(labels))
     is_test = np.zeros(len(labels), bool)
@@ -66,7 +65,6 @@ def _divided(images: NDArray[Any], labels: NDArray[Any]) -> dict[str, Split]:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays by name, checked: images as they are kept, labels of one dimension."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -92,7 +90,6 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _check(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Raises DataError if an array has another shape or type than it needs, or another size than its header says."""
     with archive.open(member) as file:
         version = npy.read_magic(file)
         header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0

@@ -13,53 +13,33 @@ OWN_DIVISION = "its own"
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """What was found in a source whose arrays have been written.
+    """What was found in a source whose arrays have been written."""
 
-    Attributes:
-        refused: one line for each file that was left out, with the reason.
-        division: how the data was divided into training and test.
-        part: how much of the source was read, such as `400 of 24,946 pictures`; empty if all of it was.
-        classes: the classes' names, in the order of the labels.
-    """
-
-    refused: Sequence[str] = ()
-    division: str = OWN_DIVISION
-    part: str = ""
-    classes: Sequence[str] = ()
+    refused: Sequence[str] = ()  # one line for each file that was left out, with the reason
+    division: str = OWN_DIVISION  # how the data was divided into training and test
+    part: str = ""  # how much of the source was read, such as `400 of 24,946 pictures`; empty if all of it was
+    classes: Sequence[str] = ()  # the classes' names, in the order of the labels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Obtained:
-    """A data set whose arrays are written.
+    """A data set whose arrays are written."""
 
-    Attributes:
-        classes: the classes' names, in the order of the labels.
-        source: where the data came from, in words; no absolute path.
-        stand_in_reason: why this is a stand-in, or only a part of the set; None if it is the real data set.
-        refused: one line for each file that was left out, with the reason.
-        division: how the data was divided into training and test; `its own` if the source says so.
-        is_part: whether it is a part of the real data set.
-    """
-
-    classes: Sequence[str]
-    source: str
+    classes: Sequence[str]  # the classes' names, in the order of the labels
+    source: str  # where the data came from, in words; no absolute path
+    # why this is a stand-in, or only a part of the set; None if it is the real data set
     stand_in_reason: str | None = None
-    refused: Sequence[str] = ()
-    division: str = OWN_DIVISION
-    is_part: bool = False
+    refused: Sequence[str] = ()  # one line for each file that was left out, with the reason
+    division: str = OWN_DIVISION  # how the data was divided into training and test; `its own` if the source says so
+    is_part: bool = False  # whether it is a part of the real data set
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a data set's arrays are written, and how.
+    """Where a data set's arrays are written, and how."""
 
-    Attributes:
-        folder: gets {train,test}_{images,labels}.npy.
-        settings: of this data set, such as `image_size`.
-    """
-
-    folder: Path
-    settings: Mapping[str, int] = field(default_factory=dict)
+    folder: Path  # gets {train,test}_{images,labels}.npy
+    settings: Mapping[str, int] = field(default_factory=dict)  # of this data set, such as `image_size`
 
 
 class DataSet(Protocol):
@@ -94,24 +74,16 @@ class DataSet(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class FileSet:
-    """A data set of original files: local ones, else a download, else a stand-in.
+    """A data set of original files: local ones, else a download, else a stand-in."""
 
-    Attributes:
-        title: the name in messages.
-        home, settings: see `DataSet`.
-        classes: the classes' names, in the order of the labels.
-        download: downloads the missing original files into a folder and returns the path for `read`; raises
-            DownloadError.
-        read: verifies the original files at a path and writes their arrays; raises DataError.
-        stand_in: writes the arrays of a stand-in and returns its description.
-    """
-
-    title: str
+    title: str  # the name in messages
     home: str
-    classes: Sequence[str]
+    classes: Sequence[str]  # the classes' names, in the order of the labels
+    # downloads the missing original files into a folder and returns the path for `read`; raises DownloadError
     download: Callable[[Path], Path]
+    # verifies the original files at a path and writes their arrays; raises DataError
     read: Callable[[Path, Target], Verified]
-    stand_in: Callable[[Target], str]
+    stand_in: Callable[[Target], str]  # writes the arrays of a stand-in and returns its description
     settings: Mapping[str, int] = field(default_factory=dict)
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
@@ -154,6 +126,5 @@ def _is_there(path: Path) -> bool:
 
 
 def _shown(source: str) -> str:
-    """The name of `source` in a manifest: as written, or the last part of an absolute path."""
     path = Path(source)
     return path.name if path.is_absolute() or source.startswith("~") else path.as_posix()

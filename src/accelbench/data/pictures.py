@@ -94,34 +94,21 @@ class Folder:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pictures that one process converts at a time.
+    """Pictures that one process converts at a time."""
 
-    Attributes:
-        names: of the files.
-        first: row of the first picture.
-        bounds: byte offsets: the file names[i] has the space from bounds[i] to bounds[i + 1].
-    """
-
-    names: Sequence[str]
-    first: int
-    bounds: Sequence[int]
+    names: Sequence[str]  # of the files
+    first: int  # row of the first picture
+    bounds: Sequence[int]  # byte offsets: the file names[i] has the space from bounds[i] to bounds[i + 1]
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """The work of the pool's processes. They write pixels to disk, which is faster than sending them through a pipe.
-
-    Attributes:
-        source: the pictures.
-        images: gets the pixels, one row per picture.
-        encoded: gets the bytes of the files; None to drop them.
-        resizes: True: pictures of another size are resized. False: they are refused.
-    """
+    """The work of the pool's processes. They write pixels to disk, which is faster than sending them through a pipe."""
 
     source: Source
-    images: RowFile
-    encoded: RowFile | None
-    resizes: bool
+    images: RowFile  # gets the pixels, one row per picture
+    encoded: RowFile | None  # gets the bytes of the files; None to drop them
+    resizes: bool  # True: pictures of another size are resized. False: they are refused.
 
     def run(self, chunk: Chunk) -> list[Converted]:
         """Converts one chunk. The row and the bytes of a refused picture are zeros.
@@ -279,7 +266,6 @@ def _check_classes(splits: dict[str, list[Picture]], classes: Sequence[str], pro
 def _converted(
     conversion: Conversion, pictures: Sequence[Picture], bounds: Sequence[int], pool: Pool
 ) -> list[Converted]:
-    """Converts the pictures in the pool's processes; the outcomes are in the order of the pictures."""
     names = [picture.name for picture in pictures]
     chunks = [
         Chunk(names[first : first + CHUNK], first, bounds[first : first + CHUNK + 1])
@@ -306,7 +292,6 @@ def _once(pictures: Sequence[Picture], converted: Sequence[Converted], seen: dic
 def _check_refused(
     split: str, pictures: Sequence[Picture], reasons: Sequence[str | None], classes: Sequence[str]
 ) -> None:
-    """Raises DataError if most pictures of a class can't be read; copies don't count."""
     nums = Counter(picture.label for picture in pictures)
     damaged = [(p, r) for p, r in zip(pictures, reasons, strict=True) if r and not r.startswith(SAME)]
     for label, num in Counter(picture.label for picture, _ in damaged).items():

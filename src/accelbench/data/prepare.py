@@ -109,7 +109,6 @@ def normalisation(images: NDArray[np.uint8]) -> dict[str, list[float]]:
 
 
 def _histograms(images: NDArray[np.uint8]) -> list[list[int]]:
-    """Histogram of the values 0 to 255 for each channel; reads a few images at a time."""
     num_channels = 1 if images.ndim == 3 else images.shape[-1]
     counts = np.zeros((num_channels, 256), np.int64)
     for start in range(0, len(images), HISTOGRAM_IMAGES):
@@ -129,7 +128,6 @@ def _warning(name: str, obtained: Obtained) -> str:
 
 
 def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
-    """The source, and the set's own settings, as params.yaml has them (`given`)."""
     own = data_set.settings
     choices = [*(["source"] if data_set.home else []), *own]
     unknown = set(given) - set(choices)

@@ -30,15 +30,10 @@ LARGE_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Running:
-    """What gives this process its memory.
+    """What gives this process its memory."""
 
-    Attributes:
-        word: a word of `Allocator`, `glibc`, or the name of another library's file.
-        library: the file's name and version.
-    """
-
-    word: str
-    library: str
+    word: str  # a word of `Allocator`, `glibc`, or the name of another library's file
+    library: str  # the file's name and version
 
 
 @cache
@@ -106,7 +101,6 @@ def notes(asked: Allocator, ran: Running | None) -> Iterator[str]:
 
 
 def _mapped_at(address: int) -> str | None:
-    """The file or the part of memory, such as `[heap]`, that holds the address."""
     with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
         for line in maps:
             low, high = (int(end, 16) for end in line.split(maxsplit=1)[0].split("-"))

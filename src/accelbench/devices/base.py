@@ -8,23 +8,15 @@ from accelbench.schema.vocab import Device
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceReport:
-    """One kind of device on this machine.
-
-    Attributes:
-        present: whether cells can run on such a device here.
-        reason: why not, in one line that says what helps, if anything does; None if present.
-        name: the name of the hardware; empty if absent.
-        count: devices of this kind that a process here may use; 0 if absent.
-        memory_bytes: memory of one device, the smallest; None if unknown.
-        details: further facts for users and for `grid.support`; keys are snake_case words with their unit.
-    """
+    """One kind of device on this machine."""
 
     device: Device
-    present: bool
-    reason: str | None = None
-    name: str = ""
-    count: int = 0
-    memory_bytes: int | None = None
+    present: bool  # whether cells can run on such a device here
+    reason: str | None = None  # why not, in one line that says what helps, if anything does; None if present
+    name: str = ""  # the name of the hardware; empty if absent
+    count: int = 0  # devices of this kind that a process here may use; 0 if absent
+    memory_bytes: int | None = None  # memory of one device, the smallest; None if unknown
+    # further facts for users and for `grid.support`; keys are snake_case words with their unit
     details: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -48,7 +48,6 @@ def throttled_s(files: Sequence[Path]) -> float | None:
 
 
 def _throttled_s(file: Path) -> float | None:
-    """`cpu.stat` counts microseconds (`throttled_usec`, cgroup v2) or nanoseconds (`throttled_time`, v1)."""
     words = _words(file)
     counts = dict(zip(words[::2], words[1::2], strict=False))
     for name, unit in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):

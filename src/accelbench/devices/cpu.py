@@ -65,7 +65,6 @@ def usable_cores(root: Path = Path("/")) -> int:
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """The first processor's entries in /proc/cpuinfo; empty if it can't be read."""
     try:
         text = (root / "proc/cpuinfo").read_text()
     except OSError:

@@ -11,17 +11,11 @@ USER, NICE, SYSTEM, STEAL = 0, 1, 2, 7
 
 
 class CpuTimes(NamedTuple):
-    """Seconds since the machine started, summed over cores.
+    """Seconds since the machine started, summed over cores."""
 
-    Attributes:
-        busy_s: that processes computed.
-        stolen_s: that a hypervisor gave to others while a process was ready; 0 without a hypervisor.
-        num_cores: those that are counted.
-    """
-
-    busy_s: float
-    stolen_s: float
-    num_cores: int
+    busy_s: float  # that processes computed
+    stolen_s: float  # that a hypervisor gave to others while a process was ready; 0 without a hypervisor
+    num_cores: int  # those that are counted
 
 
 def cpu_times(cores: Collection[int], root: Path = Path("/")) -> CpuTimes:

@@ -13,18 +13,13 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU, or one MIG instance of it. What its driver doesn't report is None.
-
-    Attributes:
-        compute_capability: (major, minor), such as (8, 0) for an A100.
-        multiprocessors: how many; most drivers report it of a MIG instance alone.
-    """
+    """One GPU, or one MIG instance of it. What its driver doesn't report is None."""
 
     name: str
     memory_bytes: int | None
-    compute_capability: tuple[int, int] | None
+    compute_capability: tuple[int, int] | None  # (major, minor), such as (8, 0) for an A100
     power_limit_w: float | None
-    multiprocessors: int | None
+    multiprocessors: int | None  # how many; most drivers report it of a MIG instance alone
 
 
 def ask(query: Callable[..., Answer], *args: object) -> Answer | None:

@@ -82,12 +82,10 @@ def has_libtpu(torch_xla_folder: Path | None, environ: Mapping[str, str] = os.en
 
 
 def _no_chip(environ: Mapping[str, str]) -> str:
-    """The reason without a chip; it names the variables of the environment that suggest there is one."""
     promised = {"PJRT_DEVICE": environ.get("PJRT_DEVICE") == "TPU", "TPU_NAME": "TPU_NAME" in environ}
     words = [f"{key}={environ[key]}" for key, is_set in promised.items() if is_set]
     return "no TPU chip on the PCI bus" + (f", although {' and '.join(words)}" if words else "")
 
 
 def _has_nodes(root: Path) -> bool:
-    """Whether there are device files: /dev/accel0 (up to v4) or /dev/vfio/0 (from v5e on)."""
     return any(root.glob("dev/accel*")) or any(root.glob("dev/vfio/[0-9]*"))

@@ -17,7 +17,7 @@ import accelbench
 from accelbench.devices import cpu, nvml, packages, tpu
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
-from accelbench.schema import variables
+from accelbench.schema.secrets import kept
 from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import EXPORTING, Engine
 
@@ -82,9 +82,9 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
     Returns:
         `machine` (cpu_name, instruction_sets, num_cores, num_threads, memory_gb, gpus, tpus, platform, python; with
         GPUs, gpu_details),
-        `versions` (of the libraries that compute), `variables` (environment variables that tune them, see
-        `schema.variables`) and `code` (`code_digest`), as plain JSON values. They do not depend on the load, the time
-        or the host's name; the kernel counts by its major and minor release.
+        `versions` (of the libraries that compute), `variables` (environment variables that tune them:
+        `schema.secrets.kept`) and `code` (`code_digest`), as plain JSON values. They do not depend on the load, the
+        time or the host's name; the kernel counts by its major and minor release.
     """
     return {
         "machine": _machine(),
@@ -220,7 +220,7 @@ def _versions() -> dict[str, str]:
 
 def _variables() -> dict[str, str]:
     """The environment variables that tune the computing libraries, except those that no cell's process gets."""
-    return {name: value for name, value in variables.kept(os.environ).items() if name not in SUBSTITUTING}
+    return {name: value for name, value in kept(os.environ).items() if name not in SUBSTITUTING}
 
 
 def _gpus() -> list[nvml.Gpu]:

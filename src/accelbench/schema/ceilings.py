@@ -24,37 +24,25 @@ def formats_of(precision: str) -> list[Precision]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """The highest speeds that a probe reached on one device. What the device can't do is absent or None, never 0.
+    """The highest speeds that a probe reached on one device. What the device can't do is absent or None, never 0."""
 
-    Attributes:
-        device: the device word, such as `gpu`.
-        device_name: such as `NVIDIA H200`; None if the backend does not know it.
-        threads: CPU threads that computed; None if the library takes no limit.
-        flops_per_s: true precision -> operations per second; a convolution counts by its definition, whatever
-            algorithm computes it.
-        how: true precision -> the operation that was fastest.
-        memory_bytes_per_s: bytes read and written by the program; a cache's additional reads are not counted.
-        host_to_device_bytes_per_s, device_to_host_bytes_per_s: from and to pinned memory; None for a device that
-            uses the host's memory.
-        launch_s: seconds until the call of an operator returned, in a chain of calls without waiting.
-        seconds: duration of the probe.
-        measured_at: UTC, ISO 8601.
-        probed: the true precisions that were tried, whether or not the device has them. Empty in older records.
-        disturbed: true precision -> what other load took during each of its probes, so that the ceiling is too low.
-    """
-
-    device: str
-    device_name: str | None
-    threads: AtLeastOne | None
+    device: str  # the device word, such as `gpu`
+    device_name: str | None  # such as `NVIDIA H200`; None if the backend does not know it
+    threads: AtLeastOne | None  # CPU threads that computed; None if the library takes no limit
+    # true precision -> operations per second; a convolution counts by its definition, whatever algorithm computes it
     flops_per_s: Mapping[str, Rate]
-    how: Mapping[str, str]
-    memory_bytes_per_s: Rate
+    how: Mapping[str, str]  # true precision -> the operation that was fastest
+    memory_bytes_per_s: Rate  # bytes read and written by the program; a cache's additional reads are not counted
+    # host_to_device_bytes_per_s, device_to_host_bytes_per_s: from and to pinned memory; None for a device that uses the
+    # host's memory
     host_to_device_bytes_per_s: Rate | None
     device_to_host_bytes_per_s: Rate | None
-    launch_s: Seconds
-    seconds: Seconds
-    measured_at: str
+    launch_s: Seconds  # seconds until the call of an operator returned, in a chain of calls without waiting
+    seconds: Seconds  # duration of the probe
+    measured_at: str  # UTC, ISO 8601
+    # the true precisions that were tried, whether or not the device has them. Empty in older records.
     probed: list[str] = field(default_factory=list)
+    # true precision -> what other load took during each of its probes, so that the ceiling is too low
     disturbed: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -153,15 +141,13 @@ def write_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceil
 
 
 def _machine_key(environment: Mapping[str, Any]) -> str:
-    """The file's name for the machine, software and measuring code of `environment`."""
     return digest({name: environment[name] for name in ("machine", "versions", "variables", "code")})[:12]
 
 
 def _read_file(path: Path) -> dict[str, dict[str, Any]]:
-    """The file's machines. A file that is missing or unreadable counts as empty: the next probe writes it anew."""
     try:
         return load(dict[str, dict[str, Any]], read_json(path))
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # the next probe writes it anew
         return {}
 
 

@@ -12,22 +12,18 @@ SeriesName = Annotated[str, re.compile("[A-Za-z0-9_]+")]
 
 @dataclass(frozen=True, kw_only=True)
 class SystemSeries:
-    """Samples of the system, taken from the start of a cell's process to the end of its measurement.
+    """Samples of the system, taken from the start of a cell's process to the end of its measurement."""
 
-    Attributes:
-        started_boot_s: when the cell's process started, in seconds since the machine started; None without samples.
-        t_s: seconds since the process started, one value per sample.
-        values: name -> one value per sample; None if that sample failed. Names end in their unit:
-            `host_memory_mb`, `cpu_utilization_percent`, `gpu_0_memory_mb`, `gpu_0_power_w`, ...
-        peak_host_bytes: peak memory of the cell: the larger of the kernel's high-water mark of its processes and the
-            largest sample; None if both are unknown.
-        num_cores: logical cores that `other_cpu_utilization_percent` is of; None in older records.
-    """
-
+    # when the cell's process started, in seconds since the machine started; None without samples
     started_boot_s: Seconds | None = None
-    t_s: list[Difference] = field(default_factory=list)
+    t_s: list[Difference] = field(default_factory=list)  # seconds since the process started, one value per sample
+    # name -> one value per sample; None if that sample failed. Names end in their unit: `host_memory_mb`,
+    # `cpu_utilization_percent`, `gpu_0_memory_mb`, `gpu_0_power_w`, ...
     values: dict[SeriesName, list[Reading | None]] = field(default_factory=dict)
+    # peak memory of the cell: the larger of the kernel's high-water mark of its processes and the largest sample; None
+    # if both are unknown
     peak_host_bytes: Count | None = None
+    # logical cores that `other_cpu_utilization_percent` is of; None in older records
     num_cores: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
@@ -51,37 +47,23 @@ class SystemSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class Witnessed:
-    """What the host saw of the process that timed a cell. The host runs no code of the cell.
+    """What the host saw of the process that timed a cell. The host runs no code of the cell."""
 
-    Attributes:
-        num_sections: timed sections that the process said it began and ended.
-        timed_s: seconds of all sections, on the host's clock.
-        late_s: how late the host heard of things meanwhile, at most.
-        num_cores: on which the process's threads could run, at least, while something was timed.
-        num_allowed_cores: the same when the process started.
-    """
-
-    num_sections: Count
-    timed_s: Seconds
-    late_s: Seconds
-    num_cores: Count
-    num_allowed_cores: Count
+    num_sections: Count  # timed sections that the process said it began and ended
+    timed_s: Seconds  # seconds of all sections, on the host's clock
+    late_s: Seconds  # how late the host heard of things meanwhile, at most
+    num_cores: Count  # on which the process's threads could run, at least, while something was timed
+    num_allowed_cores: Count  # the same when the process started
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """The data set that a cell read, as its manifest describes it.
-
-    Attributes:
-        digest: of the manifest; changes with any byte of the data.
-        source: where the data came from, in words.
-        stand_in: True if the data only replaces the data set of this name, which could not be had.
-    """
+    """The data set that a cell read, as its manifest describes it."""
 
     name: str
-    digest: str
-    source: str
-    stand_in: bool
+    digest: str  # of the manifest; changes with any byte of the data
+    source: str  # where the data came from, in words
+    stand_in: bool  # True if the data only replaces the data set of this name, which could not be had
 
 
 class GpuDetails(TypedDict, total=False):

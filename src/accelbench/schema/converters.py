@@ -61,7 +61,6 @@ def _refuse(value: object, wanted: str) -> NoReturn:
 
 
 def _locate(parts: Iterable[tuple[str, Converter, Any]]) -> None:
-    """Raises the error of the first part that does not fit, with the part's place before its path."""
     for place, convert, value in parts:
         try:
             convert(value)
@@ -85,7 +84,6 @@ def _truth(value: Any) -> Any:
 
 
 def _plain_converter(clean: bool) -> Converter:
-    """For `Any`: plain JSON, with finite numbers, and not so deep that a recursive function fails."""
     text, number = (_clean_text if clean else _text), _number_converter(float, FINITE)
 
     def convert(value: Any, depth: int = 0) -> Any:
@@ -117,7 +115,6 @@ def _enum_converter(kind: type[Enum]) -> Converter:
 
 
 def _annotated_converter(kind: Any, detail: Any, clean: bool) -> Converter:
-    """For `Annotated[kind, detail]`: a range of numbers, a pattern of text, or a more exact type."""
     if isinstance(detail, Range):
         return _number_converter(kind, detail)
     if isinstance(detail, re.Pattern):
@@ -157,7 +154,6 @@ def _list_converter(hint: Any, clean: bool) -> Converter:
 
 
 def _fit(values: Sequence[Any], kind: type, bounds: Range) -> bool:
-    """Whether all are numbers within the bounds; faster than a call for each. False also says that it is not known."""
     if kind is float and len(values) >= LONG and [*map(type, values)].count(float) == len(values):
         numbers = floats(values)
         return bool(bounds.low <= numbers.min() and numbers.max() <= bounds.high)  # both are NaN if one value is
@@ -168,7 +164,6 @@ def _fit(values: Sequence[Any], kind: type, bounds: Range) -> bool:
 
 
 def _numbers(hint: Any) -> tuple[type, Range] | None:
-    """The kind and the range of a type of numbers with a range, or of such a type and None; None for other types."""
     inner = [arg for arg in get_args(hint) if arg is not NoneType] if get_origin(hint) in (Union, UnionType) else [hint]
     kind, *details = get_args(inner[0]) if get_origin(inner[0]) is Annotated else (None,)
     return next(((kind, detail) for detail in details if isinstance(detail, Range)), None)
@@ -207,7 +202,6 @@ def _mapping_converter(key_hint: Any, hint: Any, clean: bool) -> Converter:
 
 
 def _entries_converter(kind: Any, clean: bool) -> Converter:
-    """For a TypedDict: the entries that it declares have their types, others are plain JSON."""
     entries = {name: converter(hint, clean) for name, hint in get_type_hints(kind, include_extras=True).items()}
     name_of, other = converter(str, clean), converter(Any, clean)
 

@@ -34,7 +34,6 @@ def labels(cells: Iterable[Cell], known: Mapping[str, str] = MappingProxyType({}
 
 
 def _differences(group: Mapping[str, Cell]) -> dict[str, list[str]]:
-    """For each cell, its values of the settings that are not equal in all cells of the group."""
     if len(group) == 1:
         return dict.fromkeys(group, [])
     flat = {cell_id: _flat(cell.settings()) for cell_id, cell in group.items()}
@@ -44,7 +43,6 @@ def _differences(group: Mapping[str, Cell]) -> dict[str, list[str]]:
 
 
 def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, str]:
-    """A word for each setting, such as `units=128`, by its full name, such as `model.args.units`."""
     flat: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):

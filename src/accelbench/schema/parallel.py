@@ -39,7 +39,6 @@ def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
 
 
 def _shared(function: Callable[[Item], Result], items: Sequence[Item], num: int) -> Iterator[Result]:
-    """The results of `num` processes, each of which computes every `num`-th chunk."""
     chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
     started = [_start(function, chunks[index::num]) for index in range(num)]
     try:
@@ -69,7 +68,6 @@ def _start(function: Callable[[Item], Result], chunks: Sequence[Sequence[Item]])
 
 
 def _serve(sender: Connection, function: Callable[[Item], Result], chunks: Sequence[Sequence[Item]]) -> None:
-    """Sends the results of each chunk. Ends when nobody reads them any more, at the latest with the reader."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader gets it too, and ends this process
     gc.freeze()  # what was copied is the reader's: nothing of it may be finalised here
     try:

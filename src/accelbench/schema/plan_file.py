@@ -19,16 +19,11 @@ from accelbench.schema.upgrade import SCHEMA_VERSION, check_readable, upgrade_ce
 
 @dataclass(frozen=True)
 class WantedCell:
-    """A planned cell.
-
-    Attributes:
-        record_name: the name of its record's file without ending: `<cell_id>-<identity8>`.
-        label: tells the cell apart from the others of its folder; by default `cell.label`.
-    """
+    """A planned cell."""
 
     cell: Cell
-    record_name: RecordName
-    label: str = ""
+    record_name: RecordName  # the name of its record's file without ending: `<cell_id>-<identity8>`
+    label: str = ""  # tells the cell apart from the others of its folder; by default `cell.label`
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -42,18 +37,14 @@ class WantedCell:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanFile:
-    """The contents of a plan.json.
+    """The contents of a plan.json."""
 
-    Attributes:
-        suite, title, study, profile: see `settings.config.SweepOptions`.
-        cells: in the order of the sweep.
-    """
-
+    # suite, title, study, profile: see `settings.config.SweepOptions`
     suite: str
     title: str
     study: str | None
     profile: str | None
-    cells: list[WantedCell]
+    cells: list[WantedCell]  # in the order of the sweep
 
     @property
     def labels(self) -> dict[str, str]:
@@ -89,15 +80,10 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class PlanEntry:
-    """An entry of a plan.json that is not checked yet.
+    """An entry of a plan.json that is not checked yet."""
 
-    Attributes:
-        values: its JSON.
-        version: of the schema.
-    """
-
-    values: Any
-    version: int
+    values: Any  # its JSON
+    version: int  # of the schema
 
     @property
     def loadable(self) -> dict[str, Any]:
@@ -162,7 +148,6 @@ def read_plan(folder: Path) -> PlanFile:
 
 
 def _read_unchecked(folder: Path) -> tuple[dict[str, Any], list[PlanEntry]]:
-    """What a plan has beside its cells, and the entries of these."""
     values = read_json(folder / PLAN)
     version = values["schema_version"]
     check_readable(version)
@@ -172,7 +157,6 @@ def _read_unchecked(folder: Path) -> tuple[dict[str, Any], list[PlanEntry]]:
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Says of an error that the plan in `path` is missing or not readable."""
     try:
         yield
     except FileNotFoundError as error:

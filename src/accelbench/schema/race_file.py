@@ -25,61 +25,36 @@ class RaceOutcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RacedProcess:
-    """A process of a cell.
+    """A process of a cell."""
 
-    Attributes:
-        record: the name of its record's file without ending.
-        cell: the number of its cell in `RaceFile.cells`.
-        is_full: whether it measured the cell in full; else in a short window.
-        value: samples/s, milliseconds of the median step, or J/sample; None if it failed.
-        took_s: its seconds.
-    """
-
-    record: RecordName
-    cell: Count
-    is_full: bool
-    value: float | None
-    took_s: NotNegative
+    record: RecordName  # the name of its record's file without ending
+    cell: Count  # the number of its cell in `RaceFile.cells`
+    is_full: bool  # whether it measured the cell in full; else in a short window
+    value: float | None  # samples/s, milliseconds of the median step, or J/sample; None if it failed
+    took_s: NotNegative  # its seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class RacedCell:
-    """A cell of the search.
+    """A cell of the search."""
 
-    Attributes:
-        label: as in the plan.
-        group: what it did; only cells of one group race against each other.
-        outcome: what became of it.
-        value: the median over its processes, as in `RacedProcess`; None if unknown.
-        after: how many processes, of all cells, had run when it dropped out; None if it did not.
-    """
-
-    label: str
-    group: str
-    outcome: RaceOutcome
-    value: float | None = None
-    after: Count | None = None
+    label: str  # as in the plan
+    group: str  # what it did; only cells of one group race against each other
+    outcome: RaceOutcome  # what became of it
+    value: float | None = None  # the median over its processes, as in `RacedProcess`; None if unknown
+    after: Count | None = None  # how many processes, of all cells, had run when it dropped out; None if it did not
 
 
 @dataclass(frozen=True, kw_only=True)
 class RaceFile:
-    """The contents of a race.json.
+    """The contents of a race.json."""
 
-    Attributes:
-        by: `throughput`, `latency` or `energy`.
-        margin: the share that was asked for.
-        took_s: seconds of all processes together.
-        answers: what was found, in sentences, two for each group.
-        cells: that can run here.
-        processes: in their order.
-    """
-
-    by: str
-    margin: NotNegative
-    took_s: NotNegative
-    answers: list[str]
-    cells: list[RacedCell]
-    processes: list[RacedProcess]
+    by: str  # `throughput`, `latency` or `energy`
+    margin: NotNegative  # the share that was asked for
+    took_s: NotNegative  # seconds of all processes together
+    answers: list[str]  # what was found, in sentences, two for each group
+    cells: list[RacedCell]  # that can run here
+    processes: list[RacedProcess]  # in their order
 
     def write(self, folder: Path) -> None:
         """Writes `folder`/race.json."""

@@ -17,11 +17,10 @@ from accelbench.schema.conditions import Data, Environment, SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
-from accelbench.schema.secrets import masked
+from accelbench.schema.secrets import kept, masked
 from accelbench.schema.serialize import canonical_json, load, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
-from accelbench.schema.variables import kept
 from accelbench.schema.vocab import Status
 
 # The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
@@ -38,40 +37,32 @@ Row = dict[str, Value]  # a record's published numbers, by column; see `judging.
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The outcome of one cell.
-
-    Attributes:
-        identity: digest of the settings, the data, the machine, the versions and the measuring code. A sweep reuses
-            a record only for a cell of the same identity.
-        started_at: UTC, ISO 8601.
-        wall_s: seconds from the request to the outcome, process start included.
-        environment: the fingerprint of machine, versions, measuring code and git, and `DEVICE_MEASUREMENTS`.
-        reason: why the status is not `ok`, in one line; None if it is.
-        error: the end of the traceback, of the process's output, or of the calls it hung in; None if the cell is ok.
-        user_error: whether the cell failed because of a mistake in the user's request, which `reason` explains.
-        data, measurement, system: None if the cell did not get that far.
-        sweep_id: the sweep that measured the cell (its start and suite); None for a cell run alone.
-        schema_version: the schema of the release that wrote the record.
-        cell_id: the cell's id in that release, which differs from `cell.id` if its schema is older than this one's;
-            None: `cell.id`, of a record that was not read from a file.
-        label: the cell's name for people, which tells it apart from the others of its sweep; by default `cell.label`.
-    """
+    """The outcome of one cell."""
 
     cell: Cell
+    # digest of the settings, the data, the machine, the versions and the measuring code. A sweep reuses a record only
+    # for a cell of the same identity.
     identity: Annotated[str, re.compile("[0-9a-f]{8,64}")]
     status: Status
-    started_at: str
-    wall_s: Seconds
+    started_at: str  # UTC, ISO 8601
+    wall_s: Seconds  # seconds from the request to the outcome, process start included
+    # the fingerprint of machine, versions, measuring code and git, and `DEVICE_MEASUREMENTS`
     environment: Annotated[Mapping[str, Any], Environment]
-    reason: str | None = None
+    reason: str | None = None  # why the status is not `ok`, in one line; None if it is
+    # the end of the traceback, of the process's output, or of the calls it hung in; None if the cell is ok
     error: str | None = None
+    # whether the cell failed because of a mistake in the user's request, which `reason` explains
     user_error: bool = False
+    # data, measurement, system: None if the cell did not get that far
     data: Data | None = None
     measurement: Measurement | None = None
     system: SystemSeries | None = None
-    sweep_id: str | None = None
-    schema_version: int = SCHEMA_VERSION
+    sweep_id: str | None = None  # the sweep that measured the cell (its start and suite); None for a cell run alone
+    schema_version: int = SCHEMA_VERSION  # the schema of the release that wrote the record
+    # the cell's id in that release, which differs from `cell.id` if its schema is older than this one's; None:
+    # `cell.id`, of a record that was not read from a file
     cell_id: Annotated[str, re.compile("[0-9a-f]{12}")] | None = field(default=None, compare=False)
+    # the cell's name for people, which tells it apart from the others of its sweep; by default `cell.label`
     label: str = ""
 
     def __post_init__(self) -> None:
@@ -121,7 +112,6 @@ def from_values(values: Mapping[str, Any]) -> Record:
 
 
 def _shortened(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` with a reason and an error that are not too long."""
     shortened = dict(values)
     if isinstance(reason := values.get("reason"), str):
         shortened["reason"] = beginning(one_line(masked(reason)), MAX_REASON)
@@ -173,13 +163,10 @@ def read(path: Path) -> Record:
 
 @dataclass(frozen=True)
 class Readable:
-    """The readable records of some files, read one at a time while iterating. A file that is missing has none.
-
-    Attributes:
-        refused: file -> why it could not be read. Complete once the iteration has ended.
-    """
+    """The readable records of some files, read one at a time while iterating. A file that is missing has none."""
 
     paths: Iterable[Path]
+    # file -> why it could not be read. Complete once the iteration has ended.
     refused: dict[Path, UserError] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Record]:
@@ -243,7 +230,6 @@ class Readable:
 
 
 def _read_named(path: Path) -> Record:
-    """The record in `path`, whose name has to be the record's: a copy under another name is of another cell."""
     record = read(path)
     if record.name != path.stem:
         raise UserError(f"{path}: not a readable record (it is a copy of {record.name})")

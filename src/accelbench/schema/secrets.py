@@ -1,8 +1,10 @@
-"""Secrets, which no record keeps: what the name of a variable or an argument tells, and what a text looks like."""
+"""Secrets, which no record keeps; and the environment variables that one keeps, which tune the computing libraries."""
 
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
 MASK = "***"
 MIN_LENGTH = 8  # of a variable's value that is looked for in texts: a shorter one may be a word of them
@@ -54,3 +56,19 @@ def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
         if len(value) >= MIN_LENGTH:
             text = text.replace(value, MASK)
     return TOKENS.sub(MASK, PARAMETER.sub(rf"\1{MASK}", PASSWORD.sub(rf"\1{MASK}@", text)))
+
+
+@cache
+def tuning() -> frozenset[str]:
+    """The environment variables that tune the computing libraries (variables.txt), each by its exact name.
+
+    A prefix would let in others' variables, such as NVIDIA_API_KEY or Terraform's TF_TOKEN_..., which hold secrets.
+    """
+    lines = Path(__file__).with_name("variables.txt").read_text().splitlines()
+    return frozenset(name for line in lines if not line.startswith("#") for name in line.split())
+
+
+def kept(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a record keeps of these environment variables, sorted by name; `***` for a secret in a value."""
+    names = [name for name in sorted(environ) if name in tuning() and not is_secret(name)]
+    return {name: masked(environ[name], environ) for name in names}

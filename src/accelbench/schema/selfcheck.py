@@ -32,47 +32,29 @@ class Detectable:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineError:
-    """What the rounds of one cell say about a machine's verdicts; all but counts are shares of a speed or of tries.
+    """What the rounds of one cell say about a machine's verdicts; all but counts are shares of a speed or of tries."""
 
-    Attributes:
-        num_rounds: that were measured.
-        false_verdicts: how often equal cells are said to differ, with five processes a side.
-        detectable: for five processes a side and more.
-        injected: the slow-down that was built in.
-        measured: the slow-down that all rounds together show.
-        found: how often it is found with five processes a side.
-        drift: the change of the speed from the first third of the rounds to the last one.
-        spread: the standard deviation of single processes of one round.
-        between: the share of the variance of processes that lies between them; the blocks of one process show the rest.
-            None if it is unknown.
-    """
-
-    num_rounds: Count
-    false_verdicts: Estimate
-    detectable: list[Detectable]
-    injected: Share
-    measured: Estimate
-    found: Share
-    drift: Number
-    spread: NotNegative
+    num_rounds: Count  # that were measured
+    false_verdicts: Estimate  # how often equal cells are said to differ, with five processes a side
+    detectable: list[Detectable]  # for five processes a side and more
+    injected: Share  # the slow-down that was built in
+    measured: Estimate  # the slow-down that all rounds together show
+    found: Share  # how often it is found with five processes a side
+    drift: Number  # the change of the speed from the first third of the rounds to the last one
+    spread: NotNegative  # the standard deviation of single processes of one round
+    # the share of the variance of processes that lies between them; the blocks of one process show the rest. None if it
+    # is unknown.
     between: Share | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfCheck:
-    """What one machine's verdicts are worth.
+    """What one machine's verdicts are worth."""
 
-    Attributes:
-        measured_at: ISO 8601, UTC.
-        took_s: seconds.
-        cells: what each cell's rounds say, by the cell's name.
-        advice: what to do about the noise, in sentences.
-    """
-
-    measured_at: str
-    took_s: NotNegative
-    cells: dict[str, MachineError]
-    advice: list[str]
+    measured_at: str  # ISO 8601, UTC
+    took_s: NotNegative  # seconds
+    cells: dict[str, MachineError]  # what each cell's rounds say, by the cell's name
+    advice: list[str]  # what to do about the noise, in sentences
 
     def detectable(self) -> dict[int, float]:
         """Processes a side -> the slow-down that is found in 80 % of all tries, in the cell where it is the largest."""

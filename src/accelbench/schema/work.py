@@ -7,19 +7,15 @@ from accelbench.schema.ranges import Count
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The work of one step, over all devices that share its batch. An unknown count is None, never 0.
+    """The work of one step, over all devices that share its batch. An unknown count is None, never 0."""
 
-    Attributes:
-        flops: floating-point operations of matrix products, convolutions, attention and recurrent layers; a
-            multiply-add counts as two. Elementwise work, reductions, normalisation and pooling are not counted.
-        bytes: estimated memory traffic: each operator reads its inputs and writes its outputs once, without caches.
-        num_operators: operators launched on each device, without views and bare allocations.
-        uncounted: why a count is None: names of operators without a known count, or the error.
-    """
-
+    # floating-point operations of matrix products, convolutions, attention and recurrent layers; a multiply-add counts
+    # as two. Elementwise work, reductions, normalisation and pooling are not counted.
     flops: Count | None = None
+    # estimated memory traffic: each operator reads its inputs and writes its outputs once, without caches
     bytes: Count | None = None
-    num_operators: Count | None = None
+    num_operators: Count | None = None  # operators launched on each device, without views and bare allocations
+    # why a count is None: names of operators without a known count, or the error
     uncounted: list[str] = field(default_factory=list)
 
     def of_devices(self, num: int) -> "Work":

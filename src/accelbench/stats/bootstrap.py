@@ -56,13 +56,11 @@ def _degrees_of_freedom(first: Floats, second: Floats) -> float:
 
 
 def _drawn_deviations(values: Floats, seed: int) -> Floats:
-    """Mean of each draw less the mean of `values`, one per draw, widened as an unbiased variance is."""
     deviations: Floats = _draw_weights(values.size, seed) @ (values - values.mean())
     return deviations * math.sqrt(values.size / (values.size - 1))
 
 
 @cache
 def _draw_weights(num: int, seed: int) -> Floats:
-    """The weight of each of `num` values in the mean of each draw: shape (NUM_DRAWS, num), rows sum to 1."""
     counts = np.random.default_rng(seed).multinomial(num, np.full(num, 1 / num), NUM_DRAWS)
     return counts / num

@@ -123,7 +123,6 @@ class Sample:
 
 
 def _middle(ordered: NDArray[np.float64]) -> float:
-    """The median of values in ascending order."""
     half = len(ordered) // 2
     return float(ordered[half]) if len(ordered) % 2 else float(ordered[half - 1] + ordered[half]) / 2
 
