@@ -30,6 +30,7 @@ from accelbench.errors import UnknownChoiceError
 from accelbench.grid import fingerprint
 from accelbench.grid.estimate import Length, total
 from accelbench.grid.evidence import Evidence, read_evidence
+from accelbench.grid.measuring_code import code_digest
 from accelbench.isolation.hosts import Hosts
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
@@ -223,7 +224,8 @@ def _request(asking: socket.socket) -> list[str] | None:
 def _read() -> list[str]:
     """Digests of the code that measures and of the settings, as they are now."""
     settings = [ROOT / PARAMS, *sorted((ROOT / "conf").rglob("*.yaml"))]
-    return [fingerprint.code_digest(), fingerprint.files_digest((path.relative_to(ROOT), path) for path in settings)]
+    names = ((path.relative_to(ROOT), path) for path in settings)
+    return [code_digest(fingerprint.PACKAGE), fingerprint.files_digest(names)]
 
 
 def conclude() -> int:

@@ -17,9 +17,10 @@ import accelbench
 from accelbench.devices import cpu, nvml, packages, tpu
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
+from accelbench.grid.measuring_code import code_digest
 from accelbench.schema.secrets import kept
 from accelbench.schema.serialize import read_bytes
-from accelbench.schema.vocab import EXPORTING, Engine
+from accelbench.schema.vocab import Engine
 
 PACKAGE = Path(accelbench.__path__[0])
 GIT_S = 10.0  # for which git is waited: a hook, or a file system of another machine, may never answer
@@ -33,44 +34,6 @@ COMPUTING = (
     *("triton", "nvidia-cudnn-cu12", "nvidia-nccl-cu12", "nvidia-cublas-cu12"),
 )
 
-# The code that a number passes through, from the bytes on disk to the raw sample: whole folders, and from other
-# folders the files that a cell's process imports. The folder of the cell's engine is added to it (`measuring_code`).
-MEASURING = (
-    "data/arrays.py",
-    "data/decode.py",
-    "data/manifest.py",
-    "data/order.py",
-    "devices/**/*.py",
-    "engines/*.py",
-    # The probe: every engine's cells are judged by what it finds.
-    "engines/lightning/kernels.py",
-    "engines/lightning/probe.py",
-    "isolation/**/*.py",
-    "judging/asked.py",
-    "judging/load.py",
-    "judging/witnessed.py",
-    "lifeline.py",
-    "measuring/**/*.py",
-    "schema/cell.py",
-    "schema/conditions.py",
-    "schema/converters.py",
-    "schema/measurement.py",
-    "schema/serialize.py",
-    "schema/upgrade.py",
-    "schema/work.py",
-    "schema/workload.py",
-    "stats/**/*.py",
-)
-# The folders of engines/ whose code runs in the cells of every engine that exports networks of PyTorch.
-BUILT_ON = ("exported", "lightning")
-# What a cell's process and its host import besides: messages, texts, names and places of files, the ranges of kept
-# numbers, words (a new word must not measure every cell again; those that a cell uses are among its settings) and the
-# type of the ceilings, which no cell is measured with.
-NOT_MEASURING = (
-    *("errors.py", "project.py", "scratch.py"),
-    *("schema/ceilings.py", "schema/ranges.py", "schema/secrets.py", "schema/text.py", "schema/vocab.py"),
-)
-
 
 def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[str, Any]:
     """The part of a record's identity that is not in its cell. Records with equal fingerprints are comparable.
@@ -81,36 +44,16 @@ def fingerprint(engine: Engine | None = None, package: Path = PACKAGE) -> dict[s
 
     Returns:
         `machine` (cpu_name, instruction_sets, num_cores, num_threads, memory_gb, gpus, tpus, platform, python; with
-        GPUs, gpu_details),
-        `versions` (of the libraries that compute), `variables` (environment variables that tune them:
-        `schema.secrets.kept`) and `code` (`code_digest`), as plain JSON values. They do not depend on the load, the
-        time or the host's name; the kernel counts by its major and minor release.
+        GPUs, gpu_details), `versions` (of the libraries that compute), `variables` (environment variables that tune
+        them, see `schema.secrets.kept`) and `code` (`measuring_code.code_digest`), as plain JSON values. They do not
+        depend on the load, the time or the host's name; the kernel counts by its major and minor release.
     """
     return {
         "machine": _machine(),
         "versions": _versions(),
         "variables": _variables(),
-        "code": code_digest(engine, package),
+        "code": code_digest(package, engine),
     }
-
-
-def code_digest(engine: Engine | None = None, package: Path = PACKAGE) -> str:
-    """The sha256 over names and bytes of `measuring_code`, in sorted order.
-
-    Raises:
-        FileNotFoundError: `package` holds none of it.
-    """
-    paths = measuring_code(engine, package)
-    if not paths:
-        raise FileNotFoundError(f"{package}: not the folder of the accelbench package")
-    return files_digest((path.relative_to(package), path) for path in paths)
-
-
-def measuring_code(engine: Engine | None = None, package: Path = PACKAGE) -> list[Path]:
-    """The files that a number of `engine` passes through; of every engine if it is None."""
-    folders = ["*"] if engine is None else [engine, *(BUILT_ON if engine in EXPORTING else [])]
-    patterns = (*MEASURING, *(f"engines/{folder}/**/*.py" for folder in folders))
-    return sorted({path for pattern in patterns for path in package.glob(pattern)})
 
 
 def files_digest(files: Iterable[tuple[Path, Path]]) -> str:
