@@ -14,7 +14,7 @@ OUTPUTS = ("mlp", "cnn_in_colour", "lstm")
 def main(digits, twins, out):
     import jax
 
-    from accelbench.engines.keras import agreement, engine, networks, task
+    from accelbench.engines.keras import engine, networks, task
     from accelbench.engines.keras.backends import backend_for
     from accelbench.engines.keras.precision import set_policy
     from accelbench.judging.asked import judge
@@ -47,14 +47,14 @@ def main(digits, twins, out):
         output = np.asarray(task.model_of(network, "uint8")(images(shape), training=False))
         found[case] = float(np.abs(output - twins[f"{case}/output"]).max())
 
-    drawn = agreement.network_of
+    drawn = networks.network_of
 
     def network_of(*args):
         network = drawn(*args)
         give(network, weights(twins, "sgd"))
         return network
 
-    agreement.network_of = network_of
+    networks.network_of = network_of
     cell = keras_cell(on_jax, **{key: getattr(trained_cell("sgd"), key) for key in CARRIED})
     measured = engine.run(cell, digits)
     found["fit"] = {
@@ -63,7 +63,7 @@ def main(digits, twins, out):
         "tested": [epoch.evaluation.loss for epoch in measured.epochs],
         "num_compiles": measured.num_compiles,
     }
-    agreement.network_of = drawn
+    networks.network_of = drawn
     for mode in Mode:
         cell = keras_cell(on_jax, mode=mode, precision=Precision.bf16, model=cell.model)
         measured = engine.run(cell, digits)

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.keras import agreement, engine, on_tensorflow, strategies, task
+from accelbench.engines.keras import engine, networks, on_tensorflow, task
 from accelbench.engines.keras import precision as precisions
 from accelbench.engines.keras.backends import backend_for
-from accelbench.engines.keras.sources import feed_of
+from accelbench.engines.keras.feed import feed_of
 from accelbench.judging.asked import judge
 from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import STALE
@@ -40,14 +40,14 @@ def fit_cell(**changes):
 @pytest.mark.parametrize("keras", [{}, {"steps_per_execution": 4}, {"jit_compile": True}], ids=["", "4 steps", "jit"])
 @pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=pytest.mark.slow)])
 def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
-    drawn = agreement.network_of
+    drawn = networks.network_of
 
     def network_of(*args):
         network = drawn(*args)
         give(network, weights(twins, optimizer))
         return network
 
-    monkeypatch.setattr(agreement, "network_of", network_of)
+    monkeypatch.setattr(networks, "network_of", network_of)
     cell = keras_cell(keras, **{key: getattr(trained_cell(optimizer), key) for key in CARRIED})
     measured = engine.run(cell, digits)
     assert judge(cell, measured) is None
@@ -199,15 +199,15 @@ def test_a_substituted_precision_is_seen(digits, monkeypatch):
 
 def test_a_substituted_device_is_seen(digits, monkeypatch):
     # As OneDeviceStrategy("/TPU:0") does it without a TPU, in silence.
-    monkeypatch.setattr(strategies, "strategy_for", lambda cell: tf.distribute.OneDeviceStrategy("/GPU:0"))
+    monkeypatch.setattr(on_tensorflow, "strategy_for", lambda cell: tf.distribute.OneDeviceStrategy("/GPU:0"))
     monkeypatch.setattr(on_tensorflow.TensorFlow, "device_name", lambda backend: "a GPU")
     cell = keras_cell(model=SGD, device=Device.gpu)
     assert judge(cell, engine.run(cell, digits)) == "asked for device gpu, but cpu ran"
 
 
 def test_an_output_that_is_more_than_rounded_is_warned_of(digits, monkeypatch):
-    honest = agreement.reference
-    monkeypatch.setattr(agreement, "reference", lambda *args, **more: [each / 1.2 for each in honest(*args, **more)])
+    honest = networks.reference
+    monkeypatch.setattr(networks, "reference", lambda *args, **more: [each / 1.2 for each in honest(*args, **more)])
     measured = engine.run(keras_cell(model=SGD, precision=Precision.bf16), digits)
     assert measured.output_error == pytest.approx(0.2, rel=0.05)
     assert measured.warnings[0].startswith("the output differs from fp32's on the CPU by ")
@@ -284,7 +284,7 @@ def test_cells_are_forked_again_and_again_and_learn_the_same(digits, hosts):
 
 def test_the_same_seed_draws_the_same_weights_in_every_precision():
     drawn = {
-        precision: agreement.network_of(keras_cell(model=SGD, precision=precision), (28, 28), 10).get_weights()
+        precision: networks.network_of(keras_cell(model=SGD, precision=precision), (28, 28), 10).get_weights()
         for precision in (Precision.fp32, Precision.bf16_mixed, Precision.fp64, Precision.bf16)
     }
     for precision, tensors in drawn.items():

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from accelbench.engines.keras.sources import feed_of
+from accelbench.engines.keras.feed import feed_of
 from accelbench.schema.vocab import Mode, Pipeline
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import keras_cell

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from accelbench.engines.keras import agreement, engine, networks, on_tensorflow, task
+from accelbench.engines.keras import engine, networks, on_tensorflow, task
 from accelbench.judging.asked import judge
 from accelbench.measuring.output_check import STALE
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Promise, Protocol
@@ -206,7 +206,7 @@ def test_honest_inference_is_seen_to_compute(digits, pipeline):
 def test_a_network_whose_weights_are_others_is_the_reference_of_one_whose_output_is_constant():
     cell, images = keras_cell(model=SGD), np.zeros((2, 28, 28), np.uint8)
     same, again, other = (
-        agreement.reference(cell, [images], (28, 28), 10, other=other)[0] for other in (False, False, True)
+        networks.reference(cell, [images], (28, 28), 10, other=other)[0] for other in (False, False, True)
     )
     assert np.array_equal(same, again)
     assert not np.allclose(same, other)

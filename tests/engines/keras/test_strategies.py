@@ -17,7 +17,7 @@ from accelbench.data.obtain import Obtained
 from accelbench.data.order import Order
 from accelbench.data.prepare import describe
 from accelbench.engines import sources
-from accelbench.engines.keras import engine, strategies
+from accelbench.engines.keras import engine, on_tensorflow
 from accelbench.engines.keras.backends import backend_for
 from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import Device, Mode, Status
@@ -94,7 +94,7 @@ def test_windows_on_two_devices_count_every_sample(digits, hosts):
 )
 def test_a_device_that_tensorflow_has_not_is_skipped(changes, words):
     with pytest.raises(UnsupportedError, match=words):
-        strategies.strategy_for(keras_cell(**changes))
+        on_tensorflow.strategy_for(keras_cell(**changes))
 
 
 class Resolver(tf.distribute.cluster_resolver.TPUClusterResolver):
@@ -124,26 +124,26 @@ def asked(monkeypatch):
 
 
 def test_a_tpus_cores_are_all_taken_or_the_first(asked):
-    every = strategies.strategy_for(keras_cell(device=Device.tpu, devices=8))
+    every = on_tensorflow.strategy_for(keras_cell(device=Device.tpu, devices=8))
     assert isinstance(every, tf.distribute.TPUStrategy)
     assert list(every.extended.worker_devices) == CORES
     assert every.num_replicas_in_sync == 8
-    one = strategies.strategy_for(keras_cell(device=Device.tpu))
+    one = on_tensorflow.strategy_for(keras_cell(device=Device.tpu))
     assert list(one.extended.worker_devices) == CORES[:1]
     assert asked == ["local", "local"]
 
 
 def test_a_named_tpu_is_connected_to(asked):
-    strategies.strategy_for(keras_cell({"tpu": "mine"}, device=Device.tpu, devices=8))
+    on_tensorflow.strategy_for(keras_cell({"tpu": "mine"}, device=Device.tpu, devices=8))
     assert asked == ["mine", "connected"]
 
 
 def test_some_of_a_tpus_cores_are_not_to_be_had(asked):
     with pytest.raises(UnsupportedError, match="devices=4: TensorFlow takes all 8 cores of a TPU, or one"):
-        strategies.strategy_for(keras_cell(device=Device.tpu, devices=4))
+        on_tensorflow.strategy_for(keras_cell(device=Device.tpu, devices=4))
 
 
 def test_a_tpu_without_cores_is_not_taken_for_the_cpu(asked, monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
     with pytest.raises(UnsupportedError, match="engine.tpu=local: TensorFlow finds no TPU core"):
-        strategies.strategy_for(keras_cell(device=Device.tpu))
+        on_tensorflow.strategy_for(keras_cell(device=Device.tpu))

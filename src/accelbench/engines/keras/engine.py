@@ -15,13 +15,11 @@ from accelbench.data.arrays import Arrays
 from accelbench.data.order import Order
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.keras import agreement, networks, task, work
-from accelbench.engines.keras.backends import Backend, Execute, backend_for
-from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed
+from accelbench.engines.keras import networks, task, work
+from accelbench.engines.keras.backends import Backend, Execute, ExecutionStep, backend_for
+from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed, feed_of
 from accelbench.engines.keras.precision import Observer
-from accelbench.engines.keras.sources import feed_of
-from accelbench.engines.keras.steps import ExecutionStep
-from accelbench.engines.keras.training import frozen, learning_rate, states
+from accelbench.engines.keras.task import frozen, learning_rate, states
 from accelbench.engines.models import output_shapes
 from accelbench.engines.observed import Observed
 from accelbench.engines.sources import channels_last, first_images, input_of, is_random, unseen_images
@@ -69,7 +67,7 @@ class _Run(CellRun):
         self.samples_per_execution = cell.batch_size * cell.keras.steps_per_execution
         start = time.perf_counter()
         with backend.scope():
-            self.network = network = agreement.network_of(cell, self.shape, self.num_classes)
+            self.network = network = networks.network_of(cell, self.shape, self.num_classes)
             dtype = FORMATS[cell.precision].stored if is_random(cell) else "uint8"
             self.model = task.model_of(network, dtype)
             self.model.compile(
@@ -92,7 +90,6 @@ class _Run(CellRun):
         self.compared_on: NDArray[Any] | None = None  # the memory that compared images take in turn
 
     def run_steps(self) -> None:
-        """Makes Keras' functions, then runs them."""
         self.execute = self.backend.trainer(self.model) if self.trains else self.backend.predictor(self.model)
         if self.trains and self.fits:
             self.test_feed = feed_of(self.cell, "test", self.data_folder)
@@ -106,17 +103,14 @@ class _Run(CellRun):
             self._replay(self.timed[0])
 
     def watch(self, step: Any) -> Watch:
-        """This run."""
         return self
 
     def start(self) -> None:
-        """See `Watch`."""
         if self.trains:
             self.seen.training.start = self._states()
 
     @check_timed
     def look(self, batch: Any) -> None:
-        """See `Watch`: keeps the weights, or the step's images and its output; several devices have parts."""
         if self.trains:
             self.seen.training.looked = self._states()
         elif self.backend.num_devices == 1:
@@ -134,7 +128,6 @@ class _Run(CellRun):
 
     @check_timed
     def _replay(self, fed: NDArray[Any]) -> None:
-        """Looks for kept results in further executions."""
         latency_s, step = median(self.timing.latency_s), self.window_step
         if step is None or not has_time(latency_s, self.cell.timeout_s):
             return
@@ -178,7 +171,6 @@ class _Run(CellRun):
 
     @property
     def fetches_inside(self) -> bool:
-        """In training, TensorFlow's graph may fetch the batches."""
         return self.trains and self.backend.fetches_inside(self.feed)
 
     @property
@@ -239,7 +231,6 @@ class _Run(CellRun):
         return images
 
     def compared_inputs(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """In host memory."""
         if self.timed is not None:
             fed = self.timed[0]
         else:
@@ -257,7 +248,6 @@ class _Run(CellRun):
         return images if self.backend.num_devices == 1 else None
 
     def mixed_inputs(self, batch: NDArray[Any], other: NDArray[Any], rows: Sequence[int]) -> NDArray[Any]:
-        """In host memory."""
         images = batch.copy()
         images[list(rows)] = other[list(rows)]
         return images
@@ -285,7 +275,7 @@ class _Run(CellRun):
         rows = self.rows[:NUM_SAMPLES]
         images = [batch[rows] for batch in batches]
         with self.backend.on_cpu():
-            outputs = agreement.reference(self.cell, images, self.shape, self.num_classes, other=other)
+            outputs = networks.reference(self.cell, images, self.shape, self.num_classes, other=other)
         return [_described(output, len(rows), range(len(rows))) for output in outputs]
 
     def warnings(self) -> Iterator[str]:

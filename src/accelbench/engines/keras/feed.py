@@ -3,14 +3,19 @@
 import math
 from collections.abc import Iterator
 from itertools import cycle
+from pathlib import Path
 from typing import Any, Protocol
 
 import ml_dtypes  # noqa: F401  # adds bfloat16 to NumPy
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.data.arrays import Arrays
+from accelbench.data.arrays import Arrays, load_split
 from accelbench.data.order import Order, num_drawn_ahead
+from accelbench.engines.formats import FORMATS
+from accelbench.engines.sources import channels_last, input_of, is_random, order_of
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Mode, Pipeline
 
 # Images (uint8; floats if random) and targets, or only images.
 Batch = tuple[NDArray[Any], ...]
@@ -130,3 +135,34 @@ class RandomFeed:
         yield from self.batches
         while True:
             yield from [self._drawn()] if self.fresh else self.batches
+
+
+def feed_of(cell: Cell, split: str, data_folder: Path) -> Feed:
+    """The feed of one split.
+
+    Args:
+        cell: whose batches they are.
+        split: `train` or `test`.
+        data_folder: where the data set's arrays are.
+    """
+    target = None
+    if cell.mode == Mode.train:
+        target = "images" if cell.model.is_own("autoencoder") else "labels"
+    if is_random(cell):
+        shape, num_classes = input_of(cell, data_folder)
+        return RandomFeed(
+            channels_last(shape),
+            num_classes,
+            cell.batch_size,
+            FORMATS[cell.precision].stored,
+            target,
+            seed=cell.seed,
+            resident=cell.data.pipeline == Pipeline.device,
+            fresh=cell.data.pipeline == Pipeline.fresh,
+        )
+    arrays = load_split(data_folder, split)
+    num = len(arrays.labels)
+    # Keras averages the replicas' gradients without weights: they must have as many samples each. Metrics and outputs
+    # count single samples.
+    uneven = split == "train" and num % cell.batch_size % cell.devices != 0
+    return ArrayFeed(arrays, order_of(cell, split, num, last="drop" if uneven else "keep"), target)

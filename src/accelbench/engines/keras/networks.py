@@ -8,13 +8,21 @@ softmax does. The autoencoder returns images. Weights start as Keras' layers ini
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
+import numpy as np
 from keras import layers
+from numpy.typing import NDArray
 
+from accelbench.engines.formats import FORMATS
+from accelbench.engines.keras import networks
+from accelbench.engines.keras.precision import set_policy
 from accelbench.engines.models import check_colour, check_grey, check_size, own_network
 from accelbench.engines.sources import Shape
 from accelbench.errors import UserError
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Precision
 from accelbench.schema.workload import ModelSpec
 
 Layers = list[keras.Layer]
@@ -124,3 +132,34 @@ def _recurrent(kind: type[keras.Layer], num_classes: int, units: int, dropouts: 
     last = len(dropouts) - 1
     stack = [kind(units, dropout=rate, return_sequences=index != last) for index, rate in enumerate(dropouts)]
     return [*stack, layers.Dense(num_classes)]
+
+
+def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
+    """The cell's network under its policy. In every precision a seed gives the same weights, apart from rounding."""
+    if FORMATS[cell.precision].stored == "float32":
+        return _drawn(cell, cell.precision, shape, num_classes)
+    weights = _drawn(cell, Precision.fp32, shape, num_classes).get_weights()
+    network = _drawn(cell, cell.precision, shape, num_classes)
+    network.set_weights(weights)
+    return network
+
+
+def reference(
+    cell: Cell, batches: Sequence[NDArray[Any]], shape: Shape, num_classes: int, *, other: bool = False
+) -> list[NDArray[Any]]:
+    """The outputs of the cell's network, built again in fp32, for each of `batches`, images as its feed gives them.
+
+    With `other`, its weights are others, which differ a little from its own.
+    """
+    network = _drawn(cell, Precision.fp32, shape, num_classes)
+    if other:
+        drawn = np.random.default_rng()
+        network.set_weights([each + 0.1 * drawn.random(each.shape, np.float32) for each in network.get_weights()])
+    inputs = [images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32) for images in batches]
+    return [np.asarray(network(floats, training=False)) for floats in inputs]
+
+
+def _drawn(cell: Cell, precision: Precision, shape: Shape, num_classes: int) -> keras.Sequential:
+    set_policy(precision)
+    keras.utils.set_random_seed(cell.seed)
+    return networks.build(cell.model, shape, num_classes)

@@ -44,26 +44,22 @@ class Jax(Backend):
         self.names: tuple[str, ...] = ()  # Keras' names for the parts of the state
 
     def scope(self) -> AbstractContextManager[Any]:
-        """The context in which the device is JAX's default."""
         scope: AbstractContextManager[Any] = jax.default_device(self.device)
         return scope
 
     def trainer(self, model: keras.Model) -> Execute:
-        """Takes a batch."""
         model.train_step = self._counted(model.train_step)
         model.make_train_function(force=True)
         names = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
         return self._timed(self._as_in_fit(model, self._stateful(model, model.train_function, names)))
 
     def tester(self, model: keras.Model) -> Execute:
-        """Takes a batch."""
         model.test_step = self._counted(model.test_step)
         model.make_test_function(force=True)
         names = ("trainable_variables", "non_trainable_variables", "metrics_variables")
         return self._timed(self._stateful(model, model.test_function, names))
 
     def predictor(self, model: keras.Model) -> Execute:
-        """Takes a batch."""
         model.predict_step = self._counted(model.predict_step)
         model.make_predict_function(force=True)
         names = ("trainable_variables", "non_trainable_variables")
@@ -95,11 +91,9 @@ class Jax(Backend):
         return [np.asarray(value) for value in values]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Batches of arrays."""
         return iter(feed)
 
     def copy_in(self, batch: Any) -> Any:
-        """The batch's arrays on the device."""
         return jax.device_put(batch, self.device)
 
     def wait(self) -> None:
@@ -114,11 +108,9 @@ class Jax(Backend):
         return " and ".join(sorted(WORDS.get(kind, kind) for kind in kinds))
 
     def uses_tf32(self) -> bool:
-        """Whether TF32 was asked for, on a GPU."""
         return self.cell.precision == Precision.tf32 and self.cell.device == Device.gpu
 
     def device_name(self) -> str | None:
-        """Such as `NVIDIA H200` or `TPU v4`."""
         return None if self.on_host else str(self.device.device_kind)
 
     def peak_memory_bytes(self) -> int | None:
@@ -133,7 +125,6 @@ class Jax(Backend):
 
     @property
     def num_devices(self) -> int:
-        """Always one."""
         return 1
 
     def on_cpu(self) -> AbstractContextManager[Any]:

@@ -11,9 +11,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.keras import strategies
 from accelbench.engines.keras.backends import Backend, Execute
 from accelbench.engines.keras.feed import ArrayFeed, Feed
+from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Precision
 
@@ -38,12 +38,11 @@ class TensorFlow(Backend):
         tf.config.threading.set_inter_op_parallelism_threads(num)
         # By default "fp32" is TF32 on a GPU, and bf16 on a TPU.
         tf.config.experimental.enable_tensor_float_32_execution(cell.precision == Precision.tf32)
-        self.strategy = strategies.strategy_for(cell)
+        self.strategy = strategy_for(cell)
         self.datasets: dict[Feed, Any] = {}
         self.on_host = cell.device == Device.cpu
 
     def scope(self) -> AbstractContextManager[Any]:
-        """The scope of the strategy."""
         scope: AbstractContextManager[Any] = self.strategy.scope()
         return scope
 
@@ -60,7 +59,6 @@ class TensorFlow(Backend):
         return self._timed(_of_batches(model.test_function))
 
     def predictor(self, model: keras.Model) -> Execute:
-        """Takes a list of batches."""
         model.predict_step = self._counted(model.predict_step)
         if self.on_host and self.steps == self.num_devices == 1:
             # What `predict_function` compiles, without its handling of lists and replicas: 3 % of a step of 1 ms.
@@ -73,7 +71,6 @@ class TensorFlow(Backend):
         """Does nothing: the steps update the model's variables."""
 
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        """Copied to the host."""
         parts = [self.strategy.experimental_local_results(each.value) for each in model.trainable_variables]
         return [of_replicas[0].numpy() for of_replicas in parts]
 
@@ -114,7 +111,6 @@ class TensorFlow(Backend):
                 np.asarray(part)
 
     def ran_on(self, weights: keras.Variable) -> str:
-        """From TensorFlow's names for the devices of the tensors."""
         names = [part.device for part in self.strategy.experimental_local_results(weights.value)]
         names += [part.device for part in tf.nest.flatten(self.last) if isinstance(part, tf.Tensor)]
         kinds = {tf.DeviceSpec.from_string(name).device_type for name in names}
@@ -126,7 +122,6 @@ class TensorFlow(Backend):
         return allowed and self.cell.device == Device.gpu
 
     def device_name(self) -> str | None:
-        """TensorFlow's name for a GPU."""
         if self.cell.device != Device.gpu:
             return None
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
@@ -134,7 +129,6 @@ class TensorFlow(Backend):
         return name
 
     def peak_memory_bytes(self) -> int | None:
-        """The largest peak of all accelerators."""
         if self.cell.device == Device.cpu:
             return None
         names = [device.name for device in tf.config.list_logical_devices(self.cell.device.upper())]
@@ -145,18 +139,15 @@ class TensorFlow(Backend):
 
     @property
     def threads(self) -> int | None:
-        """The setting of TensorFlow."""
         num: int = tf.config.threading.get_intra_op_parallelism_threads()
         return num
 
     @property
     def num_devices(self) -> int:
-        """Number of the strategy's replicas."""
         num: int = self.strategy.num_replicas_in_sync
         return num
 
     def on_cpu(self) -> AbstractContextManager[Any]:
-        """The CPU, outside of the strategy."""
         context: AbstractContextManager[Any] = tf.device("/CPU:0")
         return context
 
@@ -191,13 +182,11 @@ def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
 
 
 def _generated(feed: Feed) -> tf.data.Dataset:
-    """The feed's batches, from a Python generator."""
     signature = tuple(tf.TensorSpec((None, *shape), dtype) for shape, dtype in feed.parts)
     return tf.data.Dataset.from_generator(lambda: iter(feed), output_signature=signature)
 
 
 def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:
-    """Lists of `num` batches."""
     while several := list(islice(batches, num)):
         yield several
 
@@ -207,3 +196,55 @@ def _repeated(iterator: Any, num: int | None) -> Iterator[Any]:
     while num is None or num > 0:
         yield iterator
         num = None if num is None else num - 1
+
+
+def strategy_for(cell: Cell) -> tf.distribute.Strategy:
+    """The strategy for the cell's devices; to be called before TensorFlow has run anything.
+
+    Raises:
+        UnsupportedError: TensorFlow finds too few devices; it would silently use the CPU.
+    """
+    if cell.device == Device.tpu:
+        return _on_tpu(cell)
+    kind = cell.device.upper()
+    if cell.device == Device.cpu and cell.devices > 1:
+        _divide_cpu(cell.devices)
+    found = tf.config.list_logical_devices(kind)
+    if len(found) < cell.devices:
+        raise UnsupportedError(
+            f"device={cell.device}: TensorFlow finds {len(found)} of {cell.devices}: it needs CUDA libraries of its "
+            "own (pip install 'tensorflow[and-cuda]', in an environment without torch); or use engine=lightning"
+        )
+    names = [f"/{kind}:{index}" for index in range(cell.devices)]
+    return tf.distribute.OneDeviceStrategy(names[0]) if len(names) == 1 else tf.distribute.MirroredStrategy(names)
+
+
+def _divide_cpu(num: int) -> None:
+    """Makes TensorFlow divide the CPU into `num` devices, which share its threads."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num)
+
+
+def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
+    """The strategy for all cores of a TPU, or for its first core."""
+    assert cell.keras is not None
+    name = cell.keras.tpu
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        if name != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        cores = tf.config.list_logical_devices("TPU")
+    except (ValueError, IndexError, RuntimeError, OSError, tf.errors.OpError) as error:
+        # Without a TPU, `local` finds no device, and a name no server.
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UnsupportedError(
+            f"engine.tpu={name}: TensorFlow reaches no TPU ({why}); engine.tpu takes `local` on a TPU VM, or a name"
+        ) from error
+    if not cores:
+        raise UnsupportedError(f"engine.tpu={name}: TensorFlow finds no TPU core; it would take the CPU in silence")
+    if cell.devices == 1:
+        return tf.distribute.OneDeviceStrategy(cores[0].name)
+    if cell.devices != len(cores):
+        raise UnsupportedError(f"devices={cell.devices}: TensorFlow takes all {len(cores)} cores of a TPU, or one")
+    return tf.distribute.TPUStrategy(resolver)
