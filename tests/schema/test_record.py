@@ -8,9 +8,11 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.schema import parallel, plan_file, record
 from accelbench.schema.conditions import Data, SystemSeries
-from accelbench.schema.measurement import Block, Epoch, Evaluation
+from accelbench.schema.measurement import Block, Check, Epoch, Evaluation
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Status
+from accelbench.schema.serialize import plain
+from accelbench.schema.vocab import Promise, Status
+from accelbench.schema.work import Work
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, make_measurement
 
@@ -254,3 +256,38 @@ def test_a_record_that_the_system_does_not_read_is_not_to_be_deleted(tmp_path):
 @pytest.mark.parametrize(("num", "lines"), [(0, []), (2, ["0", "1"]), (7, ["0", "1", "2", "3", "4", "and 2 more"])])
 def test_a_list_of_files_names_the_first(num, lines):
     assert record.listed([str(index) for index in range(num)]) == lines
+
+
+HIDDEN = "q8ZpL2xVw7"
+
+
+def test_no_text_of_a_record_keeps_a_secret_whoever_wrote_it(tmp_path, monkeypatch):
+    """In the warnings of a check that raised, in the work that was not counted, in the data's source, ..."""
+    monkeypatch.setenv("SERVICE_TOKEN", HIDDEN)
+    given = make_record(error=f"401 for {HIDDEN}", reason=HIDDEN)
+    texts = [f"ValueError: sent {HIDDEN}", "clean"]
+    changes = {"warnings": texts, "notes": texts, "defects": texts, "fallbacks": texts, "allocator_library": HIDDEN}
+    work = Work(uncounted=[f"ValueError: 401 for {HIDDEN}"])
+    checks = [Check(promise=next(iter(Promise)), observed=f"not: {HIDDEN}")]
+    measured = dataclasses.replace(given.measurement, **changes, work=work, checks=checks)
+    data = Data(name="mine", digest="ab", source=f"https://me:{HIDDEN}@host/", stand_in=False)
+    environment = {**given.environment, "git": {"revision": None, "branch": HIDDEN}}
+    spoilt = dataclasses.replace(given, measurement=measured, data=data, environment=environment)
+    file = record.write(spoilt, tmp_path)
+    assert HIDDEN not in file.read_text()
+    file.write_text(
+        json.dumps(plain(spoilt) | {"cell_id": given.cell.id, "label": given.label})
+    )  # as an earlier release did
+    assert HIDDEN in file.read_text()
+    read = record.read(file)
+    assert HIDDEN not in str(read)
+    assert read.measurement.warnings == ["ValueError: sent ***", "clean"]
+    assert (read.cell, read.measurement.blocks) == (given.cell, given.measurement.blocks)
+
+
+def test_a_record_whose_settings_hold_a_secret_is_not_shown(tmp_path):
+    model = dataclasses.replace(make_cell().model, args={"cfg": {"api_key": HIDDEN}})
+    file = record.write(make_record(cell=make_cell(model=model)), tmp_path)
+    with pytest.raises(UserError, match="model.args.cfg.api_key looks like a secret, which is not shown") as told:
+        record.read(file)
+    assert HIDDEN not in str(told.value)

@@ -3,7 +3,15 @@
 import pytest
 
 from accelbench.engines.registry import SUBSTITUTING
-from accelbench.schema.secrets import is_secret, is_secret_argument, kept, masked, tuning
+from accelbench.schema.secrets import (
+    is_secret,
+    is_secret_argument,
+    kept,
+    masked,
+    secret_argument,
+    tuning,
+    without_secrets,
+)
 
 HIDDEN = "q8ZpL2xVw7"
 
@@ -21,6 +29,30 @@ HIDDEN = "q8ZpL2xVw7"
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIi{0}.{0}abc",
         "nvapi-{0}{0}",
         "AKIA1234567890ABCDEF",
+        "https://me:{0}/{0}@host/path",
+        "https://{}@host/simple/ and https://host/",
+        "https://{0}{0}:x-oauth-basic@github.com/me/data",
+        "ssh://jane:{}@host",
+        "https://host/a?auth={}&x=1",
+        "https://host/a#x;jwt={}",
+        "https://host/a?x-api-key={}",
+        "Authorization: Basic {}=",
+        "'authorization': 'token {}'",
+        "{{'Authorization': 'Bearer {}', 'Accept': '*/*'}}",
+        "X-Api-Key: {}",
+        "connect(host='a', password='{}', port=3)",
+        "{{'api_key': '{}', 'x': 1}}",
+        "AccountKey={0}{0}==;EndpointSuffix=core",
+        "aws_secret_access_key = '{0}{0}'",
+        "sk-proj-{0}{0}",
+        "sk_live_{0}{0}",
+        "xoxb-12345-{}",
+        "https://hooks.slack.com/services/T00/B00/{}",
+        "glpat-{0}{0}",
+        "npm_{0}{0}{0}",
+        "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: AES-128-CBC\n\n{}\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\n{}",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 1-2\n{}\n-----END PGP PRIVATE KEY BLOCK-----",
     ],
 )
 def test_what_is_marked_as_a_secret_is_hidden_wherever_it_stands(text):
@@ -43,6 +75,15 @@ def test_what_is_marked_as_a_secret_is_hidden_wherever_it_stands(text):
         "--xla_cpu_multi_thread_eigen=false --xla_dump_to=/tmp/x",
         "/usr/lib/libjemalloc.so:/usr/lib/libiomp5.so",
         "s3://bucket/results?versionId=3",
+        "git@github.com:me/data and ssh://git@github.com/me/data",
+        "model.args.api_key: looks like a secret, which records and reports would show",
+        "password: it is missing, and so is the key=value",
+        "Basic convolutions and basic auth are asked for",
+        "glue-mnli-and-more-of-the-like, sk-learn-and-everything-beside-it",
+        "hf_transfer_is_not_installed and hf_hub_download_url_to_file",
+        "got an unexpected keyword argument 'key=64'",
+        "num_tokens=128, key_dim=64, max_tokens: 8, ?seq_len=128&top_k=4",
+        "0f3a9c5d2b7e4f60a1c8d9e2b3f4a5c6d7e8f901",
     ],
 )
 def test_what_is_no_secret_stays(text):
@@ -63,25 +104,88 @@ def test_the_names_of_secrets(part):
     assert is_secret(f"nvidia_{part.lower()}")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "num_tokens",
-        "pad_token_id",
-        "pad_token",
-        "key_dim",
-        "num_key_value_heads",
-        "tokenizer",
-        "author",
-        "token",
-        "keys",
-    ],
-)
+HONEST = [
+    "num_tokens",
+    "max_tokens",
+    "n_tokens",
+    "tokens",
+    "token_dim",
+    "token_type",
+    "key_dim",
+    "keys",
+    "num_keys",
+    "key_padding_mask",
+    "keyboard",
+    "author",
+    "authors",
+    "tokenizer",
+    "num_key_value_heads",
+    "pad_token",
+    "pad_token_id",
+    "class_token",
+    "bos_token",
+    "eos_token",
+    "cls_token",
+    "sort_key",
+    "image_key",
+    "label_key",
+    "key",
+    "passes",
+    "num_passes",
+    "second_pass",
+    "compass",
+    "bypass",
+    "monkey",
+    "keypoints",
+    "num_secrets",
+    "authenticity_loss",
+    "wandb",
+    "hidden_size",
+    "nTokens",
+    "keyDim",
+]
+SECRET = [
+    "api_key",
+    "apikey",
+    "apiKey",
+    "API-KEY",
+    "OPENAI_API_KEY",
+    "access_token",
+    "access_tokens",
+    "db_password",
+    "dbPassword",
+    "credentials",
+    "wandb_key",
+    "wandbKey",
+    "kaggle_key",
+    "hf_token",
+    "hub_token",
+    "token",
+    "auth",
+    "basic_auth",
+    "auth_header",
+    "oauth",
+    "pwd",
+    "db_pwd",
+    "pass",
+    "db_pass",
+    "passphrase",
+    "client_secret",
+    "aws_access_key_id",
+    "session_token",
+    "git_token",
+    "jwt",
+    "private_key",
+    "account_key",
+]
+
+
+@pytest.mark.parametrize("name", HONEST)
 def test_usual_names_of_arguments_are_none_of_secrets(name):
     assert not is_secret_argument(name)
 
 
-@pytest.mark.parametrize("name", ["api_key", "apikey", "OPENAI_API_KEY", "access_token", "db_password", "credentials"])
+@pytest.mark.parametrize("name", SECRET)
 def test_names_of_arguments_that_hold_secrets(name):
     assert is_secret_argument(name)
 
@@ -114,3 +218,54 @@ def test_a_secret_in_a_value_is_hidden_and_the_rest_still_tells_values_apart():
     assert kept({"XLA_FLAGS": "--xla_dump_to=https://me:q8ZpL2xVw7@host/x"}) == {
         "XLA_FLAGS": "--xla_dump_to=https://me:***@host/x"
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        ({"api_key": 123456789}, "api_key"),
+        ({"api_key": 271828.5}, "api_key"),
+        ({"cfg": {"depth": 3, "api_key": "x"}}, "cfg.api_key"),
+        ({"stages": [{"width": 3}, {"login": {"pwd": "x"}}]}, "stages.1.login.pwd"),
+        ({"credentials": {"user": "jane"}}, "credentials.user"),
+        ({"auth": ["jane", "x"]}, "auth.0"),
+        ({"urls": ["https://host", f"https://me:{HIDDEN}@host"]}, "urls.1"),
+        ({"key": "9f86d081884c7d659a2feaa0c55ad015"}, "key"),
+        ({"image_key": "550e8400-e29b-41d4-a716-446655440000"}, "image_key"),
+        ({"tracker_key": 3141592653}, "tracker_key"),
+        ({"x": f"hf_{HIDDEN}{HIDDEN}"}, "x"),
+    ],
+)
+def test_the_place_of_a_secret_among_arguments(arguments, place):
+    assert secret_argument(arguments, {}) == place
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"depth": 3, "cfg": {"num_tokens": 128, "key_dim": 64, "keys": ["query", "value"], "ratio": 0.5}},
+        {"sort_key": "layer4.conv2", "image_key": "image_224x224", "pad_token": "[PAD]", "eos_token": 128009},
+        {"model_key": "vit_base_patch16_224.augreg2_in21k_ft_in1k", "class_token": True, "key": "image"},
+        {
+            "api_key": None,
+            "secret": 3,
+            "use_auth": False,
+            "token": "",
+            "auth": True,
+            "author": "Jane Miller",
+            "max_tokens": 4096,
+        },
+        {"seed": 1234567890, "widths": [512, 256], "path": "data/images", "url": "https://host/model.onnx"},
+    ],
+)
+def test_honest_arguments_hold_no_secret(arguments):
+    assert secret_argument(arguments, {}) is None
+
+
+def test_texts_anywhere_in_a_value_are_masked_and_a_clean_value_is_itself():
+    clean = {"a": [1.0, 2.0], "b": {"c": ["text", "more"]}, "d": None}
+    assert without_secrets(clean, {}) is clean
+    spoilt = {"a": [1.0, 2.0], "b": {"c": ["text", f"sent {HIDDEN}"]}, "d": (f"{HIDDEN}",), "stop": HIDDEN}
+    assert without_secrets(spoilt, {"SOME_KEY": HIDDEN}) == {
+        "a": [1.0, 2.0], "b": {"c": ["text", "sent ***"]}, "d": ("***",), "stop": HIDDEN,
+    }  # fmt: skip

@@ -203,7 +203,9 @@ def test_a_folder_that_no_record_keeps_may_be_a_variables(project, monkeypatch):
         ("model.args.api_key=abc", "model.args.api_key"),
         ("model.args.opener=abcdefghij", "model.args.opener"),
         ("model.args.url='https://x/?q=abcdefghij'", "model.args.url"),
-        ("model.args.headers={auth:[abcdefghij]}", "model.args.headers"),
+        ("model.args.headers={auth:[abcdefghij]}", "model.args.headers.auth.0"),
+        ("model.args.api_key=123456789", "model.args.api_key"),
+        ("model.args.cfg={depth:3,login:{wandb_key:abc}}", "model.args.cfg.login.wandb_key"),
         ("model.args.hub=hf_abcdefghijklmnopqrstuvwxyz", "model.args.hub"),
     ],
 )

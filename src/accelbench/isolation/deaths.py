@@ -6,9 +6,11 @@ import signal
 from pathlib import Path
 
 from accelbench.isolation.messages import Answer
+from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Status
 
-ERROR_BYTES = 4000  # of the end of a cell's output, which become its error
+ERROR_SIZE = 4000  # characters of the end of a cell's output, which become its error
+READ_BYTES = 1 << 18  # of the end of a log, so that a secret at the edge of what is kept is seen whole, and masked
 
 
 def death(exitcode: int | None, num_oom_kills: int, log: str) -> Answer:
@@ -31,9 +33,13 @@ def oom_kills() -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
-def log_end(path: str, num_bytes: int = ERROR_BYTES) -> str:
-    """The end of a log; empty if it is gone."""
+def log_end(path: str, size: int = ERROR_SIZE) -> str:
+    """The last characters of a log, with *** for secrets; empty if it is gone."""
     with contextlib.suppress(OSError), open(path, "rb") as log:
-        log.seek(max(0, os.path.getsize(path) - num_bytes))
-        return log.read().decode(errors="replace")
+        start = max(0, os.path.getsize(path) - READ_BYTES)
+        log.seek(start)
+        text = log.read(READ_BYTES).decode(errors="replace")
+        if start:  # the first word may be the rest of a secret
+            text = text.partition("\n")[2]
+        return masked(text)[-size:]
     return ""

@@ -12,7 +12,7 @@ from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RECORDS
 from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.labels import labels
-from accelbench.schema.record import Readable, RecordName, read_all
+from accelbench.schema.record import Readable, RecordName, check_settings, read_all
 from accelbench.schema.serialize import load, plain, read_json, write_json, writing
 from accelbench.schema.upgrade import SCHEMA_VERSION, check_readable, upgrade_cell
 
@@ -87,7 +87,12 @@ class PlanEntry:
 
     @property
     def loadable(self) -> dict[str, Any]:
-        """What `load` makes a `WantedCell` of."""
+        """What `load` makes a `WantedCell` of.
+
+        Raises:
+            ValueError: the settings hold a secret.
+        """
+        check_settings(self.values["cell"])
         cell = upgrade_cell(self.values["cell"], self.version)
         return {"cell": cell, "record_name": self.values["record"], "label": self.values.get("label", "")}
 

@@ -17,7 +17,7 @@ from accelbench.schema.conditions import Data, Environment, SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.parallel import mapped
 from accelbench.schema.ranges import Seconds
-from accelbench.schema.secrets import kept, masked
+from accelbench.schema.secrets import kept, secret_argument, without_secrets
 from accelbench.schema.serialize import canonical_json, load, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
 from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
@@ -29,6 +29,10 @@ DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy")
 
 RecordName = Annotated[str, re.compile("[0-9a-f]{12}-[0-9a-f]{8}")]  # `Record.name`
 MAX_NAMED = 5  # files in a list of those that can't be read
+
+# Fields of a record that name it or its cell. They hold settings, which `check_settings` looks at.
+NAMING = {"cell", "cell_id", "label", "identity", "status", "started_at", "sweep_id", "schema_version"}
+ARGUMENTS = (("model", "args"), ("model", "batch_args"), ("data", "args"))  # of a user's code, in the JSON of a cell
 
 Result = TypeVar("Result")
 Value = str | float | int | bool | None
@@ -75,8 +79,11 @@ class Record:
         return f"{self.cell_id or self.cell.id}-{self.identity[:8]}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, with the cell's id and label for people and scripts. Its lists are the record's own."""
-        values = plain(self)
+        """Plain JSON values, with the cell's id and label for people and scripts. Its lists are the record's own.
+
+        Texts have *** for secrets.
+        """
+        values = dict(cleared(plain(self)))
         del values["cell_id"], values["label"]
         return {"cell_id": self.cell_id or self.cell.id, "label": self.label, **values}
 
@@ -88,18 +95,19 @@ FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
 def from_values(values: Mapping[str, Any]) -> Record:
     """The record that `Record.to_json` gave, here or in an older release, its texts made safe to show.
 
-    Environment variables that this release does not keep, since they may hold secrets, are left out.
+    Texts have *** for secrets, and environment variables that this release does not keep are left out.
 
     Raises:
         OtherSchemaError: the record is of a schema that this release cannot read.
-        TypeError, ValueError, KeyError: `values` are no record, or one that no cell can leave; the message names the
-            field.
+        TypeError, ValueError, KeyError: `values` are no record, or one that no cell can leave, or its settings hold a
+            secret; the message names the field.
     """
     version: Any = values["schema_version"]
     check_readable(version)
     if version == SCHEMA_VERSION and (missing := FIELDS - set(values)):
         raise KeyError(*sorted(missing))
-    loaded = without_secrets({**_shortened(values), "cell": upgrade_cell(values["cell"], version)})
+    check_settings(values["cell"])
+    loaded = {**_shortened(cleared(values)), "cell": upgrade_cell(values["cell"], version)}
     record = load(Record, loaded, clean=True)
     if version == SCHEMA_VERSION and record.cell_id != id_of(values["cell"]):
         raise ValueError("cell_id: should be the digest of the cell's settings")
@@ -114,20 +122,35 @@ def from_values(values: Mapping[str, Any]) -> Record:
 def _shortened(values: Mapping[str, Any]) -> dict[str, Any]:
     shortened = dict(values)
     if isinstance(reason := values.get("reason"), str):
-        shortened["reason"] = beginning(one_line(masked(reason)), MAX_REASON)
+        shortened["reason"] = beginning(one_line(reason), MAX_REASON)
     if isinstance(error := values.get("error"), str):
-        shortened["error"] = ending(masked(error))
+        shortened["error"] = ending(error)
     return shortened
 
 
-def without_secrets(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A record's JSON without the environment variables that this release does not keep; itself if it has none."""
-    environment: Any = values.get("environment")
+def cleared(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record's JSON without secrets in any text but its settings and names; itself if it holds none.
+
+    Environment variables that this release does not keep are left out.
+    """
+    texts = {name: part for name, part in values.items() if name not in NAMING}
+    clean = without_secrets(texts)
+    environment: Any = texts.get("environment")
     variables = environment.get("variables") if isinstance(environment, Mapping) else None
-    if not isinstance(variables, Mapping) or not all(isinstance(value, str) for value in variables.values()):
-        return values
-    clean = kept(variables)
-    return values if clean == variables else {**values, "environment": {**environment, "variables": clean}}
+    if isinstance(variables, Mapping) and all(isinstance(value, str) for value in variables.values()):
+        rest = kept(variables)
+        if rest != variables:
+            clean = {**clean, "environment": {**clean["environment"], "variables": rest}}
+    return values if clean is texts else {**values, **clean}
+
+
+def check_settings(cell: Any) -> None:
+    """Raises a ValueError if an argument in the JSON of a cell is a secret: without it, it would be another cell."""
+    for part, name in ARGUMENTS:
+        settings = cell.get(part) if isinstance(cell, Mapping) else None
+        arguments = settings.get(name) if isinstance(settings, Mapping) else None
+        if isinstance(arguments, Mapping) and (place := secret_argument(arguments)) is not None:
+            raise ValueError(f"{part}.{name}.{place} looks like a secret, which is not shown")
 
 
 def write(record: Record, folder: Path) -> Path:

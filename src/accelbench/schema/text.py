@@ -2,6 +2,8 @@
 
 import re
 
+from accelbench.schema.secrets import masked
+
 MAX_TEXT = 4000  # characters of any text of a record or a plan; more would fill the pages that show it
 MAX_REASON = 500
 # C0 without tab and newline, DEL, C1, bidirectional overrides and isolates (they reorder text), lone surrogates.
@@ -24,9 +26,9 @@ def one_line(text: str) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The exception's message; empty if it fails to make one."""
+    """The exception's message with *** for secrets, before anyone cuts it; empty if it fails to make one."""
     try:
-        return str(error).strip()
+        return masked(str(error)).strip()
     except Exception:
         return ""
 

@@ -9,7 +9,7 @@ from accelbench.engines.targets import check_name
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import SAFETENSORS, TORCH_FILES
 from accelbench.schema.ranges import MAX_COUNT
-from accelbench.schema.secrets import is_secret_argument, masked
+from accelbench.schema.secrets import secret_argument
 from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Protocol, Task, Weights
 from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig, TrainerConfig
 
@@ -87,12 +87,9 @@ def check_arguments(run: RunConfig) -> None:
     """
     groups = {"model.args": run.model.args, "model.batch_args": run.model.batch_args, "data.args": run.data.args}
     for group, arguments in groups.items():
-        for name, value in arguments.items():
-            text = str(value)
-            if isinstance(value, int | float | None) or not (is_secret_argument(name) or masked(text) != text):
-                continue
+        if (place := secret_argument(arguments)) is not None:
             raise UserError(
-                f"{group}.{name}: looks like a secret, which records and reports would show: let your code read it "
+                f"{group}.{place}: looks like a secret, which records and reports would show: let your code read it "
                 "from an environment variable"
             )
 

@@ -15,7 +15,7 @@ from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, res
 from accelbench.schema import plan_file
 from accelbench.schema.parallel import mapped
 from accelbench.schema.plan_file import PlanFile
-from accelbench.schema.record import without_secrets
+from accelbench.schema.record import check_settings, cleared
 from accelbench.schema.serialize import PREFIX, SUFFIX, json_text, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
 from accelbench.sweep.kept import set_aside
@@ -211,17 +211,21 @@ def _add_record(path: Path, content: bytes, there: Path, may_link: bool) -> Adde
 
 
 def _clean(content: bytes) -> bytes:
-    """A record's file without what may hold secrets (`without_secrets`); itself if it has nothing of it.
+    """A record's file without secrets (`record.cleared`); itself if it has none.
 
     Raises:
-        ValueError: it is no JSON, or a record that its sweep replaces once it has judged it.
+        ValueError: it is no JSON, or a record that its sweep replaces once it has judged it, or its settings hold a
+            secret.
     """
     import orjson  # here, as in schema/serialize.py
 
     values = orjson.loads(content)
     if isinstance(values, dict) and values.get("reason") == NOT_JUDGED:
         raise ValueError(f"not judged yet: {NOT_JUDGED}")
-    clean = without_secrets(values) if isinstance(values, dict) else values
+    if not isinstance(values, dict):
+        return content
+    check_settings(values.get("cell"))
+    clean = cleared(values)
     return content if clean is values else json_text(clean).encode()
 
 

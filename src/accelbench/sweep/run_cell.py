@@ -11,6 +11,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
+from accelbench.schema.secrets import without_secrets
 from accelbench.schema.vocab import Status
 
 
@@ -54,9 +55,9 @@ def run_cell(
         user_error=outcome.user_error,
         started_at=started_at,
         wall_s=time.perf_counter() - start,
-        environment=environment,
+        environment=without_secrets(environment),
         sweep_id=sweep_id,
-        data=data,
-        measurement=outcome.measurement,
+        data=without_secrets(data),
+        measurement=without_secrets(outcome.measurement),
         system=outcome.system,
     )

@@ -15,6 +15,7 @@ from accelbench.engines.keras.backends import Backend, Execute
 from accelbench.engines.keras.feed import ArrayFeed, Feed
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell
+from accelbench.schema.text import message_of
 from accelbench.schema.vocab import Device, Precision
 
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
@@ -237,7 +238,7 @@ def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
         cores = tf.config.list_logical_devices("TPU")
     except (ValueError, IndexError, RuntimeError, OSError, tf.errors.OpError) as error:
         # Without a TPU, `local` finds no device, and a name no server.
-        why = " ".join(str(error).split())[:200] or type(error).__name__
+        why = " ".join(message_of(error).split())[:200] or type(error).__name__
         raise UnsupportedError(
             f"engine.tpu={name}: TensorFlow reaches no TPU ({why}); engine.tpu takes `local` on a TPU VM, or a name"
         ) from error

@@ -12,6 +12,7 @@ from accelbench.engines.models import check_name, own_network
 from accelbench.engines.sources import Shape
 from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.text import message_of
 from accelbench.schema.vocab import Library, Weights
 from accelbench.schema.workload import ModelSpec
 
@@ -115,7 +116,7 @@ def _weighted(model: ModelSpec, make: Callable[[bool], nn.Module]) -> nn.Module:
     except (TypeError, UserError):
         raise
     except Exception as error:  # clients of model hubs raise many kinds
-        why = " ".join(str(error).split())[:200] or type(error).__name__
+        why = " ".join(message_of(error).split())[:200] or type(error).__name__
         raise UserError(
             f"model.weights=pretrained: the weights of {model.definition} can't be had ({why}); "
             "use model.weights=none to measure it without"
