@@ -1,5 +1,7 @@
 """Blocks on inputs that were fed before and on others, on a clock of the tests'."""
 
+import random
+
 import pytest
 
 from accelbench.measuring.replay import MAX_BATCHES, NUM_ROUNDS, num_batches, replay
@@ -39,8 +41,10 @@ def test_kept_results_are_a_defect_once_all_rounds_say_so():
 def test_a_long_step_is_first_compared_with_what_was_measured():
     found, order = ran([2.1], known_s=2.0)
     assert (found.ratios, order) == ([1.05], ["unseen"])
-    found, order = ran([3.0, 1.0], known_s=2.0)
-    assert (found.ratios, order) == ([1.0], ["unseen", "unseen", "fed"])
+    found, order = ran([3.0, 2.1], known_s=2.0)  # the first one was disturbed
+    assert (found.ratios, order) == ([1.05], ["unseen", "unseen"])
+    found, order = ran([3.0, 3.0, 1.0], known_s=2.0)
+    assert (found.ratios, order) == ([1.0], ["unseen", "unseen", "unseen", "fed"])
 
 
 def test_a_block_that_was_disturbed_is_no_reason():
@@ -51,6 +55,22 @@ def test_a_block_that_was_disturbed_is_no_reason():
     assert found.defect() is not None
     found.fed_s[-1], found.unseen_s[-1] = 1.2, 1.3
     assert found.defect() is None
+
+
+def beside_load(fed_s, unseen_s, share):
+    """A round's blocks, of which a share takes as long as another program's turn."""
+    draw = random.Random(1)
+
+    def seconds(batches):
+        took_s = fed_s if batches == ["fed"] else unseen_s
+        return took_s + (0.01 if draw.random() < share else 0.0)
+
+    return [replay(lambda: ["fed"], lambda: ["unseen"], seconds).defect() is not None for _ in range(200)]
+
+
+def test_short_blocks_beside_other_programs_are_judged_by_their_shortest():
+    assert sum(beside_load(0.0003, 0.005, 0.25)) >= 195  # kept results
+    assert sum(beside_load(0.005, 0.005, 0.25)) == 0  # sound code
 
 
 @pytest.mark.parametrize(("step_s", "num"), [(1.0, 1), (0.001, 5), (1e-9, MAX_BATCHES), (0.0, MAX_BATCHES)])
