@@ -18,9 +18,9 @@ from accelbench.data.arrays import load_split
 from accelbench.devices import packages
 from accelbench.devices.cpu import look, usable_cores
 from accelbench.engines.exported import run as exported_run
+from accelbench.engines.exported.build import Call
 from accelbench.engines.exported.compiler import Ran, Saved
 from accelbench.engines.exported.export import MIN_CALIBRATED
-from accelbench.engines.exported.network import Call
 from accelbench.engines.exported.run import EXPORTED_ANEW
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.denormals import DENORMAL, NOT_SET

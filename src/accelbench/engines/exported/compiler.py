@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from accelbench.engines.exported.network import Call
+from accelbench.engines.exported.build import Call
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Precision
 

@@ -1,17 +1,61 @@
-"""Exports the network of a cell into files that processes load."""
+"""A network is exported into files, in a process of its own, which several processes then load."""
 
+import json
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from accelbench.engines.exported.artifact import Artifact
+from accelbench.engines.exported.build import BuiltNetwork, Call, call_of, cpu_of
 from accelbench.engines.exported.compiler import Compiler
-from accelbench.engines.exported.given import Given, cpu_of
-from accelbench.engines.exported.network import Call, call_of
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell
+
+FILE = "artifact.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """What is known of an exported network. Seconds are wall time.
+
+    Attributes:
+        file: the name of the file that the engine loads, in the artifact's folder.
+        given: digest of what was exported, see `build.BuiltNetwork.digest`.
+        export_s: time to export the network from PyTorch.
+        quantize_s: time to quantise it, calibration included; None if it was not.
+        num_calibrated: samples that it was calibrated on.
+        compile_s: time to compile it before it was saved; next to 0 of an engine that compiles what it loads.
+        formats: see `compiler.Ran.formats`, of an engine that knows them before the network runs; else empty.
+        num_bytes: size of its files.
+        num_rows: rows of a batch, as its output in PyTorch showed; see `workload.Workload`.
+        denormals: sentences about its denormal numbers in PyTorch.
+        notes: what its code set in vain when it ran in PyTorch.
+    """
+
+    file: str
+    given: str
+    export_s: float
+    quantize_s: float | None = None
+    num_calibrated: int = 0
+    compile_s: float = 0.0
+    formats: Mapping[str, int] = field(default_factory=dict)
+    num_bytes: int
+    num_rows: int
+    denormals: Sequence[str]
+    notes: Sequence[str]
+
+    def write(self, folder: Path) -> None:
+        """Writes it beside the network's files."""
+        (folder / FILE).write_text(json.dumps(vars(self)))
+
+
+def read(folder: Path) -> Artifact:
+    """The artifact in `folder`."""
+    return Artifact(**json.loads((folder / FILE).read_text()))
+
 
 MIN_CALIBRATED = 128  # samples, in whole batches
 
@@ -30,7 +74,7 @@ def export(cell: Cell, data_folder: Path, compiler: Compiler, folder: Path) -> N
     """
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder.parent))
     try:
-        given = Given(cell, data_folder, cpu_of(cell), compiler)
+        given = BuiltNetwork(cell, data_folder, cpu_of(cell), compiler.computes_in)
         export_given(given, compiler, unfinished).write(unfinished)
         unfinished.rename(folder)
     except BaseException:
@@ -38,7 +82,7 @@ def export(cell: Cell, data_folder: Path, compiler: Compiler, folder: Path) -> N
         raise
 
 
-def export_given(given: Given, compiler: Compiler, folder: Path) -> Artifact:
+def export_given(given: BuiltNetwork, compiler: Compiler, folder: Path) -> Artifact:
     """Runs a network in PyTorch and exports it into `folder`. Raises an UnsupportedError if it can't be exported."""
     digest = given.digest()  # of the network as it was built
     denormals = given.run_in_torch()
@@ -69,7 +113,7 @@ def export_given(given: Given, compiler: Compiler, folder: Path) -> Artifact:
     )
 
 
-def _calibration(given: Given) -> tuple[list[Call], int]:
+def _calibration(given: BuiltNetwork) -> tuple[list[Call], int]:
     """Calls with batches of the cell's data, and how many samples they have."""
     task, calls, num = given.workload.task, [], 0
     shapes = [tensor.shape for tensor in given.call().tensors()]

@@ -3,25 +3,23 @@
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from accelbench.data.arrays import load_split
 from accelbench.devices.cpu import FAST_INTEGERS, has_any
 from accelbench.devices.registry import look
 from accelbench.engines.cell_run import CellRun
-from accelbench.engines.exported import quantization
-from accelbench.engines.exported.answers import compared, has_answers
-from accelbench.engines.exported.artifact import Artifact, read
+from accelbench.engines.exported.build import BuiltNetwork, call_of, cpu_of
 from accelbench.engines.exported.compiler import Compiler, Ran
-from accelbench.engines.exported.export import export_given
-from accelbench.engines.exported.given import Given, cpu_of
-from accelbench.engines.exported.network import call_of
+from accelbench.engines.exported.export import Artifact, export_given, read
 from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
@@ -33,8 +31,10 @@ from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, on_host, reordered
+from accelbench.engines.lightning.task import ImageTask
 from accelbench.engines.lightning.training import training_in_inference
 from accelbench.engines.lightning.work import count
+from accelbench.engines.lightning.workload import Workload
 from accelbench.engines.observed import Observed
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.outputs import Output
@@ -44,7 +44,7 @@ from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Operator
-from accelbench.schema.vocab import Pipeline, Precision
+from accelbench.schema.vocab import Library, Pipeline, Precision, Weights
 from accelbench.schema.work import Work
 
 EXPORTED_ANEW = (
@@ -81,7 +81,7 @@ class _Run(CellRun):
 
     def __init__(self, cell: Cell, data_folder: Path, compiler: Compiler, exported: Path | None, own: Path) -> None:
         super().__init__(cell, data_folder, backend := cpu_of(cell))
-        self.given = given = Given(cell, data_folder, backend, compiler)
+        self.given = given = BuiltNetwork(cell, data_folder, backend, compiler.computes_in)
         self.workload, self.feed, self.build_s = given.workload, given.workload.feed, given.build_s
         self.num_params = zoo.num_params(given.network)
         self.compared_on: Any = None  # the batch whose memory the compared inputs take in turn
@@ -116,7 +116,6 @@ class _Run(CellRun):
             self._replay()
 
     def watch(self, step: "_CompiledStep") -> Watch:
-        """This run."""
         return self
 
     def start(self) -> None:
@@ -124,7 +123,6 @@ class _Run(CellRun):
 
     @check_timed
     def look(self, batch: Any) -> None:
-        """See `Watch`: keeps the step's batch and its output."""
         rows = self.rows_of(self.workload.num_rows)
         self.timed = batch, described(self.step.result, self.workload.num_rows, rows)
 
@@ -199,20 +197,16 @@ class _Run(CellRun):
 
     @property
     def is_reference(self) -> bool:
-        """Never: the reference is PyTorch."""
         return False
 
     def compared_inputs(self) -> tuple[Any, Any]:
-        """In host memory."""
         fed = self.workload.example() if self.timed is None else on_host(self.timed[0])
         return fed, self.workload.unseen()
 
     def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
-        """In host memory."""
         return reordered(batch, order) if num_rows(batch) == len(order) else None
 
     def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
-        """In host memory."""
         return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
 
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
@@ -227,7 +221,6 @@ class _Run(CellRun):
         return self.workload.num_reference_rows
 
     def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
-        """From the cell's network, built again."""
         with new_tensors_in(torch.float32):
             return self.workload.reference(batches, self.rows, other=other)
 
@@ -241,20 +234,18 @@ class _Run(CellRun):
             of_set = self.cell.data.pipeline in (Pipeline.array, Pipeline.jpeg)
             where = "the training set" if of_set else "the kind that was measured"
             fast = has_any(look(self.cell.device), FAST_INTEGERS)
-            found = quantization.described(self.ran.formats, self.ran.times, fast_integers=fast)
+            found = how_quantized(self.ran.formats, self.ran.times, fast_integers=fast)
             yield f"int8: {found}; calibrated on {self.artifact.num_calibrated} samples of {where}"
             if self.output_error is not None:
                 more = "" if has_answers(self.cell) else "; accuracy was not measured (model.weights= has weights)"
                 yield f"int8: the output differs from fp32's by {100 * self.output_error:.1f} %{more}"
 
     def warnings(self) -> Iterator[str]:
-        """What slows a CPU down."""
         # PyTorch may have computed in another format than the engine, whose denormal numbers are others.
         if self.given.precision == self.cell.precision and not self.is_one_step:
             yield from self.artifact.denormals
 
     def tokens_per_sample(self) -> float | None:
-        """Of the batches that the network got."""
         return self.workload.tokens_per_sample()
 
 
@@ -304,3 +295,71 @@ class _CompiledStep:
     def num_samples(self, batch: Any) -> int:
         """Samples in the batch."""
         return self.task.num_samples(batch)
+
+
+MAX_S = 20.0  # that asking may take; the test set's first samples have to do then
+
+# Libraries of networks that classify images.
+CLASSIFYING = frozenset({Library.accelbench, Library.timm, Library.torchvision})
+
+
+def has_answers(cell: Cell) -> bool:
+    """Whether the cell's network was trained, and classifies images whose classes are known."""
+    trained = cell.model.weights != Weights.none and cell.data.pipeline in (Pipeline.array, Pipeline.jpeg)
+    return trained and cell.model.library in CLASSIFYING and not cell.model.is_own("autoencoder")
+
+
+@torch.no_grad()
+def compared(
+    cell: Cell, data_folder: Path, workload: Workload, measured: Callable[[Any], Tensor], max_s: float = MAX_S
+) -> Answers:
+    """Asks both on the test set, in whole batches.
+
+    Args:
+        cell: with `has_answers`.
+        data_folder: where the data set's arrays are.
+        workload: of the cell.
+        measured: a whole batch of images, as a feed gives it -> the logits of what was measured.
+        max_s: seconds after which no more batches are asked.
+    """
+    pl.seed_everything(cell.seed, verbose=False)
+    network, task = workload.build().eval(), ImageTask(torch.float32)
+    arrays = load_split(data_folder, "test")
+    size, began = cell.batch_size, time.monotonic()
+    num = num_right = num_fp32_right = num_won = 0
+    for start in range(0, len(arrays.labels), size):
+        labels = torch.from_numpy(arrays.labels[start : start + size]).long()
+        images = torch.from_numpy(arrays.images[start : start + size])
+        whole = images[torch.arange(size) % len(images)]  # a short last batch is filled up: the shape is compiled
+        right = task.answers(measured((whole,)))[: len(labels)] == labels
+        fp32_right = task.answers(network(task.inputs(images))) == labels
+        num += len(labels)
+        num_right += int(right.sum())
+        num_fp32_right += int(fp32_right.sum())
+        num_won += int((right & ~fp32_right).sum())
+        if time.monotonic() - began > max_s:
+            break
+    return Answers(num_samples=num, num_right=num_right, num_fp32_right=num_fp32_right, num_won=num_won)
+
+
+# Parts of the names of operators that convert between integers and floating-point numbers.
+CONVERSIONS = ("quantize", "convert", "reorder")
+
+
+def how_quantized(formats: Mapping[str, int], times: Sequence[tuple[str, float]], *, fast_integers: bool) -> str:
+    """How much of a network was quantised, and what keeps it from being faster.
+
+    Args:
+        formats: of its matrix products: NumPy's name -> how many.
+        times: of the operators of one call, with the seconds of each; may be empty.
+        fast_integers: whether the CPU multiplies integers faster than fp32.
+    """
+    num_integers = sum(num for name, num in formats.items() if name in INTEGERS)
+    parts = [f"{num_integers} of {sum(formats.values())} matrix products multiply integers"]
+    total = sum(seconds for _, seconds in times)
+    converting = sum(seconds for name, seconds in times if any(word in name.lower() for word in CONVERSIONS))
+    if total:
+        parts.append(f"converting between formats takes {100 * (converting / total):.0f} % of a call")
+    if not fast_integers:
+        parts.append("this CPU has no instructions for int8 (VNNI or AMX), so that it gains little")
+    return "; ".join(parts)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from accelbench.devices.cpu import FAST_INTEGERS, has_any, look
 from accelbench.engines.exported import export as exporting
 from accelbench.engines.exported import run as exported_run
+from accelbench.engines.exported.build import Call, not_exportable, program_of
 from accelbench.engines.exported.compiler import Ran, Saved
-from accelbench.engines.exported.network import Call, not_exportable, program_of
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
