@@ -180,7 +180,13 @@ class Job(contextlib.ExitStack):
 
         notice = f"Preview: {number} of {len(self.suites)} suites measured; still to come: {', '.join(to_come)}."
         try:
-            page = build(ROOT / "results", ROOT / PREVIEW, params.costs(ROOT), notices=[notice])
+            page = build(
+                ROOT / "results",
+                ROOT / PREVIEW,
+                params.costs(ROOT),
+                notices=[notice],
+                extension=params.report_extension(ROOT),
+            )
         except Exception as error:  # the report's own stage will say it, after everything is measured
             self._say(f"No preview of the report: {error}")
             return

@@ -300,7 +300,9 @@ def make_project(root: Path) -> Path:
     from accelbench.data.prepare import describe
 
     shutil.copytree(TESTS.parent / "conf", root / "conf")
-    shutil.copy(TESTS.parent / "params.yaml", root)
+    # The extension of the report stays in the repository.
+    lines = (TESTS.parent / "params.yaml").read_text().splitlines(keepends=True)
+    (root / "params.yaml").write_text("".join(each for each in lines if not each.startswith("report_extension:")))
     images = np.random.default_rng(0).integers(0, 256, (160, 28, 28), dtype=np.uint8)
     labels = (np.arange(160) % 10).astype(np.uint8)
     folder = root / "data" / "mnist"

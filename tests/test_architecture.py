@@ -56,7 +56,7 @@ def test_the_walls_between_the_parts_stand(copy):
     [
         ("measuring.clock", "import torch", "Only an engine imports its framework"),
         ("data.order", "import keras", "Only an engine imports its framework"),
-        ("report.tables.study", "import torch", "Only an engine imports its framework"),
+        ("report.page", "import torch", "Only an engine imports its framework"),
         ("sweep.run", "import mlflow", "Only sinks/mlflow.py imports mlflow"),
         ("judging.row", "import pandas", "Only report/ imports pandas"),
         ("report.build", "import accelbench.sweep.run", "Data flows down"),

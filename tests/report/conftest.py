@@ -1,17 +1,18 @@
 """Sweeps written through `accelbench.schema.record`, as a runner would leave them."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from accelbench.report import build, read
+from accelbench.report import build
 from accelbench.schema import record, serialize
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Block, Epoch, Evaluation, Measurement
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import Device, Engine, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
@@ -134,7 +135,14 @@ class Maker:
 
 
 BAD_REASON = '<script>alert("x")</script> | a *bad* reason'
+RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
 SPREAD = (0.97, 0.98, 0.99, 1.0, 1.01, 1.02, 1.03)
+
+
+def inferring(maker, name, device="cpu", precision="fp32", rate=100.0, *, batch_size=16, side=224, **changes):
+    cell = maker.cell(name, device, precision, mode=Mode.infer, batch_size=batch_size, data=RANDOM, **changes)
+    cell = dataclasses.replace(cell, model=dataclasses.replace(cell.model, input_shape=(3, side, side)))
+    return maker.ok(cell, rate, data=None)
 
 
 @pytest.fixture(scope="session")
@@ -154,16 +162,3 @@ def results(tmp_path_factory: pytest.TempPathFactory, maker: Maker) -> Path:
 def report(results: Path) -> Path:
     """The report on it."""
     return build.build(results, results.parent / "report").parent
-
-
-@pytest.fixture
-def scaled(tmp_path, maker):
-    """Study 003's sweep: three batches on each of two devices, of which one is five times as fast."""
-    from report.pictures.test_studies import inferring
-
-    records = [
-        inferring(maker, "scaling_cnn_small", device, rate=rate * gain, batch_size=batch)
-        for device, gain in (("cpu", 1), ("gpu", 5))
-        for batch, rate in ((1, 100), (8, 290), (16, 300))
-    ]
-    return read.read(maker.suite(tmp_path, records, study="003"))

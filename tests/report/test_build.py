@@ -170,13 +170,6 @@ def test_a_new_report_takes_away_the_old_pictures_and_nothing_else(tmp_path: Pat
     assert (out / "notes.txt").read_text() == "mine"
 
 
-def test_a_suite_may_have_any_name_that_a_folder_may(tmp_path: Path, maker) -> None:
-    maker.suite(tmp_path, [maker.ok(maker.cell(suite="50 % of $x$ & <i>"), 1000)])
-    out = build.build(tmp_path, tmp_path / "report").parent
-    assert (out / "plots" / "throughput_50 % of $x$ & <i>.png").is_file()
-    assert "plots/throughput_50%20%25%20of%20%24x%24%20%26%20%3Ci%3E.png" in (out / "report.md").read_text()
-
-
 class TestScript:
     @pytest.fixture
     def project(self, tmp_path: Path) -> Path:
@@ -212,7 +205,3 @@ def test_sweeps_deep_below_are_on_the_page_and_folders_that_can_not_be_listed_ar
     assert said == ["runs/locked: Permission denied: what is in it is not shown"]
     assert said[0] in page
     assert len(pd.read_csv(runs / "report" / "cells.csv")) == 2
-    drawn = {path.relative_to(runs / "report").as_posix() for path in (runs / "report").rglob("*.png")}
-    (markdown,) = (runs / "report").glob("report.md")
-    assert {path for path in drawn if f"]({path})" in markdown.read_text()} == drawn
-    assert {path.partition("_")[2] for path in drawn} == {"h100/nets.png", "l40s/nets.png"}

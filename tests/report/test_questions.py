@@ -9,7 +9,7 @@ from accelbench.report.questions import questions
 from accelbench.report.read import read
 from accelbench.schema.vocab import Device, Mode
 from accelbench.schema.work import Work
-from report.pictures.test_roofline import working
+from report.pictures.conftest import working
 
 
 @pytest.fixture

@@ -70,10 +70,10 @@ def test_the_page_holds_every_cell_as_data_that_no_text_can_end(report: Path, pa
 def test_the_page_needs_no_other_file(parsed: Parsed) -> None:
     links = [attrs[name] for _, attrs in parsed.tags for name in ("src", "href") if name in attrs]
     inside = {link for link in links if link.startswith("#")}
-    assert inside == {*(f"#question-{i}" for i in range(1, 6)), "#suite-1", "#all", "#lies"}
+    assert inside == {*(f"#question-{i}" for i in range(1, 6)), "#suite-1", "#all"}
     assert inside <= {f"#{attrs['id']}" for _, attrs in parsed.tags if "id" in attrs}
     others = [link for link in links if link not in inside]
-    assert len(others) == 9  # eight pictures and an empty icon; the viewer shows the same ones
+    assert len(others) == 6  # five pictures and an empty icon; the viewer shows the same ones
     assert all(link.startswith("data:") for link in others)
 
 
@@ -90,7 +90,7 @@ def test_the_page_allows_its_own_scripts_and_no_others(report: Path) -> None:
 
 def test_every_picture_has_a_text(parsed: Parsed) -> None:
     texts = [attrs["alt"] for tag, attrs in parsed.tags if tag == "img" and "src" in attrs]
-    assert len(texts) == 8
+    assert len(texts) == 5
     assert all(len(text) > 20 for text in texts)
 
 
@@ -108,5 +108,5 @@ def test_markdown_says_the_same(report: Path, parsed: Parsed) -> None:
 
 def test_markdown_links_its_pictures(report: Path) -> None:
     links = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (report / "report.md").read_text())
-    assert len(links) == 8
+    assert len(links) == 5
     assert all((report / link).is_file() for link in links)

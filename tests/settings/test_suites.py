@@ -203,7 +203,10 @@ def write(folder, text):
         ("suites:\n\t- x", "not readable"),
         (b"\xff\xfe\x00\x01", "not readable"),
         ("- a\n- b", "should be a mapping with profile, data and suites"),
-        ("profil: quick", "unknown profil. Choose from: profile, retry, strict, confirm_s, costs, data, suites."),
+        (
+            "profil: quick",
+            "unknown profil. Choose from: profile, retry, strict, confirm_s, report_extension, costs, data, suites.",
+        ),
     ],
 )
 def test_what_is_no_params_file_is_named_in_one_line(tmp_path, text, told):

@@ -30,7 +30,15 @@ def _run(chosen: Namespace, context: Context) -> int:
         say(clean(which))
     is_results = place.project is not None and Path(name) == Path(RESULTS)
     out = place.root / "report" if is_results else Path(name) / "report"
-    page = build(place.root / name, out, params.costs(place.project), say, data=place.data, cache=place.cache)
+    page = build(
+        place.root / name,
+        out,
+        params.costs(place.project),
+        say,
+        data=place.data,
+        cache=place.cache,
+        extension=params.report_extension(place.project),
+    )
     say(clean(f"Report: {page}"))
     return 0
 

@@ -14,11 +14,12 @@ import matplotlib
 from PIL import Image
 
 from accelbench.compare.confidence import Sureness
-from accelbench.errors import WriteError
+from accelbench.errors import UserError, WriteError
 from accelbench.judging.costs import Cost
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, render
 from accelbench.report.answers import Answer
+from accelbench.report.extension import Extension, load
 from accelbench.report.large import aggregates, newest
 from accelbench.report.large.summaries import Summaries
 from accelbench.report.page import Page, compose
@@ -39,6 +40,7 @@ def build(
     notices: Sequence[str] = (),
     data: Path | None = None,
     cache: Path | None = None,
+    extension: Path | None = None,
 ) -> Path:
     """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
 
@@ -49,10 +51,11 @@ def build(
         results: the records' folder.
         out: where the report goes.
         costs: of devices, as the user states them.
-        say: shows the user a note about records that the report leaves out.
+        say: shows the user a note about what the report leaves out.
         notices: sentences for the top of the page.
         data: the folder of the prepared data sets, for a look at them; None for none.
         cache: the folder of selfcheck.json; None for none.
+        extension: the file of a module that adds to the report (`report.extension`); None for none.
 
     Raises:
         UserError: there are no results, or none is readable, or the report can't be written; or `out` is a link.
@@ -64,11 +67,13 @@ def build(
         everything, shown_part = words
         sentence = f"{everything} are too many for one page: it shows the means of all, and {shown_part}."
         notices = [*notices, f"{sentence} cells.csv has every record."]
+    added, problem = _added(extension)
+    notices = [*notices, *problem]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-                page = compose(sweeps, notices, data, cache)
+                page = compose(sweeps, notices, data, cache, added)
                 if summaries is not None:
                     page = _with_aggregates(page, summaries, Path(made))
                 _write(page, sweeps, Path(made))
@@ -78,9 +83,18 @@ def build(
             _replace(Path(made), out)
     except OSError as error:
         raise WriteError(shown(out), error) from error
-    for note in [note for sweep in sweeps for note in sweep.notes] if summaries is None else listed(summaries.notes):
+    about_records = [note for sweep in sweeps for note in sweep.notes] if summaries is None else listed(summaries.notes)
+    for note in [*problem, *about_records]:
         say(note)
     return out / "index.html"
+
+
+def _added(path: Path | None) -> tuple[Extension | None, list[str]]:
+    """The extension; without one that can't be used, and why: a report without it is better than none."""
+    try:
+        return load(path), []
+    except UserError as error:
+        return None, [str(error)]
 
 
 def _with_aggregates(page: Page, summaries: Summaries, folder: Path) -> Page:

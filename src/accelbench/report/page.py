@@ -9,40 +9,33 @@ from pathlib import Path
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
 from accelbench.judging.disturbed import DISTURBED
-from accelbench.report import published
 from accelbench.report.answers import Answer, answers
+from accelbench.report.extension import Addition, Extension
 from accelbench.report.noise import noise
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import samples
-from accelbench.report.pictures.drawn import pictures_of
+from accelbench.report.pictures.race import race as race_picture
 from accelbench.report.questions import Question, questions
 from accelbench.report.read import NOT_RUN, UNREADABLE, Sweep
 from accelbench.report.tables import (
     accuracy_by_device,
     all_cells,
-    batch_scaling,
     best,
-    device_load,
-    device_pairs,
     device_scaling,
     engine_pairs,
     first_screen,
-    lies,
     no_effect,
     not_ok,
     options,
     options_alone,
     race,
-    study,
-    study_steps,
-    study_times,
 )
 from accelbench.report.tables.all_cells import Cells
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware
 from accelbench.schema.selfcheck import read_selfcheck
 from accelbench.schema.serialize import group_key
-from accelbench.schema.vocab import RANDOM, Device, Mode, Status
+from accelbench.schema.vocab import RANDOM, Device, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +44,12 @@ class Section:
 
     Attributes:
         caveats: sentences to read before comparing with the suite's study.
-        conclusions: sentences that follow from the numbers.
-        left_out: a sentence that names the pictures that are left out, with the reason; none if none is.
     """
 
     sweep: Sweep
     caveats: list[str]
-    conclusions: list[str]
     tables: list[Table]
     pictures: list[Picture]
-    left_out: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +74,7 @@ class Page:
         without_samples: a sentence for each data set without such a look, with the reason.
         details: the tables of the best cells by each criterion and of the failures.
         cells: every cell, for the page's table and charts.
-        lies: what was wrong with the five studies, and what accelbench does about it.
+        added: the tables that the project's extension adds at the end.
     """
 
     notices: list[str]
@@ -106,7 +95,7 @@ class Page:
     without_samples: list[str]
     details: list[Table]
     cells: Cells
-    lies: Table
+    added: list[Table]
 
     @property
     def compared(self) -> list[Answer]:
@@ -126,7 +115,11 @@ class Page:
 
 
 def compose(
-    sweeps: Sequence[Sweep], notices: Sequence[str] = (), data: Path | None = None, cache: Path | None = None
+    sweeps: Sequence[Sweep],
+    notices: Sequence[str] = (),
+    data: Path | None = None,
+    cache: Path | None = None,
+    extension: Extension | None = None,
 ) -> Page:
     """The page on `sweeps`, with `notices` at its top.
 
@@ -135,6 +128,7 @@ def compose(
         notices: sentences for the top of the page.
         data: the folder of the prepared data sets, for a look at them; None for none.
         cache: the folder of selfcheck.json; None for none.
+        extension: adds to the sections and the page; None for nothing.
     """
     sheets, without = _samples(sweeps, data) if data is not None else ([], [])
     found = answers(sweeps)
@@ -155,12 +149,12 @@ def compose(
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         first=_known(first_screen.table(sweeps), first_screen.devices(sweeps), not_ok.reasons(sweeps)),
         environments=list(_environments(sweeps)),
-        sections=[_section(sweep) for sweep in sweeps if sweep.cells or sweep.race],
+        sections=[_section(sweep, extension) for sweep in sweeps if sweep.cells or sweep.race],
         samples=sheets,
         without_samples=without,
         details=_known(best.table(sweeps), not_ok.failures(sweeps)),
         cells=all_cells.cells(sweeps),
-        lies=lies.table(),
+        added=extension.of_page() if extension else [],
     )
 
 
@@ -219,53 +213,31 @@ def _samples(sweeps: Sequence[Sweep], folder: Path) -> tuple[list[Picture], list
     return sheets, without
 
 
-def _section(sweep: Sweep) -> Section:
-    built = (
+def _section(sweep: Sweep, extension: Extension | None) -> Section:
+    warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]).values())
+    added = extension.of_suite(sweep, warning) if extension else Addition()
+    tables = _known(
         race.table(sweep),
-        *(study_times.table(sweep, mode) for mode in Mode),
+        *added.tables,
         engine_pairs.table(sweep),
         options_alone.table(sweep),
         options.table(sweep),
-        device_pairs.headlines(sweep),
-        device_pairs.table(sweep),
-        *(study_steps.table(sweep, metric) for metric in study_steps.METRICS),
-        device_load.table(sweep),
-        device_load.power_ratios(sweep),
         no_effect.table(sweep),
-        study.quality(sweep),
         accuracy_by_device.table(sweep),
-        study.one_epoch(sweep),
-        study.preparation(sweep),
-        batch_scaling.best_batch(sweep),
         device_scaling.table(sweep),
-        batch_scaling.devices(sweep),
     )
-    pictures, left_out = _pictures(sweep)
-    return Section(
-        sweep=sweep,
-        caveats=published.CAVEATS.get(sweep.study or "", []),
-        conclusions=batch_scaling.conclusions(sweep),
-        tables=_known(*built),
-        pictures=pictures,
-        left_out=left_out,
-    )
-
-
-def _pictures(sweep: Sweep) -> tuple[list[Picture], list[str]]:
-    warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins([sweep]).values())
-    drawn = pictures_of(sweep, warning)
-    missing = [what[0].lower() + what[1:] for what, figure in drawn.values() if not figure]
-    left_out = [f"No picture of {'; '.join(missing)}: no ok cell has any."] if missing else []
+    search = "The search: every process, and when cells dropped out"
+    raced = race_picture(sweep.race, f"{search}, {sweep.suite}", warning) if sweep.race else None
+    drawn = [*added.pictures, *([("race", search, raced)] if raced else [])]
     pictures = [
         Picture(
             path=f"plots/{kind}_{sweep.folder}.png",
             alt=f"{what}, {sweep.suite}; the tables hold its values",
             figure=figure,
         )
-        for kind, (what, figure) in drawn.items()
-        if figure
+        for kind, what, figure in drawn
     ]
-    return pictures, left_out
+    return Section(sweep=sweep, caveats=added.caveats, tables=tables, pictures=pictures)
 
 
 def _environments(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from accelbench.settings.sizes import check_yaml
 
 PROFILES = ("quick", "full")
 SECTIONS = ("costs", "data", "suites")
-KEYS = ("profile", "retry", "strict", "confirm_s", *SECTIONS)
+KEYS = ("profile", "retry", "strict", "confirm_s", "report_extension", *SECTIONS)
 NAMED = {"data": "a data set", "suites": "a suite"}  # sections whose names are those of folders and files
 MAX_FIGURE = 1e12  # of a device's costs: far beyond any, and a cost per sample is still finite
 
@@ -99,6 +99,20 @@ def confirm_s(project: Path | None) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < MAX_FIGURE:
         raise UserError(f"{PARAMS}: confirm_s={value}: should be a number of seconds, or 0")
     return value
+
+
+def report_extension(project: Path | None) -> Path | None:
+    """The file of the module that adds to the project's report; None without one.
+
+    Raises:
+        UserError: it is no path.
+    """
+    value = load(project).get("report_extension")
+    if project is None or value is None:
+        return None
+    if not isinstance(value, str):
+        raise UserError(f"{PARAMS}: report_extension={value}: should be the path of a file in the project")
+    return project / value
 
 
 def costs(project: Path | None) -> dict[Device, Cost]:

@@ -16,7 +16,13 @@ def main() -> int:
         place = project.pipelines_place()
         root = place.root
         page = build(
-            root / "results", root / "report", params.costs(root), say=print, data=place.data, cache=place.cache
+            root / "results",
+            root / "report",
+            params.costs(root),
+            say=print,
+            data=place.data,
+            cache=place.cache,
+            extension=params.report_extension(root),
         )
         dvc_plots.write(root / "report")
     except (UserError, OSError) as error:

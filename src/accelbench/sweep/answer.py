@@ -14,11 +14,15 @@ from accelbench.report.tables.first_screen import Recommendation, recommendation
 from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
 from accelbench.schema.record import Record
+from accelbench.stats.robust import NUM_SAMPLES_FOR
 
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12
 MAX_WARNINGS = 2
-UNEXPLAINED = "p50 (ms)"
+NO_MEDIAN = (
+    f"p50 (ms): fewer than {NUM_SAMPLES_FOR[50]} steps were waited for one by one: steps are long, or whole epochs "
+    "were measured."
+)
 
 
 def _columns(found: Recommendation) -> list[Column[ReportedCell]]:
@@ -69,8 +73,8 @@ def _lines(found: Sequence[Recommendation], cells: Sequence[ReportedCell]) -> It
         yield sentence(Answer(each))
         if len(each.by_speed) <= MAX_CELLS and (table := tabulate_known("", _columns(each), each.by_speed)):
             yield rendered(table)
-            if UNEXPLAINED in table.why_dashes:  # a missing warning needs no reason
-                yield Text(table.why_dashes, "dim")
+            if any(reported.number("latency_p50_ms") is None for reported in each.by_speed):
+                yield Text(NO_MEDIAN, "dim")
         yield from remarks(Answer(each), cells)
     if len(found) > MAX_WORKLOADS:
         yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")

@@ -9,9 +9,9 @@ from accelbench.report.pictures import style
 from accelbench.schema.vocab import Device, Precision
 
 
-@pytest.mark.parametrize("kind", ["times", "throughput", "latency"])
+@pytest.mark.parametrize("kind", ["question_precision", "question_batch", "question_latency"])
 def test_a_picture_is_a_png_that_is_not_blank(report: Path, kind: str) -> None:
-    path = report / "plots" / f"{kind}_nets.png"
+    path = report / "plots" / f"{kind}.png"
     assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     pixels = imread(path)[..., :3]
     assert pixels.shape[1] >= 6 * style.DPI

@@ -1,10 +1,10 @@
 import pandas as pd
 import pytest
 
-from accelbench.report import build, read, study_comparison
-from accelbench.report.tables import batch_scaling, device_scaling
+from accelbench.report import build, read
+from accelbench.report.tables import device_scaling
 from accelbench.schema.cell import KerasSettings
-from accelbench.schema.vocab import Device, Engine, Mode, Scaling, Status
+from accelbench.schema.vocab import Engine, Mode, Scaling, Status
 
 
 @pytest.fixture
@@ -81,17 +81,3 @@ def test_the_report_shows_it_and_the_csv_has_it_where_it_is_known(maker, tmp_pat
     (row,) = device_scaling.table(read.read(folder)).rows
     assert [entry.text for entry in row][-4:] == ["1,000", "1,800", "1.80", "90.0"]
     assert "Several devices" in (report / "index.html").read_text()
-
-
-def test_pictures_and_tables_tell_cells_on_several_devices_apart(maker, tmp_path, records):
-    made = records(
-        *((rate * batch, {"batch_size": batch}, 2) for batch, rate in ((1, 10), (2, 9))),
-        *((rate * batch, {"batch_size": batch, "devices": 2}, 1) for batch, rate in ((2, 20), (4, 30))),
-    )
-    found = read.read(maker.suite(tmp_path, made))
-    batches = {
-        group.options: [reported.cell.batch_size for reported in group.cells]
-        for group in batch_scaling.batch_groups(found)
-    }
-    assert batches == {None: [1, 2], "2 devices (strong)": [2, 4]}
-    assert study_comparison.nearest_cell(found, "mlp", Mode.infer, Device.cpu).cell.devices == 1

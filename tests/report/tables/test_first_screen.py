@@ -5,7 +5,7 @@ import pytest
 
 from accelbench.judging.costs import Cost
 from accelbench.report.read import read as read_sweep
-from accelbench.report.tables import batch_scaling, first_screen
+from accelbench.report.tables import first_screen
 from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import Device, Engine, Mode, Status
 
@@ -103,9 +103,5 @@ def test_a_gpu_is_described_where_its_record_describes_it(read, maker) -> None:
     shown = [row["what it is"] for row in rows(first_screen.devices(found))]
     expected = "NVIDIA A100 (42 GB, 42 multiprocessors, compute capability 8.0, driver 580.65.06)"
     assert shown == ["Example CPU", expected]
-    (_, ran) = sorted(rows(batch_scaling.devices(found[0])), key=lambda row: row["device"])
-    assert [ran[name] for name in ("units", "memory", "compute capability", "driver")] == [
-        *("42 multiprocessors", "42 GB", "8.0", "580.65.06")
-    ]
     older = maker.record(cell, Status.ok, measurement=gpu)
     assert rows(first_screen.devices(read([older])))[0]["what it is"] == "NVIDIA A100"

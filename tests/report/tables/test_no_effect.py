@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from accelbench.report.tables import no_effect
 from accelbench.schema.vocab import Protocol
-from report.pictures.test_studies import inferring
+from report.conftest import inferring
 from report.tables.rows import texts
 
 

@@ -1,12 +1,10 @@
 import pytest
 
-from accelbench.report import study_comparison
-from accelbench.report.pictures import by_batch, studies
 from accelbench.report.read import read as read_sweep
-from accelbench.report.tables import all_cells, batch_scaling, best, options, study_times
+from accelbench.report.tables import all_cells, best, options
 from accelbench.report.tables.options import steps_to_pay
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Device, Mode, Status
+from accelbench.schema.vocab import Mode, Status
 
 COMPILED = Options(compile=True)
 LAST = Options(channels_last=True)
@@ -84,18 +82,6 @@ def test_without_options_there_is_no_table(read, tmp_path, maker):
     assert options.table(read_sweep(maker.suite(tmp_path, [maker.ok(maker.cell(), 1), failed]))) is None
 
 
-def test_no_device_gains_by_an_option_that_the_cpu_cell_does_not_have(read):
-    found = read((1000, {}, {}), (9000, {"device": "gpu", "options": COMPILED}, {}))
-    assert study_comparison.gain_over(Device.cpu, found.cells[1], found.cells, "samples_per_s") is None
-    compared = {each.device: each.speedup for each in study_comparison.compare_with_published(found, Mode.infer)}
-    assert compared == {"cpu": 1, "gpu": None}
-
-
-def test_the_cell_nearest_to_a_study_is_plain_however_far(read):
-    found = read((9000, {"options": COMPILED}, {}), (1, {"precision": "bf16", "batch_size": 1}, {}))
-    assert study_comparison.nearest_cell(found, "mlp", Mode.infer, "cpu").cell.options == Options()
-
-
 def test_tables_tell_cells_with_other_options_apart(read):
     batches = [
         (rate * batch, {"batch_size": batch, "options": on}, {})
@@ -103,34 +89,6 @@ def test_tables_tell_cells_with_other_options_apart(read):
         for rate, on in ((10, Options()), (20, BOTH))
     ]
     found = read(*batches)
-    assert [row["options"] for row in shown(batch_scaling.best_batch(found))] == ["–", "channels_last + compile"]
-    assert [s.partition(":")[0] for s in batch_scaling.conclusions(found)] == [
-        "mlp on cpu in fp32",
-        "mlp on cpu in fp32, channels_last + compile",
-    ]
     (fastest, *_) = shown(best.table([found]))
     assert (fastest["samples/s"], fastest["options"]) == ("80.0", "channels_last + compile")
     assert {row["options"] for row in shown(all_cells.cells([found]).table)} == {"–", "channels_last + compile"}
-    assert study_times.describe(found.cells[1]).startswith("fp32, batch 1, channels_last + compile, ")
-
-
-def legend(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def test_pictures_join_no_cells_with_other_options_and_name_them(read):
-    both = [
-        (rate, {"batch_size": batch, "options": on}, {}) for batch in (1, 2) for rate, on in ((10, LAST), (20, BOTH))
-    ]
-    found = read((5, {"batch_size": 1}, {}), *both)
-    names = ["cpu fp32", "cpu fp32 channels_last", "cpu fp32 channels_last + compile"]
-    lines = by_batch.throughput(found.ok_rows, "title", "")
-    drawn = [container[0] for container in lines.axes[0].containers]
-    assert [list(line.get_xdata()) for line in drawn] == [[1], [1, 2], [1, 2]]
-    assert len({str(line._unscaled_dash_pattern) for line in drawn}) == 3
-    bars = studies.families(found.cells, lambda reported: reported.number("samples_per_s"), "images/s", "title", "")
-    assert sorted(bar.get_x() for bar in bars.axes[0].patches) == [bar.get_x() for bar in bars.axes[0].patches]
-    assert len({bar.get_hatch() for bar in bars.axes[0].patches}) == 3
-    panels = studies.dashboard(found.cells, "title", "")
-    assert legend(lines) == names
-    assert legend(bars) == legend(panels) == [*names, "has warnings: see its row"]

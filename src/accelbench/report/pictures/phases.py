@@ -9,17 +9,15 @@ from accelbench.judging.row import phases_ms
 from accelbench.presentation import PHASE_COLOURS, significant
 from accelbench.report.pictures.style import DPI, add_legend, add_title, tidy
 from accelbench.report.read import ReportedCell
-from accelbench.report.study_comparison import one_per_setting
 from accelbench.schema.vocab import Phase
 
 MAX_BARS = 40
 
 
 def phases(cells: Sequence[ReportedCell], title: str, warning: str) -> Figure | None:
-    """A bar per cell, the phases as shares of a step's wall time; None if no cell's phases were measured."""
-    ok = one_per_setting(reported for reported in cells if reported.is_ok)
-    known = [reported for reported in ok if phases_ms(reported.row)]
-    if not known:
+    """A bar per cell, the phases as shares of a step's wall time; None if no cell has two phases or more."""
+    known = [reported for reported in cells if phases_ms(reported.row)]
+    if all(len([ms for ms in phases_ms(reported.row).values() if ms]) < 2 for reported in known):
         return None
     title += f": the first {MAX_BARS} of {len(known)} cells" * (len(known) > MAX_BARS)
     known = known[:MAX_BARS]

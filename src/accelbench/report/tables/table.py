@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Generic, TypeVar
 
 from accelbench.presentation import UNKNOWN, exact, significant
-from accelbench.report.tables import dashes
 from accelbench.schema.record import Value
 
 Subject = TypeVar("Subject")
@@ -69,12 +68,6 @@ class Table:
     def numeric(self) -> list[bool]:
         """For each column, whether it holds numbers."""
         return [any(isinstance(row[i].key, int | float) for row in self.rows) for i in range(len(self.headings))]
-
-    @cached_property
-    def why_dashes(self) -> str:
-        """Why some rows have a dash, for each column that has one; empty if none has."""
-        columns = [i for i in range(len(self.headings)) if any(row[i].text == UNKNOWN for row in self.rows)]
-        return dashes.note(self.headings[i] for i in columns)
 
     def without_unknown_columns(self) -> "Table":
         """The same table without the columns that hold no known value."""

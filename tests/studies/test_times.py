@@ -1,13 +1,13 @@
-from accelbench.report.tables import study_times
 from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Mode, Protocol
+from five_studies import times
 from report.tables.rows import texts
 
 
 def test_times_stand_beside_the_published_with_the_settings_of_ours(read, maker) -> None:
     fit = maker.ok(maker.cell(protocol=Protocol.fit), 20_000)
     window = maker.ok(maker.cell("cnn", device="xla_cpu", batch_size=64, epochs=10), 2000)
-    table = study_times.table(read([fit, window]), Mode.train)
+    table = times.table(read([fit, window]), Mode.train)
     assert texts(table, "mlp", "cpu") == [
         {
             "network": "mlp",
@@ -37,17 +37,17 @@ def test_an_evaluations_time_stands_beside_inference_alone(read, maker) -> None:
 
     fit = maker.cell(protocol=Protocol.fit, epochs=3)
     trained = maker.ok(fit, 1000, epochs=[tested(seconds) for seconds in (9.0, 0.5, 0.7)])
-    (row, *_) = texts(study_times.table(read([trained, maker.ok(maker.cell(mode=Mode.infer), 20_000)]), Mode.infer))
+    (row, *_) = texts(times.table(read([trained, maker.ok(maker.cell(mode=Mode.infer), 20_000)]), Mode.infer))
     assert (row["ours (s)"], row["ours: one evaluation (s)"], row["published (s)"]) == ("~0.500", "0.600", "0.929")
 
 
 def test_settings_that_the_source_does_not_name_are_marked_as_assumed(read, maker) -> None:
-    table = study_times.table(read([maker.ok(maker.cell("pets_cnn"), 100)], study="002"), Mode.train)
+    table = times.table(read([maker.ok(maker.cell("pets_cnn"), 100)], study="002"), Mode.train)
     assert "batch 32 (assumed), 10 epochs (assumed): pets_cnn on gpu" in " ".join(table.notes)
     assert "training epochs alone" in " ".join(table.notes)
 
 
 def test_times_without_a_study_have_no_published_columns(read, maker) -> None:
-    table = study_times.table(read([maker.ok(maker.cell(), 1000)], study=None), Mode.train)
+    table = times.table(read([maker.ok(maker.cell(), 1000)], study=None), Mode.train)
     assert table.headings[-1] == "ours: cell"
-    assert study_times.table(read([maker.ok(maker.cell(), 1000)], study=None), Mode.infer) is None
+    assert times.table(read([maker.ok(maker.cell(), 1000)], study=None), Mode.infer) is None

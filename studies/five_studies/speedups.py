@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from accelbench.report import published
-from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.study_comparison import equal_on, one_per_setting, published_for_sweep
-from accelbench.report.tables.study_times import describe
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, tabulate_known, word
 from accelbench.schema.vocab import Device, Mode, Precision
+from five_studies import published
+from five_studies.comparison import equal_on, one_per_setting, published_for_sweep
+from five_studies.published import Published
+from five_studies.times import describe
 
 # The first device's speed over the second's.
 PAIRS = ((Device.gpu, Device.cpu), (Device.tpu, Device.cpu), (Device.tpu, Device.gpu), (Device.gpu, Device.tpu))

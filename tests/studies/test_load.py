@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from accelbench.report.tables import device_load
 from accelbench.schema.conditions import SystemSeries
-from report.pictures.test_studies import inferring
+from five_studies import load
+from report.conftest import inferring
 from report.tables.rows import texts
 
 
@@ -25,7 +25,7 @@ def sweep(read, maker):
 def test_a_gpus_load_stands_beside_the_published(sweep, maker):
     figures = {"utilization_percent": 97, "power_w": 250, "temperature_c": 61, "sm_clock_mhz": 1410}
     gpu = loaded(maker, **{f"gpu_0_{name}": value for name, value in figures.items()})
-    (row,) = texts(device_load.table(sweep(gpu)))
+    (row,) = texts(load.table(sweep(gpu)))
     ours = [row[name] for name in ("utilisation (%)", "power (W)", "temperature (°C)", "clock (MHz)")]
     assert ours == ["97.0", "250", "61.0", "1,410"]
     assert float(row["published: power (W)"]) < 100  # a mean over three GPUs, two of which were idle
@@ -34,21 +34,6 @@ def test_a_gpus_load_stands_beside_the_published(sweep, maker):
 
 def test_a_cpus_utilisation_is_of_all_its_cores(sweep, maker):
     cpu = loaded(maker, "cpu", "fp32", cpu_utilization_percent=200.0)
-    rows = texts(device_load.table(sweep(cpu)))
+    rows = texts(load.table(sweep(cpu)))
     assert {row["utilisation (%)"] for row in rows} == {"50.0"}  # two of four
     assert {row["published: utilisation (%)"] for row in rows} >= {"0.800"}  # one core of 128
-
-
-def test_power_ratios_are_the_studys_and_ours_of_equal_cells(sweep, maker):
-    half, whole = (loaded(maker, precision=word, gpu_0_power_w=power) for word, power in (("fp16", 200), ("tf32", 300)))
-    rows = {(row["from"], row["to"]): row for row in texts(device_load.power_ratios(sweep(half, whole)))}
-    published = {pair: row["published (x)"] for pair, row in rows.items()}
-    assert published == {
-        ("16", "32"): "1.11",
-        ("32", "64"): "1.02",
-        ("fp16", "bf16"): "1.01",
-        ("fp16", "tf32"): "1.28",
-        ("tf32", "fp64"): "1.20",
-    }
-    assert rows["fp16", "tf32"]["ours (x)"] == "1.50"
-    assert rows["16", "32"]["ours (x)"] == "–"

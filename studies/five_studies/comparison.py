@@ -5,28 +5,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
-from accelbench.report import published
-from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import RANDOM, Device, Engine, Mode, Precision, Protocol
+from five_studies import published
+from five_studies.published import Published
 
 METRICS = {Mode.train: "train_time", Mode.infer: "test_time"}
 # A study's testing time is of an evaluation; ours of inference, with our evaluation beside it where one was timed.
 TITLES = {Mode.train: "Training time", Mode.infer: "Testing time"}
 
 # From the precision of most studies to the one least like it.
-PRECISIONS = [
-    Precision.fp32,
-    Precision.tf32,
-    Precision.fp64,
-    Precision.bf16_mixed,
-    Precision.fp16_mixed,
-    Precision.bf16,
-    Precision.fp16,
-    Precision.int8,
-]
+PRECISIONS = [Precision(word) for word in ("fp32", "tf32", "fp64", "bf16_mixed", "fp16_mixed", "bf16", "fp16", "int8")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +108,7 @@ def compare_with_published(sweep: Sweep, mode: Mode) -> list[PublishedComparison
 def nearest_cell(sweep: Sweep, model: str, mode: Mode, device: Device, known: str | None = None) -> ReportedCell | None:
     """The cell nearest to the reference settings, an ok cell first; never a mean over cells.
 
-    Args:
-        sweep: where the cell is looked for.
-        model: its network.
-        mode: train or infer.
-        device: where it ran.
-        known: a column of `cells.csv` in which the cell must have a value; None for any cell.
+    With `known`, only among those that have a value in this column of `cells.csv`.
     """
     wanted = reference_settings(sweep.study, model)
     cells = [
@@ -135,13 +121,7 @@ def nearest_cell(sweep: Sweep, model: str, mode: Mode, device: Device, known: st
 
 
 def equal_on(device: Device, reported: ReportedCell, cells: Iterable[ReportedCell]) -> ReportedCell | None:
-    """The ok cell on `device` that is equal to `reported` in all else; None without such a cell on another device.
-
-    Args:
-        device: where the cell ran.
-        reported: the other cell.
-        cells: where it is looked for.
-    """
+    """The ok cell on `device` that is equal to `reported` in all else; None without such a cell on another device."""
     if reported.cell.device == device:
         return None
     there = (candidate for candidate in cells if candidate.cell.device == device and candidate.is_ok)
@@ -149,14 +129,7 @@ def equal_on(device: Device, reported: ReportedCell, cells: Iterable[ReportedCel
 
 
 def gain_over(device: Device, reported: ReportedCell, cells: Iterable[ReportedCell], column: str) -> float | None:
-    """A cell's number over that of the cell on `device` which is equal otherwise; None if either is unknown.
-
-    Args:
-        device: of the other cell.
-        reported: an ok cell.
-        cells: where the other cell is looked for.
-        column: of `cells.csv`.
-    """
+    """A cell's number over that of the cell on `device` which is equal otherwise; None if either is unknown."""
     return reported.over(equal_on(device, reported, cells), column)
 
 

@@ -2,17 +2,16 @@ from statistics import fmean
 
 import pytest
 
-from accelbench.report import published
-from accelbench.report.tables import device_pairs
 from accelbench.schema.vocab import Mode
-from report.pictures.test_studies import inferring
+from five_studies import published, speedups
+from report.conftest import inferring
 from report.tables.rows import texts
 
 
 def test_speedups_are_of_cells_that_differ_only_in_the_device(read, maker):
     cells = [("gpu", "fp32", 500), ("gpu", "bf16", 900), ("tpu", "fp32", 200), ("cpu", "fp32", 10)]
     records = [inferring(maker, "resnet18", device, precision, rate) for device, precision, rate in cells]
-    table = device_pairs.table(read(records, study="000"))
+    table = speedups.table(read(records, study="000"))
     ours = {row["devices"]: row["speed-up (x)"] for row in texts(table, "resnet18") if row["whose"] == "ours"}
     assert ours == {"gpu over cpu": "50.0", "tpu over cpu": "20.0", "gpu over tpu": "2.50"}
     theirs = {row["devices"] for row in texts(table, "resnet18") if row["whose"] == "published"}
@@ -24,13 +23,13 @@ def test_copying_is_compared_too(read, maker):
         maker.ok(inferring(maker, "resnet18", device).cell, 100, data=None, copy_in_s=[seconds] * 700)
         for device, seconds in (("gpu", 0.001), ("tpu", 0.18))
     ]
-    (row,) = (row for row in texts(device_pairs.table(read(records, study="000"))) if row["whose"] == "ours")
+    (row,) = (row for row in texts(speedups.table(read(records, study="000"))) if row["whose"] == "ours")
     assert (row["devices"], row["copying (x)"]) == ("gpu over tpu", "0.00556")
 
 
 def test_study_002_s_ratio_needs_no_cpu(read, maker):
     records = [maker.ok(maker.cell("pets_cnn", device), rate) for device, rate in (("gpu", 100), ("tpu", 400))]
-    rows = texts(device_pairs.table(read(records, study="002")))
+    rows = texts(speedups.table(read(records, study="002")))
     assert [(row["devices"], row["whose"], row["speed-up (x)"], row["batch"]) for row in rows] == [
         ("tpu over gpu", "ours", "4.00", "128"),
         ("tpu over gpu", "published", "5", "–"),
@@ -39,7 +38,7 @@ def test_study_002_s_ratio_needs_no_cpu(read, maker):
 
 
 def test_study_003_s_printed_speedups_stand_beside_ours(scaled):
-    rows = texts(device_pairs.table(scaled))
+    rows = texts(speedups.table(scaled))
     assert [(row["whose"], row["speed-up (x)"], row["batch"]) for row in rows] == [
         ("ours", "5.00", "1"),
         ("ours", "5.00", "8"),
@@ -56,7 +55,7 @@ def test_the_headline_stands_beside_what_its_raw_data_gives(read, maker):
         for device in ("cpu", "gpu", "tpu")
     }
     records = [inferring(maker, "resnet18", device, rate=rate) for device, rate in (("gpu", 500), ("tpu", 100))]
-    rows = texts(device_pairs.headlines(read(records, study="000")))
+    rows = texts(speedups.headlines(read(records, study="000")))
     shown = {row["devices"]: (row["published (x)"], row["from its raw data, end to end (x)"]) for row in rows}
     assert shown == {
         "gpu over cpu": ("744.41", "127"),
@@ -73,5 +72,5 @@ def test_the_headline_stands_beside_what_its_raw_data_gives(read, maker):
 
 def test_nothing_is_compared_where_no_device_has_an_equal_cell(read, maker):
     records = [maker.ok(maker.cell(), 10), maker.ok(maker.cell(device="gpu", mode=Mode.infer), 90)]
-    assert device_pairs.table(read(records)) is None
-    assert device_pairs.headlines(read(records)) is None
+    assert speedups.table(read(records)) is None
+    assert speedups.headlines(read(records)) is None

@@ -10,8 +10,8 @@ from matplotlib.patches import Patch
 
 from accelbench.presentation import exact, seconds
 from accelbench.report.pictures.style import COLOURS, DPI, add_legend, add_title, tidy
-from accelbench.report.study_comparison import TITLES, PublishedComparison
 from accelbench.schema.vocab import Device, Mode
+from five_studies.comparison import TITLES, PublishedComparison
 
 DEVICES = list(Device)
 Kind = tuple[bool, int]  # whether published, and the device's index in the vocabulary: our bars come first

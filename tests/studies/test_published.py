@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.report import published
+from five_studies import published
 
 # Copied from study 001's table: train CPU, GPU, TPU; test CPU, GPU, TPU; in seconds.
 STUDY_001 = {

@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.report import read, study_comparison
-from accelbench.report.study_comparison import PublishedComparison
+from accelbench.report import read
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
+from five_studies import comparison
+from five_studies.comparison import PublishedComparison
 
 
 @pytest.fixture
@@ -19,9 +20,7 @@ def compare(tmp_path: Path, maker):
     ) -> dict[str, PublishedComparison]:
         found = read.read(maker.suite(tmp_path, records, study=study_name))
         return {
-            each.device: each
-            for each in study_comparison.compare_with_published(found, Mode.train)
-            if each.model == model
+            each.device: each for each in comparison.compare_with_published(found, Mode.train) if each.model == model
         }
 
     return compare

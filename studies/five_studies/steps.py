@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from accelbench.report import published
-from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.study_comparison import one_per_setting
 from accelbench.report.tables.cell_columns import SETTINGS
-from accelbench.report.tables.study_times import published_entry
 from accelbench.report.tables.table import Column, Table, columns_of, number, tabulate_known, word
 from accelbench.schema.vocab import Mode
+from five_studies import published
+from five_studies.comparison import one_per_setting
+from five_studies.published import Published
+from five_studies.times import published_entry
 
 
 @dataclass(frozen=True)

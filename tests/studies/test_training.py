@@ -1,13 +1,13 @@
-from accelbench.report.tables import study
 from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Protocol
+from five_studies import training
 from report.tables.rows import texts
 
 
 def test_accuracy_is_of_a_cell_that_ran_whole_epochs(read, maker) -> None:
     window = maker.ok(maker.cell(), 1000)
     fit = maker.ok(maker.cell(batch_size=256, protocol=Protocol.fit), 1000)
-    table = study.quality(read([window, fit]))
+    table = training.quality(read([window, fit]))
     ours, theirs = texts(table, "mlp")
     assert (ours["whose"], ours["test accuracy (%)"], ours["test loss"]) == ("ours", "97.7", "0.0812")
     assert ours["cell or source"].startswith("fp32, batch 256")
@@ -18,14 +18,14 @@ def test_a_published_accuracy_stands_beside_ours_of_the_same_thing(read, maker) 
     tested = Evaluation(num_samples=10_000, seconds=1, loss=1.3, accuracy=0.51)
     trained = [Epoch(seconds=1, num_samples=50_000, loss=1.2, accuracy=0.55, evaluation=tested)]
     cell = maker.cell("mlp_cifar10", protocol=Protocol.fit, epochs=1, batch_size=32)
-    table = study.quality(read([maker.ok(cell, 1000, epochs=trained, evaluation=tested)], study="004"))
+    table = training.quality(read([maker.ok(cell, 1000, epochs=trained, evaluation=tested)], study="004"))
     ours, cpu, gpu = texts(table, "mlp_cifar10")
     assert [row["training accuracy (%)"] for row in (ours, cpu, gpu)] == ["55.0", "54.97", "55.23"]
     assert [row["test accuracy (%)"] for row in (ours, cpu, gpu)] == ["51.0", "–", "–"]
 
 
 def test_the_autoencoders_published_losses_are_of_training_and_of_the_test_set(read, maker) -> None:
-    (row,) = texts(study.quality(read([maker.ok(maker.cell("autoencoder"), 1000)])), "autoencoder")
+    (row,) = texts(training.quality(read([maker.ok(maker.cell("autoencoder"), 1000)])), "autoencoder")
     assert (row["training loss"], row["test loss"]) == ("0.0268", "0.0131")
 
 
@@ -33,7 +33,7 @@ def test_the_published_time_of_one_epoch_stands_beside_ours_with_building(read, 
     trained = [Epoch(seconds=seconds, num_samples=50_000, loss=1.2, accuracy=0.5) for seconds in (20.0, 9.0)]
     tested = Evaluation(num_samples=10_000, seconds=1, loss=1.3, accuracy=0.51)
     cell = maker.cell("mlp_cifar10", protocol=Protocol.fit, epochs=2, batch_size=32)
-    table = study.one_epoch(read([maker.ok(cell, 1000, epochs=trained, evaluation=tested)], study="004"))
+    table = training.one_epoch(read([maker.ok(cell, 1000, epochs=trained, evaluation=tested)], study="004"))
     cpu, gpu = texts(table, "mlp_cifar10")
     assert (cpu["ours (s)"], cpu["published (s)"]) == ("20.1", "44.5")
     assert (gpu["ours (s)"], gpu["ours: cell"], gpu["published (s)"]) == ("–", "not planned", "3.6")

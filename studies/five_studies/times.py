@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from accelbench.presentation import exact, seconds
-from accelbench.report import published
-from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.study_comparison import TITLES, PublishedComparison, compare_with_published, work_text
 from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, word
 from accelbench.schema.vocab import Mode
+from five_studies import published
+from five_studies.comparison import TITLES, PublishedComparison, compare_with_published, work_text
+from five_studies.published import Published
 
 WHAT_IS_TIMED = {
     Mode.train: "Our training time is of the training epochs alone: evaluations between them are timed apart.",

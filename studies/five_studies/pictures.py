@@ -1,6 +1,6 @@
 """Pictures that single studies had, redrawn with our ok cells; None if there is nothing to show."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -23,10 +23,10 @@ from accelbench.report.pictures.style import (
     tidy,
 )
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.study_comparison import equal_on, gain_over, one_per_setting
 from accelbench.report.tables.options import NAMES
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Mode, Precision
+from five_studies.comparison import gain_over, one_per_setting
 
 FAMILIES = ("efficientnet", "resnet", "vgg")
 OTHERS = "others"
@@ -68,15 +68,9 @@ def families(
     warning: str,
     is_doubtful: Callable[[ReportedCell], bool] = has_warnings,
 ) -> Figure | None:
-    """Grouped bars of `value`: a column per family of networks, a row per batch, a bar per setting.
+    """Grouped bars of an ok cell's `value`: a column per family of networks, a row per batch, a bar per setting.
 
-    Args:
-        cells: of which the ok ones are shown.
-        value: of a cell; None for no bar.
-        unit: of the values.
-        title: of the picture.
-        warning: below the title; empty for none.
-        is_doubtful: whether a bar is marked, since a cell that it is of has warnings.
+    A bar of a cell that `is_doubtful` is marked.
     """
     ok = one_per_setting(reported for reported in cells if reported.is_ok)
     known = {reported.name: number for reported in ok if (number := value(reported)) is not None}
@@ -201,106 +195,58 @@ def _curve(axes: Axes, reported: ReportedCell, what: str, scale: float) -> None:
 
 
 def dashboard(cells: Sequence[ReportedCell], title: str, warning: str) -> Figure | None:
-    """Study 003's four panels for one network: latency as boxes and as a line, throughput, speed-up over the CPU."""
+    """Study 003's panels for one network, by batch: latency (a thin line to p99), throughput, speed-up over the CPU."""
     inferring = one_per_setting(reported for reported in cells if reported.is_ok and reported.cell.mode == Mode.infer)
     ok = [reported for reported in inferring if reported.row["latency_p50_ms"] is not None]
     if not ok:
         return None
     batches = sorted({reported.cell.batch_size for reported in ok})
     settings = distinct_settings(setting_of(reported.row) for reported in ok)
-    width = max(9.0, 0.4 * len(batches) * len(settings) + 3)
-    figure = Figure(figsize=(width, 7.4), layout="constrained", dpi=DPI)
-    (boxes, bars), (lines, gains) = figure.subplots(2, 2)
-    for index, setting in enumerate(settings):
-        by_batch = {reported.cell.batch_size: reported for reported in ok if setting_of(reported.row) == setting}
-        _boxes(boxes, [by_batch.get(batch) for batch in batches], index, len(settings), setting)
-        for group, batch in enumerate(batches):
-            if batch in by_batch and (rate := by_batch[batch].number("samples_per_s")) is not None:
-                marked = has_warnings(by_batch[batch])
-                _bar(bars, group, index, len(settings), rate, by_batch[batch].row, doubtful=marked)
-        _latency_line(lines, by_batch, setting)
-        _gain_line(gains, by_batch, setting, cells)
-    _finish_groups(boxes, "Latency: quartiles, whiskers p5 to p95", "ms", batches)
-    _finish_groups(bars, "Throughput", "samples/s", batches)
-    bars.set_ylim(0, 1.15 * bars.get_ylim()[1])  # room for what is written on the bars
-    _finish_lines(lines, "Latency p50 against batch", "ms", batches)
-    _finish_lines(gains, "Speed-up over the CPU, throughput", "x", batches)
-    lines.set_ylim(bottom=0)
-    _finish_gains(gains)
-    _legend(figure, [*_patches(settings), *([_DOUBTFUL] if any(map(has_warnings, ok)) else [])], width)
+    figure = Figure(figsize=(12.0, 3.9), layout="constrained", dpi=DPI)
+    latency, throughput, gains = figure.subplots(1, 3)
+    for setting in settings:
+        inside = sorted((each for each in ok if setting_of(each.row) == setting), key=lambda each: each.cell.batch_size)
+        _batch_line(latency, inside, lambda each: each.number("latency_p50_ms"), setting)
+        for each in inside:
+            if (p99 := each.number("latency_p99_ms")) is not None:
+                ends = (each.number("latency_p50_ms") or 0.0, p99)
+                latency.vlines(each.cell.batch_size, *ends, color=COLOURS[setting[0]], linewidth=1)
+        _batch_line(throughput, inside, lambda each: each.number("samples_per_s"), setting)
+        _batch_line(gains, inside, lambda each: gain_over(Device.cpu, each, cells, "samples_per_s"), setting)
+    for axes, what in (
+        (latency, "latency p50 to p99 (ms)"),
+        (throughput, "samples/s"),
+        (gains, "speed-up over the CPU"),
+    ):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(batches, list(map(str, batches)))
+        axes.set_xlabel("batch size")
+        axes.set_title(what, fontsize=10)
+        axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
+        tidy(axes)
+    if not gains.lines:
+        gains.remove()
+    marked = [_DOUBTFUL] if any(map(has_warnings, ok)) else []
+    handles = [Line2D([], [], **_batch_style(setting), label=setting_label(setting)) for setting in settings]
+    _legend(figure, [*handles, *marked], 12.0)
     add_title(figure, title, warning)
     return figure
 
 
-def _dashboard_style(setting: Setting) -> dict[str, Any]:
+def _batch_style(setting: Setting) -> dict[str, Any]:
     device, precision, options = setting
-    colour, alpha = COLOURS[device], _line_alpha(precision)
-    return {"color": colour, "alpha": alpha, "marker": "o", "linestyle": line_style(options)}
+    style = line_style(options)
+    return {"color": COLOURS[device], "alpha": _line_alpha(precision), "marker": "o", "linestyle": style}
 
 
-def _latency_line(axes: Axes, by_batch: Mapping[int, ReportedCell], setting: Setting) -> None:
-    batches = sorted(by_batch)
-    latencies = [by_batch[batch].number("latency_p50_ms") or 0.0 for batch in batches]
-    axes.plot(batches, latencies, **_dashboard_style(setting))
-
-
-def _gain_line(
-    axes: Axes, by_batch: Mapping[int, ReportedCell], setting: Setting, cells: Sequence[ReportedCell]
+def _batch_line(
+    axes: Axes, cells: Sequence[ReportedCell], value: Callable[[ReportedCell], float | None], setting: Setting
 ) -> None:
-    """A device's throughput over the CPU's, by batch, where the CPU has the same cell."""
-    gains = {batch: gain_over(Device.cpu, by_batch[batch], cells, "samples_per_s") for batch in sorted(by_batch)}
-    points = [(batch, gain) for batch, gain in gains.items() if gain is not None]
+    """A line through the known values, and a `!` at those of cells with warnings."""
+    points = [(each, known) for each in cells if (known := value(each)) is not None]
     if points:
-        axes.plot(*zip(*points, strict=True), **_dashboard_style(setting))
-    for batch, gain in points:
-        if has_warnings(by_batch[batch]) or has_warnings(equal_on(Device.cpu, by_batch[batch], cells)):
-            axes.annotate("!", (batch, gain), (5, 2), textcoords="offset points", fontsize=9, color=WARNING_COLOUR)
-
-
-def _boxes(axes: Axes, cells: Sequence[ReportedCell | None], index: int, num: int, setting: Setting) -> None:
-    width = 0.86 / num
-    for group, reported in enumerate(cells):
-        if reported is None or reported.record is None or reported.record.measurement is None:
-            continue
-        axes.boxplot(
-            [[1000 * seconds for seconds in reported.record.measurement.latency_s]],
-            positions=[group - 0.43 + width * (index + 0.5)],
-            widths=width * 0.8,
-            whis=(5, 95),
-            showfliers=False,
-            patch_artist=True,
-            boxprops=_fill(setting),
-            medianprops={"color": "black"},
-            manage_ticks=False,
-        )
-
-
-def _finish_groups(axes: Axes, title: str, unit: str, batches: Sequence[int]) -> None:
-    """Titles and limits of a panel with a group of bars per batch."""
-    axes.set_title(title, fontsize=10)
-    axes.set_ylabel(unit)
-    axes.set_xlabel("batch size")
-    axes.set_xticks(range(len(batches)), list(map(str, batches)))
-    axes.set_xlim(-0.5, len(batches) - 0.5)
-    axes.set_ylim(bottom=0)
-    tidy(axes)
-
-
-def _finish_lines(axes: Axes, title: str, unit: str, batches: Sequence[int]) -> None:
-    """Titles and scale of a panel with a line per setting."""
-    axes.set_title(title, fontsize=10)
-    axes.set_xlabel("batch size")
-    axes.set_ylabel(unit)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(batches, list(map(str, batches)))
-    tidy(axes)
-
-
-def _finish_gains(axes: Axes) -> None:
-    """A line at 1, or the words that there is nothing to draw."""
-    if axes.lines:
-        axes.axhline(1, color="grey", linewidth=0.8)
-        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])  # room for the marks
-        return
-    axes.text(0.5, 0.5, "no other device was measured", transform=axes.transAxes, ha="center", color="grey")
-    axes.set_yticks([])
+        axes.plot([each.cell.batch_size for each, _ in points], [y for _, y in points], **_batch_style(setting))
+    for each, y in points:
+        if has_warnings(each):
+            place = (each.cell.batch_size, y)
+            axes.annotate("!", place, (5, 2), textcoords="offset points", fontsize=9, color=WARNING_COLOUR)

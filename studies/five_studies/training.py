@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelbench.report import published
-from accelbench.report.published import Published
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.study_comparison import nearest_cell, published_for_sweep
 from accelbench.report.tables.options import options_text
-from accelbench.report.tables.study_times import describe, published_entry, published_epochs
 from accelbench.report.tables.table import Column, Entry, Table, count, number, percent, tabulate_known, word
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Mode, Protocol
+from five_studies import published
+from five_studies.comparison import nearest_cell, published_for_sweep
+from five_studies.published import Published
+from five_studies.times import describe, published_entry, published_epochs
 
 
 @dataclass(frozen=True)

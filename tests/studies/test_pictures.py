@@ -1,20 +1,11 @@
-import dataclasses
-
 import pytest
 
-from accelbench.report import read, study_comparison
-from accelbench.report.pictures import drawn, studies
+from accelbench.report import read
+from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Block, Epoch, Evaluation
-from accelbench.schema.vocab import Device, Mode, Pipeline, Protocol
-from accelbench.schema.workload import DataSpec
-
-RANDOM = DataSpec(name="random", pipeline=Pipeline.host)
-
-
-def inferring(maker, name, device="cpu", precision="fp32", rate=100.0, *, batch_size=16, side=224, **changes):
-    cell = maker.cell(name, device, precision, mode=Mode.infer, batch_size=batch_size, data=RANDOM, **changes)
-    cell = dataclasses.replace(cell, model=dataclasses.replace(cell.model, input_shape=(3, side, side)))
-    return maker.ok(cell, rate, data=None)
+from accelbench.schema.vocab import Device, Mode, Protocol
+from five_studies import comparison, pictures, sections, times
+from report.conftest import inferring
 
 
 def texts(figure):
@@ -29,12 +20,12 @@ def test_bars_are_grouped_by_family_and_batch(tmp_path, maker):
         for batch in (16, 32)
     ]
     cells = read.read(maker.suite(tmp_path, records, study="000")).cells
-    figure = studies.families(cells, lambda reported: reported.row["samples_per_s"], "images/s", "title", "")
+    figure = pictures.families(cells, lambda reported: reported.row["samples_per_s"], "images/s", "title", "")
     assert [axes.get_title() for axes in figure.axes] == ["resnet", "vgg", "others"] * 2
     assert [axes.get_ylabel() for axes in figure.axes[::3]] == ["batch 16: images/s", "batch 32: images/s"]
     assert [len(axes.patches) for axes in figure.axes] == [4, 2, 2] * 2
     assert texts(figure) == ["cpu bf16", "cpu fp32", "has warnings: see its row"]
-    assert studies.families(cells, lambda reported: None, "x", "title", "") is None
+    assert pictures.families(cells, lambda reported: None, "x", "title", "") is None
 
 
 def test_curves_are_of_training_and_test_and_need_two_epochs(tmp_path, maker):
@@ -45,7 +36,7 @@ def test_curves_are_of_training_and_test_and_need_two_epochs(tmp_path, maker):
     def curves(num, folder):
         cell = maker.cell(protocol=Protocol.fit, epochs=num)
         found = read.read(maker.suite(tmp_path / folder, [maker.ok(cell, 9, epochs=epochs(num))]))
-        return studies.curves(found, "title", "")
+        return pictures.curves(found, "title", "")
 
     assert curves(1, "one") is None
     figure = curves(3, "three")
@@ -55,14 +46,13 @@ def test_curves_are_of_training_and_test_and_need_two_epochs(tmp_path, maker):
     assert texts(figure) == ["cpu fp32", "training", "test"]
 
 
-def test_the_dashboard_shows_boxes_bars_lines_and_speedups(scaled):
-    figure = studies.dashboard(scaled.cells, "title", "")
-    boxes, bars, lines, gains = figure.axes
-    assert len(boxes.patches) == 6
-    assert [round(patch.get_height()) for patch in bars.patches] == [100, 290, 300, 500, 1450, 1500]
-    assert [list(line.get_xdata()) for line in lines.lines] == [[1, 8, 16]] * 2
+def test_the_dashboard_shows_latency_throughput_and_speedup_by_batch(scaled):
+    figure = pictures.dashboard(scaled.cells, "title", "")
+    latency, throughput, gains = figure.axes
+    assert [list(line.get_xdata()) for line in latency.lines] == [[1, 8, 16]] * 2
+    assert [list(line.get_ydata()) for line in throughput.lines] == [[100, 290, 300], [500, 1450, 1500]]
     assert list(gains.lines[0].get_ydata()) == pytest.approx([5, 5, 5])
-    assert studies.dashboard([], "title", "") is None
+    assert pictures.dashboard([], "title", "") is None
 
 
 @pytest.mark.parametrize("other", [{"side": 64}, {"threads": 1}, {"seed": 1}, {"protocol": Protocol.steps}])
@@ -73,13 +63,11 @@ def test_pictures_have_no_speedup_between_cells_that_differ_in_more_than_the_dev
             inferring(maker, "resnet18", "gpu", rate=50, **changes),
         ]
         found = read.read(maker.suite(tmp_path / str(len(changes)), records, study="000"))
-        gain = [
-            study_comparison.gain_over(Device.cpu, reported, found.cells, "samples_per_s") for reported in found.cells
-        ]
-        return gain, len(studies.dashboard(found.cells, "title", "").axes[3].lines)
+        gain = [comparison.gain_over(Device.cpu, reported, found.cells, "samples_per_s") for reported in found.cells]
+        return gain, len(pictures.dashboard(found.cells, "title", "").axes)
 
-    assert gains() == ([None, pytest.approx(5)], 2)  # the curve, and a line at 1
-    assert gains(**other) == ([None, None], 0)
+    assert gains() == ([None, pytest.approx(5)], 3)
+    assert gains(**other) == ([None, None], 2)  # no panel of speed-ups
 
 
 def test_of_cells_at_one_place_one_is_shown(tmp_path, maker):
@@ -88,7 +76,7 @@ def test_of_cells_at_one_place_one_is_shown(tmp_path, maker):
         for rate, steps in ((10, 512), (20, 1024))
     ]
     found = read.read(maker.suite(tmp_path, records, study="000"))
-    figure = studies.families(found.cells, lambda reported: reported.row["samples_per_s"], "images/s", "title", "")
+    figure = pictures.families(found.cells, lambda reported: reported.row["samples_per_s"], "images/s", "title", "")
     assert [patch.get_height() for patch in figure.axes[0].patches] == [10]
 
 
@@ -104,13 +92,23 @@ def test_a_number_with_warnings_is_marked_on_the_picture_and_so_is_what_is_compu
         for device, rate, warnings in (("cpu", 10, ["the loader waited"]), ("gpu", 50, []))
     ]
     sweep = read.read(maker.suite(tmp_path, records, study="000"))
-    marks = {}
-    for kind in ("families", "speedups"):
-        _, figure = drawn.pictures_of(sweep, "")[kind]
-        marks[kind] = [text.get_text() for axes in figure.axes for text in axes.texts]
-        assert texts(figure)[-1] == "has warnings: see its row"
-    assert marks["speedups"] == ["5.00 !"]
-    assert marks["families"] == ["10.0 !", "50.0"]
-    panels = studies.dashboard(sweep.cells, "title", "")
-    assert panels.axes[3].get_title() == "Speed-up over the CPU, throughput"
-    assert [text.get_text() for text in panels.axes[3].texts] == ["!"]
+    drawn = {kind: figure for kind, _, figure in sections.of_suite(sweep, "").pictures}
+    marks = {
+        kind: [text.get_text() for axes in drawn[kind].axes for text in axes.texts] for kind in ("families", "speedups")
+    }
+    assert marks == {"speedups": ["5.00 !"], "families": ["10.0 !", "50.0"]}
+    assert texts(drawn["families"])[-1] == "has warnings: see its row"
+
+
+def test_pictures_join_no_cells_with_other_options_and_name_them(read, maker):
+    last, both = Options(channels_last=True), Options(channels_last=True, compile=True)
+    shown = [(5, 1, Options()), *((rate, batch, on) for batch in (1, 2) for rate, on in ((10, last), (20, both)))]
+    cells = [(rate, maker.cell(mode="infer", batch_size=batch, options=on)) for rate, batch, on in shown]
+    found = read([maker.ok(cell, rate) for rate, cell in cells])
+    names = ["cpu fp32", "cpu fp32 channels_last", "cpu fp32 channels_last + compile"]
+    bars = pictures.families(found.cells, lambda reported: reported.number("samples_per_s"), "images/s", "title", "")
+    assert len({bar.get_hatch() for bar in bars.axes[0].patches}) == 3
+    panels = pictures.dashboard(found.cells, "title", "")
+    assert texts(bars) == texts(panels) == [*names, "has warnings: see its row"]
+    assert times.describe(found.cells[2]).startswith("fp32, batch 1, channels_last + compile, ")
+    assert comparison.nearest_cell(found, "mlp", Mode.infer, Device.cpu).cell.options == Options()

@@ -1,0 +1,56 @@
+"""What a project adds to its report: a Python module in the project, which params.yaml names (`report_extension`)."""
+
+import sys
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from matplotlib.figure import Figure
+
+from accelbench.errors import UserError
+from accelbench.report.read import Sweep
+from accelbench.report.tables.table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addition:
+    """What is added to a suite's section.
+
+    Attributes:
+        caveats: sentences to read before the numbers.
+        pictures: each with the name of its file, and what it shows.
+    """
+
+    caveats: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    pictures: list[tuple[str, str, Figure]] = field(default_factory=list)
+
+
+class Extension(Protocol):
+    """The functions of such a module."""
+
+    def of_suite(self, sweep: Sweep, warning: str) -> Addition:
+        """What is added to a suite's section; `warning`, which may be empty, is to stand on each picture."""
+
+    def of_page(self) -> list[Table]:
+        """Tables at the end of the page."""
+
+
+def load(path: Path | None) -> Extension | None:
+    """The module in the file `path`, which lies in a package; None for none.
+
+    Raises:
+        UserError: there is no such file, or it can't be imported.
+    """
+    if path is None:
+        return None
+    if not path.is_file():
+        raise UserError(f"params.yaml: report_extension: {path}: no such file")
+    sys.path.insert(0, str(path.parents[1]))
+    try:
+        return cast(Extension, import_module(f"{path.parent.name}.{path.stem}"))
+    except ImportError as error:
+        raise UserError(f"params.yaml: report_extension: {path}: {error}") from error
+    finally:
+        sys.path.remove(str(path.parents[1]))

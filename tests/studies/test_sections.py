@@ -1,0 +1,54 @@
+import html
+import sys
+from pathlib import Path
+
+import pytest
+
+from accelbench.report import build, page
+from accelbench.settings import params
+from five_studies import sections
+from report.conftest import inferring
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("study", ["000", "002", "003", "004", None])
+def test_every_studys_page_composes(read, maker, study):
+    records = [inferring(maker, "resnet18", batch_size=batch) for batch in (16, 32)]
+    section = page.compose([read(records, study=study)], extension=sections).sections[0]
+    assert section.caveats or study is None
+    drawn = {picture.path.split("/")[1].rpartition("_nets")[0] for picture in section.pictures}
+    assert drawn == {"000": {"families"}, "003": {"dashboard_0"}}.get(study, set())
+
+
+def test_the_checkouts_report_has_the_studies_and_another_has_not(tmp_path, maker):
+    maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)], study="001")
+    named = params.report_extension(ROOT)
+    with_studies = build.build(tmp_path / "results", tmp_path / "with", extension=named).parent
+    without = build.build(tmp_path / "results", tmp_path / "without").parent
+    for title in ("Training time", "How a benchmark lies"):
+        assert f"### {title}" in (with_studies / "report.md").read_text()
+        assert title not in (without / "report.md").read_text()
+    assert (with_studies / "plots" / "times_nets.png").exists()
+    assert str(named.parents[1]) not in sys.path[:1]
+
+
+@pytest.mark.parametrize(("name", "why"), [("none.py", "no such file"), ("broken.py", "No module named 'nonesuch'")])
+def test_a_report_is_built_without_an_extension_that_cannot_be_used(tmp_path, maker, name, why):
+    (tmp_path / "broken.py").write_text("import nonesuch")
+    maker.suite(tmp_path / "results", [maker.ok(maker.cell(), 1000)])
+    said = []
+    page = build.build(tmp_path / "results", tmp_path / "report", say=said.append, extension=tmp_path / name)
+    assert said == [f"params.yaml: report_extension: {tmp_path / name}: {why}"]
+    assert why in html.unescape(page.read_text())
+
+
+def test_a_suite_may_have_any_name_that_a_folder_may(tmp_path: Path, maker) -> None:
+    for place in ("results", "results/below"):
+        maker.suite(tmp_path / place, [maker.ok(maker.cell(suite="50 % of $x$ & <i>"), 1000)])
+    out = build.build(tmp_path / "results", tmp_path / "report", extension=params.report_extension(ROOT)).parent
+    name = "times_50 % of $x$ & <i>.png"
+    assert (out / "plots" / name).is_file()
+    assert "plots/times_50%20%25%20of%20%24x%24%20%26%20%3Ci%3E.png" in (out / "report.md").read_text()
+    drawn = {path.relative_to(out).as_posix() for path in out.rglob("*.png")}
+    assert f"plots/times_below/{name.removeprefix('times_')}" in drawn
