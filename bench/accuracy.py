@@ -10,7 +10,7 @@ from accelbench.data.manifest import read_manifest
 from accelbench.project import RECORDS, workplace
 from accelbench.schema.record import Record, read
 from accelbench.schema.vocab import Engine
-from accelbench.stats.welch import mean_difference
+from accelbench.stats.means import mean_difference
 from bench.overhead import runs_folder
 
 NUM_SEEDS = 5

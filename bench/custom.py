@@ -15,7 +15,7 @@ from pathlib import Path
 from accelbench.judging.row import steady_rates
 from accelbench.project import RECORDS
 from accelbench.schema.record import read
-from accelbench.stats.robust import median, median_interval
+from accelbench.stats.order_statistics import median, median_interval
 from bench.overhead import runs_folder
 from bench.own_networks import BATCH_SIZE
 

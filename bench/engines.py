@@ -24,7 +24,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.row import steady_rates
 from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 from accelbench.sweep import run
 from bench.custom import KEEP_MEMORY, report_case, round_of
 from bench.overhead import runs_folder

@@ -30,7 +30,7 @@ from accelbench.project import workplace
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 
 NUM_ROUNDS = 5
 NUM_PREPARED = 10

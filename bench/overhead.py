@@ -14,7 +14,7 @@ from pathlib import Path
 
 from accelbench.project import RECORDS, workplace
 from accelbench.schema.record import Record, read
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 
 NUM_CELLS = 24
 TARGET_S = 0.5

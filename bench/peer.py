@@ -26,7 +26,7 @@ from accelbench.project import workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 from bench.engines import by_cell
 from bench.peer_side import BATCH, ENGINES, ENGINES_BATCH, STEPS, WARMUP
 

@@ -20,7 +20,7 @@ from accelbench.project import workplace
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.stats.robust import median, median_interval
+from accelbench.stats.order_statistics import median, median_interval
 from bench.rounds import BOUNDS, run_both
 
 SHAPE, NUM_CLASSES, BATCH = (3, 224, 224), 1000, 16

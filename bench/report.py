@@ -9,7 +9,7 @@ from pathlib import Path
 from selenium import webdriver
 
 from accelbench.report.build import build
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 
 NUM_LOADS = 7
 TARGET_S, TARGET_MB = 2.0, 8.0

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from accelbench.measuring.runner import Runner
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Mode
-from accelbench.stats.robust import median, median_interval
+from accelbench.stats.order_statistics import median, median_interval
 
 # The interval of the ratio should lie within these bounds.
 BOUNDS = (0.95, 1.05)

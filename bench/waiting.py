@@ -15,7 +15,7 @@ from pathlib import Path
 from accelbench.project import RECORDS
 from accelbench.schema.record import Record, read
 from accelbench.schema.vocab import Mode
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 from bench.comparing import NUM_PROCESSES, fill
 from bench.overhead import runs_folder, windows_s
 

@@ -14,9 +14,8 @@ from accelbench.engines.registry import UNFINISHED, HostSpec
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring import witness
 from accelbench.schema.cell import Cell, Window
-from accelbench.schema.measurement import Block, Measurement
+from accelbench.schema.measurement import Block, Measurement, Work
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
-from accelbench.schema.work import Work
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 TESTS = Path(__file__).parent

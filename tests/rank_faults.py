@@ -11,9 +11,8 @@ from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Precision
-from accelbench.schema.work import Work
 
 
 def host(cell: Cell) -> HostSpec:

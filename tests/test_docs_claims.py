@@ -15,7 +15,7 @@ from accelbench.schema.vocab import Status
 from accelbench.settings import params, suites
 from accelbench.sinks.translation import MAX_POINTS
 from accelbench.sinks.view import view_tags
-from accelbench.stats.robust import Sample
+from accelbench.stats.order_statistics import Sample
 from report.conftest import Maker
 
 ROOT = Path(__file__).resolve().parents[1]

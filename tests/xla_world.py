@@ -5,8 +5,7 @@ from pathlib import Path
 from accelbench.engines.lightning import engine
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement
-from accelbench.schema.work import Work
+from accelbench.schema.measurement import Measurement, Work
 
 
 def host(cell: Cell) -> HostSpec:

@@ -13,7 +13,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Device, Status
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 from bench.gpu_check import cases
 from bench.gpu_check.findings import figure, problem, skipped
 from bench.gpu_check.plain import Loops, PlainFailedError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Device, Mode, Precision
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 from bench.gpu_check import cases
 from bench.gpu_check.findings import figure, problem, skipped
 

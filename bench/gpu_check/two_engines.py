@@ -10,7 +10,7 @@ import tempfile
 from accelbench.project import workplace
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Device, Engine, Mode, Pipeline, Precision
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 from bench.gpu_check import cases
 from bench.gpu_check.findings import figure, problem, skipped
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from accelbench.devices.clocks import check_clocks
+from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.errors import UserError
 from accelbench.isolation.child import respond

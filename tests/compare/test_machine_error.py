@@ -3,7 +3,7 @@ import pytest
 
 from accelbench.compare.machine_error import MIN_ROUNDS, Round, machine_error
 from accelbench.compare.verdict import compare
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 
 SLOWED = 0.05
 NUM_BLOCKS = 12

@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -7,7 +9,8 @@ import pytest
 
 from accelbench.data.arrays import load_split
 from accelbench.data.manifest import read_manifest
-from accelbench.data.prepare import main, normalisation
+from accelbench.data.prepare import main, normalisation, replacing
+from accelbench.errors import BusyError, DataError
 from accelbench.settings.params import data_settings
 
 
@@ -37,7 +40,7 @@ def test_without_a_network_the_stand_in_is_written_with_one_warning(pytestconfig
     folder = project / "data" / "mnist"
     data = read_manifest(folder)
     assert data.stand_in
-    assert "scikit-learn's digits" in data.source
+    assert "a drawn digit for each class" in data.source
     assert load_split(folder, "train").images.shape == (12_000, 28, 28)
     assert load_split(folder, "test").labels.shape == (2_000,)
 
@@ -52,13 +55,6 @@ def test_the_script_exits_2_without_a_traceback(pytestconfig, project):
     assert done.returncode == 2
     assert done.stderr == "error: data.mnist: unknown key sorce. Choose from: source.\n"
     assert done.stdout == ""
-
-
-def test_a_misspelt_source_says_the_choices(project, capsys, ask_for):
-    ask_for("donwload")
-    message = refused(capsys)
-    assert "data.mnist.source=donwload: " in message
-    assert "Choose from: auto, download, or the path of the original files." in message
 
 
 def test_the_script_runs_the_code_of_its_own_checkout(pytestconfig, project):
@@ -105,8 +101,8 @@ def test_a_failing_source_leaves_the_earlier_data_whole(project, capsys, ask_for
     assert contents(project / "data" / "mnist") == before
 
 
-@pytest.mark.parametrize("source", ["3", "", "null", "[auto]", "{quick: auto}", "'  '"])
-def test_a_source_that_is_no_word_says_the_choices(project, capsys, source, ask_for):
+@pytest.mark.parametrize("source", ["3", "", "donwload", "null", "[auto]", "{quick: auto}", "'  '"])
+def test_a_source_that_is_none_says_the_choices(project, capsys, source, ask_for):
     ask_for(source)
     assert "Choose from: auto, download, or the path of the original files." in refused(capsys)
 
@@ -115,11 +111,6 @@ def test_an_unknown_set_says_the_choices(project, capsys):
     assert "data=minst: unknown data. Choose from: cats_vs_dogs, cifar10, fashion_mnist, mnist, random." in refused(
         capsys, "minst"
     )
-
-
-def test_a_set_that_nothing_prepares_says_the_choices(project, capsys):
-    (project / "params.yaml").write_text("suites: {}\ndata: {minst: {source: auto}}")
-    assert "data=minst: unknown data. Choose from: " in refused(capsys, "minst")
 
 
 def test_outside_a_project_is_a_clear_error(tmp_path, monkeypatch, capsys):
@@ -147,3 +138,122 @@ def test_normalisation_of_grey_and_colour():
     assert colour["std"] == pytest.approx((images / 255).std(axis=(0, 1, 2)))
     grey = normalisation(images[..., 0])
     assert grey == {"mean": colour["mean"][:1], "std": colour["std"][:1]}
+
+
+@pytest.fixture
+def earlier(tmp_path):
+    path = tmp_path / "set"
+    path.mkdir()
+    (path / "value").write_text("earlier")
+    return path
+
+
+def killed_while_replacing(path, code):
+    """Runs `code` (it knows `path`, `new`, `die`) inside the block, in a process that kills itself."""
+    program = f"""
+import os, pathlib, signal
+from accelbench.data.prepare import replacing
+path = pathlib.Path({os.fspath(path)!r})
+die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+with replacing(path) as new:
+    (new / "value").write_text("half of the new")
+    {code}
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL
+
+
+def replace(path, text):
+    with replacing(path) as new:
+        (new / "value").write_text(text)
+
+
+def names(folder):
+    return sorted(name for name in os.listdir(folder) if not name.endswith(".lock"))
+
+
+def test_takes_the_place_of_the_earlier_folder(earlier):
+    replace(earlier, "new")
+    assert (earlier / "value").read_text() == "new"
+    assert names(earlier.parent) == ["set"]
+
+
+def test_an_error_leaves_the_earlier_folder_whole(earlier):
+    def fail():
+        with replacing(earlier) as new:
+            (new / "value").write_text("half of the new")
+            raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        fail()
+    assert (earlier / "value").read_text() == "earlier"
+    assert names(earlier.parent) == ["set"]
+
+
+def test_a_kill_leaves_the_earlier_folder_whole_and_the_next_run_clears_up(earlier):
+    killed_while_replacing(earlier, "die()")
+    assert (earlier / "value").read_text() == "earlier"
+    assert names(earlier.parent) == [".set.new", "set"]
+    replace(earlier, "new")
+    assert (earlier / "value").read_text() == "new"
+    assert names(earlier.parent) == ["set"]
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(earlier):
+    # The second rename is the one that puts the new folder in place.
+    killed_while_replacing(
+        earlier,
+        "rename = pathlib.Path.rename; pathlib.Path.rename = "
+        "lambda self, to: die() if to == path else rename(self, to)",
+    )
+    assert names(earlier.parent) == [".set.new", ".set.old"]
+    seen = []
+
+    def fail():
+        with replacing(earlier):
+            seen.append((earlier / "value").read_text())
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert seen == ["earlier"]
+    assert names(earlier.parent) == ["set"]
+
+
+def test_a_failing_rename_puts_the_earlier_folder_back(earlier, monkeypatch):
+    rename = type(earlier).rename
+
+    def failing(self, target):
+        if self.name == ".set.new":
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(type(earlier), "rename", failing)
+    with pytest.raises(DataError, match="No space left"):
+        replace(earlier, "new")
+    assert (earlier / "value").read_text() == "earlier"
+    assert names(earlier.parent) == ["set"]
+
+
+def test_two_of_the_same_at_once_are_refused_and_others_go_on(earlier):
+    with replacing(earlier) as new:
+        with pytest.raises(BusyError, match="another process"):
+            replace(earlier, "other")
+        replace(earlier.with_name("other"), "other")
+        (new / "value").write_text("new")
+    assert (earlier / "value").read_text() == "new"
+    assert (earlier.with_name("other") / "value").read_text() == "other"
+
+
+def test_a_file_in_its_place_is_kept(tmp_path):
+    (tmp_path / "set").write_text("mine")
+    with pytest.raises(DataError, match="set: a file is in the way"):
+        replace(tmp_path / "set", "new")
+    assert (tmp_path / "set").read_text() == "mine"
+
+
+def test_a_link_to_a_folder_elsewhere_stays_a_link(earlier, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(earlier)
+    replace(link, "new")
+    assert link.is_symlink()
+    assert (earlier / "value").read_text() == "new"

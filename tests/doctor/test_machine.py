@@ -9,8 +9,7 @@ from rich.console import Console
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.devices import packages
-from accelbench.devices.base import DeviceReport
-from accelbench.devices.registry import look
+from accelbench.devices.registry import DeviceReport, look
 from accelbench.doctor import show, support, tensorflow_gpus
 from accelbench.errors import UserError
 from accelbench.project import OUR_LAUNCHER, Workplace

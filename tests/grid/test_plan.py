@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from accelbench.devices.base import absent
+from accelbench.devices.registry import absent
 from accelbench.errors import UserError
 from accelbench.grid import identity, plan
 from accelbench.schema import plan_file

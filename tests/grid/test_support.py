@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.devices import packages
-from accelbench.devices.base import DeviceReport, absent
+from accelbench.devices.registry import DeviceReport, absent
 from accelbench.grid import support
 from accelbench.grid.support import why_not
 from accelbench.schema.cell import Cell, KerasSettings, Options

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from accelbench.devices.cpu_times import TICKS_PER_S, CpuTimes, cpu_times
+from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times
 from accelbench.isolation.sampler import Sampler
 from accelbench.schema.conditions import SystemSeries
 from devices.fakes import FakeNvml
@@ -325,7 +325,7 @@ def test_the_samplers_own_work_is_not_that_of_others():
 
 ADOPTED = """
 import os, subprocess, sys, time
-from accelbench.devices.cpu_times import cpu_times
+from accelbench.devices.proc import cpu_times
 from accelbench.isolation.sampler import Sampler
 from accelbench.lifeline import adopt_orphans
 adopt_orphans()

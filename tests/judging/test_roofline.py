@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 
 from accelbench.judging.roofline import WINOGRAD, bound, least_times, share, verdict
+from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Bound, CeilingVerdict
-from accelbench.schema.work import Work
 from schema.test_ceilings import CEILINGS
 
 # 0.2 s of arithmetic in fp32, 0.1 s of memory traffic, 0.01 s of launches.

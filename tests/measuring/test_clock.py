@@ -11,7 +11,7 @@ from accelbench.measuring.runner import Timing
 from accelbench.measuring.step import RankGroup
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
-from accelbench.stats import robust
+from accelbench.stats import order_statistics
 
 
 class FakeClock:
@@ -163,7 +163,7 @@ def test_stopping_when_it_looks_exact_keeps_the_intervals_honest(sigma, related)
     rng, held = random.Random(11), 0
     for _ in range(400):
         timing = run(noisy(Workload(FakeClock(), data=0, copy_in=0, launch=0), rng, sigma, related), LONG_STEPS)
-        low, high = robust.median_interval([block.seconds for block in timing.blocks])
+        low, high = order_statistics.median_interval([block.seconds for block in timing.blocks])
         held += low <= 0.1 <= high
     assert held / 400 >= 0.93
 

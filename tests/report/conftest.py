@@ -16,7 +16,7 @@ from accelbench.schema.vocab import Device, Engine, Mode, Pipeline, Precision, P
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
-STAND_IN = Data(name="mnist", digest="e" * 64, source="scikit-learn's digits, enlarged", stand_in=True)
+STAND_IN = Data(name="mnist", digest="e" * 64, source="a drawn digit for each class", stand_in=True)
 ENVIRONMENT = {
     "machine": {
         "cpu_name": "Example CPU @ 2.0 GHz",

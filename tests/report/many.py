@@ -5,9 +5,8 @@ from pathlib import Path
 
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import KerasSettings
-from accelbench.schema.measurement import Breakdown
+from accelbench.schema.measurement import Breakdown, Work
 from accelbench.schema.vocab import Engine, KerasBackend, Library, Mode, Pipeline, Precision, Status
-from accelbench.schema.work import Work
 from accelbench.schema.workload import DataSpec, ModelSpec
 from report.conftest import ENVIRONMENT, Maker
 

@@ -12,7 +12,7 @@ def compose(folder: Path) -> Page:
 
 def test_a_stand_in_is_announced_before_any_number(results: Path) -> None:
     (notice,) = compose(results).stand_ins.values()
-    assert notice.startswith("NOT MNIST: a stand-in (scikit-learn's digits, enlarged) was measured in 33 cells.")
+    assert notice.startswith("NOT MNIST: a stand-in (a drawn digit for each class) was measured in 33 cells.")
 
 
 def test_only_what_was_measured_counts_as_measured(tmp_path: Path, maker) -> None:

@@ -7,8 +7,8 @@ from accelbench.report.answers import answers
 from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
 from accelbench.report.questions import questions
 from accelbench.report.read import read
+from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Device, Mode
-from accelbench.schema.work import Work
 from report.pictures.conftest import working
 
 

@@ -2,9 +2,9 @@ import dataclasses
 import json
 
 from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.measurement import Work
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Precision
-from accelbench.schema.work import Work
 
 CEILINGS = Ceilings(
     device="gpu",

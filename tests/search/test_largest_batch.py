@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from accelbench.devices.base import DeviceReport
+from accelbench.devices.registry import DeviceReport
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.record import Record

@@ -12,7 +12,7 @@ from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Pr
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MNIST = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)
-STAND_IN = Data(name="mnist", digest="09ab" * 16, source="scikit-learn's digits, enlarged", stand_in=True)
+STAND_IN = Data(name="mnist", digest="09ab" * 16, source="a drawn digit for each class", stand_in=True)
 ENVIRONMENT = {
     "machine": {"cpu_name": "AMD EPYC", "num_cores": 2},
     "git": {"revision": "8d93729", "dirty": False, "branch": "main"},

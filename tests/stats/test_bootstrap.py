@@ -30,6 +30,7 @@ def samples(rng, num_pairs, num_first, num_second, kind, second=0.0):
     return zip(*made, strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPREADS)
 @pytest.mark.parametrize(("num_first", "num_second"), [(5, 5), (10, 10), (20, 20), (5, 20)])
 def test_of_2000_equal_pairs_at_most_6_percent_are_found_to_differ(kind, num_first, num_second):
@@ -38,6 +39,7 @@ def test_of_2000_equal_pairs_at_most_6_percent_are_found_to_differ(kind, num_fir
     assert sum(not low <= 0 <= high for low, high in bounds) <= 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num", "power"), [(5, 0.5), (10, 0.8), (20, 0.97)])
 def test_a_true_difference_of_5_percent_is_found(num, power):
     rng = np.random.default_rng(num)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.cli import main
-from accelbench.devices.cpu_times import cpu_times
+from accelbench.devices.proc import cpu_times
 from accelbench.report import read
 from accelbench.sweep.quiet import Quiet
 from fakes import give_ceilings

@@ -1,6 +1,4 @@
 import io
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -27,23 +25,6 @@ def test_a_missing_set_is_prepared_once_and_a_line_says_so(tmp_path):
     arrays = {"path": str(tmp_path / "mine.npz")}
     assert said(tmp_path, "arrays", **arrays).startswith(f"Preparing {tmp_path}/data/arrays")
     assert said(tmp_path, "arrays", **arrays) == ""
-
-
-def test_the_cells_processes_inherit_no_variable_of_a_library_that_prepared_the_data(tmp_path):
-    (tmp_path / "params.yaml").write_text("data: {mnist: {source: auto}}\n")
-    code = (
-        "import io, os, pathlib\n"
-        "from rich.console import Console\n"
-        "from accelbench.project import Workplace\n"
-        "from accelbench.schema.workload import DataSpec\n"
-        "from accelbench.sweep.missing_data import prepare_missing\n"
-        "before = dict(os.environ)\n"
-        "place, console = Workplace.of_project(pathlib.Path('.')), Console(file=io.StringIO())\n"
-        "prepare_missing(place, DataSpec(name='mnist'), console)\n"
-        "import sys; assert 'sklearn' in sys.modules\n"
-        "assert dict(os.environ) == before, dict(os.environ).items() - before.items()\n"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
 def test_random_images_are_prepared_without_a_word(tmp_path):

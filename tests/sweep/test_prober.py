@@ -9,10 +9,9 @@ from accelbench.judging.row import summarise
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, read_ceilings
 from accelbench.schema.cell import KerasSettings
-from accelbench.schema.measurement import Block
+from accelbench.schema.measurement import Block, Work
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Engine, Status
-from accelbench.schema.work import Work
 from accelbench.sweep.prober import Prober, flops_per_s
 from fakes import faulty_host, make_cell, make_measurement
 

@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from accelbench.devices.cpu_times import CpuTimes
+from accelbench.devices.proc import CpuTimes
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.report import read

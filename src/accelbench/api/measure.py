@@ -12,7 +12,7 @@ from typing import Any
 
 from accelbench import lock
 from accelbench.api.measurement import Measurement
-from accelbench.devices.clocks import check_clocks
+from accelbench.devices.proc import check_clocks
 from accelbench.devices.registry import look
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import InvalidError, UnknownChoiceError, UnsupportedError, UserError

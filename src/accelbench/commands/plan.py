@@ -37,7 +37,7 @@ def _run(chosen: Namespace, context: Context) -> int:
     from accelbench.grid.fingerprint import fingerprint
     from accelbench.grid.plan import in_order, skip_reason
     from accelbench.grid.prepare import check_request
-    from accelbench.schema.labels import labels
+    from accelbench.schema.plan_file import labels
     from accelbench.schema.serialize import canonical_json
     from accelbench.settings.compose import cells_of, compose
 

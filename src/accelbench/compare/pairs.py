@@ -10,7 +10,7 @@ from accelbench.compare.record_sets import Process
 from accelbench.compare.verdict import Comparison, compare
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
-from accelbench.schema.labels import labels
+from accelbench.schema.plan_file import labels
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
 

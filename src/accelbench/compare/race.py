@@ -33,7 +33,7 @@ from statistics import median
 
 from scipy.special import stdtrit
 
-from accelbench.stats.robust import MAD_TO_SIGMA, MEDIAN_ERROR
+from accelbench.stats.order_statistics import MAD_TO_SIGMA, MEDIAN_ERROR
 
 FLOOR = 0.02  # of the spread between processes; those that were measured are 2 to 4 %
 FREEDOM, LOWER_FREEDOM = 1.5, 20

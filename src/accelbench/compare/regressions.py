@@ -12,7 +12,7 @@ from accelbench.compare.pairs import Pair
 from accelbench.compare.record_sets import Process
 from accelbench.compare.verdict import MIN_PROCESSES
 from accelbench.stats.bootstrap import Floats
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 
 ALPHA = 0.05  # the share of lists of equal cells that name any of them
 MIN_OWN = 8  # processes a side: with fewer, a cell's own variance is not known well enough

@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from accelbench.stats.bootstrap import difference_interval
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 
 MIN_PROCESSES = 5  # per side: with fewer, the spread between processes is not known well enough
 MARGIN = 0.02

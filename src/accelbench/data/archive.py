@@ -82,11 +82,7 @@ def _opened(path: Path, process: int) -> zipfile.ZipFile:
 
 
 class MemberCheck:
-    """Checks the names and sizes of an archive's members, one after another.
-
-    Args:
-        path: the archive.
-    """
+    """Checks the names and sizes of an archive's members, one after another."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -94,16 +90,10 @@ class MemberCheck:
         self.total_bytes = 0
 
     def add(self, name: str, num_bytes: int, *, is_folder: bool = False, is_read: bool = True) -> None:
-        """Checks one member.
+        """Raises DataError if a member is unsafe; the message names it.
 
-        Args:
-            name: in the archive.
-            num_bytes: its unpacked size.
-            is_folder: of a folder only the name is checked.
-            is_read: whether the member is kept. Others may be larger: they are unpacked only to get past them.
-
-        Raises:
-            DataError: the member is unsafe; the message names it.
+        Of a folder only the name is checked. One that is not read may be larger than others: it is unpacked only to get
+        past it.
         """
         parts = PurePosixPath(name.replace("\\", "/"))
         if parts.is_absolute() or not parts.parts or ".." in parts.parts or ":" in parts.parts[0] or "\0" in name:

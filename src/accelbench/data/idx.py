@@ -1,4 +1,4 @@
-"""Original files in MNIST's idx format: found, checked against known digests, read by torchvision."""
+"""Original files in MNIST's idx format: found, checked against known digests, read."""
 
 import gzip
 import hashlib
@@ -7,52 +7,50 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accelbench.data import download as downloads
 from accelbench.data.arrays import SPLITS, Arrays, save_split
-from accelbench.data.obtain import FileSet, Target, Verified
+from accelbench.data.obtain import FileSet, Obtained, Target
 from accelbench.errors import DataError, RefusedError
 from accelbench.schema.serialize import read_bytes
 
 
 @dataclass(frozen=True)
 class IdxFile:
-    """One original file and its digests.
+    """One original file and its digests."""
 
-    Attributes:
-        name: of the unpacked file; the packed file's name ends in .gz.
-        shape: of its array.
-        md5: of the packed file.
-        sha256: of the unpacked file.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    md5: str
-    sha256: str
+    name: str  # of the unpacked file; the packed file's name ends in .gz
+    shape: tuple[int, ...]  # of its array of bytes
+    md5: str  # of the packed file
+    sha256: str  # of the unpacked file
 
     @property
-    def num_bytes(self) -> int:
-        """The unpacked file's size: a magic number, the lengths of the axes, a byte per element."""
-        return 4 + 4 * len(self.shape) + math.prod(self.shape)
+    def head_bytes(self) -> int:
+        """The length of what is before the array: a magic number and the lengths of the axes."""
+        return 4 + 4 * len(self.shape)
 
 
 @dataclass(frozen=True)
 class IdxSet:
-    """A data set of four idx files.
+    """A data set of four idx files."""
 
-    Attributes:
-        title: the name in messages, and of torchvision's folder above `raw`.
-        files: `train_images`, `train_labels`, `test_images`, `test_labels` -> file.
-        mirrors: addresses that a packed file's name is appended to.
-    """
+    title: str  # the name in messages, and of torchvision's folder above `raw`
+    files: Mapping[str, IdxFile]  # `train_images`, `train_labels`, `test_images`, `test_labels` -> file
+    mirrors: tuple[str, ...]  # addresses that a packed file's name is appended to
 
-    title: str
-    files: Mapping[str, IdxFile]
-    mirrors: tuple[str, ...]
+
+def like_mnist(**digests: tuple[str, str]) -> dict[str, IdxFile]:
+    """The files of a set with MNIST's names and shapes: md5 of the packed and sha256 of the unpacked ones, by key."""
+    files = {}
+    for key, (md5, sha256) in digests.items():
+        split, _, kind = key.partition("_")
+        name, num = ("train", 60_000) if split == "train" else ("t10k", 10_000)
+        shape = (num, 28, 28) if kind == "images" else (num,)
+        files[key] = IdxFile(f"{name}-{kind}-idx{len(shape)}-ubyte", shape, md5, sha256)
+    return files
 
 
 def file_set(
@@ -68,10 +66,10 @@ def file_set(
         downloads.download(files, idx_set.mirrors, folder)
         return folder
 
-    def write(path: Path, target: Target) -> Verified:
+    def write(path: Path, target: Target) -> Obtained:
         for split, arrays in read(idx_set, path).items():
             save_split(target.folder, split, arrays)
-        return Verified()
+        return Obtained()
 
     return FileSet(title=title, home=home, classes=classes, download=download, read=write, stand_in=stand_in)
 
@@ -82,26 +80,17 @@ def read(idx_set: IdxSet, folder: Path) -> dict[str, Arrays]:
     Raises:
         DataError: the folder can't be read, or files are missing or not the original ones; the message names each.
     """
-    from torchvision.datasets.mnist import (
-        read_image_file,
-        read_label_file,
-    )  # takes a second, which listing sources does not need
-
     folder = _nearest(idx_set, folder)
-    with TemporaryDirectory() as temporary:
-        unpacked = Path(temporary)
-        problems = [_unpack(file, folder, unpacked) for file in idx_set.files.values()]
-        if any(problems):
-            lines = "".join(f"\n  {problem}" for problem in problems if problem)
-            raise DataError(f"{folder} does not hold the original files of {idx_set.title}:{lines}")
-        path = {key: os.fspath(unpacked / file.name) for key, file in idx_set.files.items()}
-        return {
-            split: Arrays(
-                images=read_image_file(path[f"{split}_images"]).numpy(),
-                labels=read_label_file(path[f"{split}_labels"]).numpy().astype(np.uint8),
-            )
-            for split in SPLITS
-        }
+    found: dict[str, NDArray[np.uint8]] = {}
+    problems = []
+    for key, file in idx_set.files.items():
+        try:
+            found[key] = _array(file, folder)
+        except DataError as error:
+            problems.append(f"\n  {error}")
+    if problems:
+        raise DataError(f"{folder} does not hold the original files of {idx_set.title}:{''.join(problems)}")
+    return {split: Arrays(found[f"{split}_images"], found[f"{split}_labels"]) for split in SPLITS}
 
 
 def _nearest(idx_set: IdxSet, folder: Path) -> Path:
@@ -118,25 +107,26 @@ def _nearest(idx_set: IdxSet, folder: Path) -> Path:
     return max([folder, folder / "raw", folder / idx_set.title / "raw"], key=num_found)
 
 
-def _unpack(file: IdxFile, folder: Path, target: Path) -> str | None:
-    """Puts the unpacked file into `target`; returns what is wrong if it is not the original one."""
+def _array(file: IdxFile, folder: Path) -> NDArray[np.uint8]:
+    """The file's array, of the very bytes that were checked. Raises DataError if it is not the original one."""
     packed, plain = folder / f"{file.name}.gz", folder / file.name
     path = packed if os.path.lexists(packed) else plain
     try:
         content = read_bytes(path)
-    except FileNotFoundError:
-        return f"{packed.name}: missing (and no unpacked {plain.name})"
+    except FileNotFoundError as error:
+        raise DataError(f"{packed.name}: missing (and no unpacked {plain.name})") from error
     except (OSError, RefusedError) as error:
-        return f"{path.name}: not readable ({getattr(error, 'strerror', error)})"
+        raise DataError(f"{path.name}: not readable ({getattr(error, 'strerror', error)})") from error
     if path == packed:
         md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
         if md5 != file.md5:
-            return f"{path.name}: altered or incomplete ({len(content):,} bytes; md5 is {md5}, should be {file.md5})"
+            found = f"{len(content):,} bytes; md5 is {md5}, should be {file.md5}"
+            raise DataError(f"{path.name}: altered or incomplete ({found})")
         content = gzip.decompress(content)
-    if len(content) != file.num_bytes:
-        return f"{path.name}: incomplete or altered ({len(content):,} bytes, should be {file.num_bytes:,})"
+    num_bytes = file.head_bytes + math.prod(file.shape)
+    if len(content) != num_bytes:
+        raise DataError(f"{path.name}: incomplete or altered ({len(content):,} bytes, should be {num_bytes:,})")
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != file.sha256:
-        return f"{path.name}: altered (sha256 is {sha256}, should be {file.sha256})"
-    (target / file.name).write_bytes(content)
-    return None
+        raise DataError(f"{path.name}: altered (sha256 is {sha256}, should be {file.sha256})")
+    return np.frombuffer(content, np.uint8, offset=file.head_bytes).reshape(file.shape)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,26 +12,16 @@ OWN_DIVISION = "its own"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verified:
-    """What was found in a source whose arrays have been written."""
-
-    refused: Sequence[str] = ()  # one line for each file that was left out, with the reason
-    division: str = OWN_DIVISION  # how the data was divided into training and test
-    part: str = ""  # how much of the source was read, such as `400 of 24,946 pictures`; empty if all of it was
-    classes: Sequence[str] = ()  # the classes' names, in the order of the labels
-
-
-@dataclass(frozen=True, kw_only=True)
 class Obtained:
     """A data set whose arrays are written."""
 
-    classes: Sequence[str]  # the classes' names, in the order of the labels
-    source: str  # where the data came from, in words; no absolute path
+    classes: Sequence[str] = ()  # the classes' names, in the order of the labels
+    source: str = ""  # where the data came from, in words; no absolute path
     # why this is a stand-in, or only a part of the set; None if it is the real data set
     stand_in_reason: str | None = None
     refused: Sequence[str] = ()  # one line for each file that was left out, with the reason
     division: str = OWN_DIVISION  # how the data was divided into training and test; `its own` if the source says so
-    is_part: bool = False  # whether it is a part of the real data set
+    part: str = ""  # how much of the source was read, such as `400 of 24,946 pictures`; empty if all of it was
 
 
 @dataclass(frozen=True)
@@ -43,20 +33,15 @@ class Target:
 
 
 class DataSet(Protocol):
-    """The interface of `DATA_SET` in each module of `accelbench.data.sets`.
-
-    Attributes:
-        home: where original files are looked for first, relative to the project; None if it has no files.
-        settings: name in params.yaml -> default.
-    """
+    """The interface of `DATA_SET` in each module of `accelbench.data.sets`."""
 
     @property
     def home(self) -> str | None:
-        """See the class."""
+        """Where original files are looked for first, relative to the project; None if it has no files."""
 
     @property
     def settings(self) -> Mapping[str, int]:
-        """See the class."""
+        """Name in params.yaml -> default."""
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
         """Writes the arrays.
@@ -78,53 +63,40 @@ class FileSet:
 
     title: str  # the name in messages
     home: str
-    classes: Sequence[str]  # the classes' names, in the order of the labels
+    classes: Sequence[str]
     # downloads the missing original files into a folder and returns the path for `read`; raises DownloadError
     download: Callable[[Path], Path]
     # verifies the original files at a path and writes their arrays; raises DataError
-    read: Callable[[Path, Target], Verified]
+    read: Callable[[Path, Target], Obtained]
     stand_in: Callable[[Target], str]  # writes the arrays of a stand-in and returns its description
     settings: Mapping[str, int] = field(default_factory=dict)
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
         """Writes the arrays. `auto` uses the files in `home`, else a download, earlier or new, else the stand-in."""
-        if source == "download":
-            return self._downloaded(name, root, target)
-        if source != "auto":
-            return self._from_files(root / os.path.expanduser(source), _shown(source), target)
-        if _is_there(root / self.home):  # the user put files there: if they are wrong, that is an error
-            return self._from_files(root / self.home, self.home, target)
+        if source not in ("auto", "download"):
+            path = Path(source)
+            is_private = path.is_absolute() or source.startswith("~")  # a manifest names no folder above it
+            shown = path.name if is_private else path.as_posix()
+            return self._read(root / os.path.expanduser(source), f"from {shown}", target)
+        home = root / self.home
+        if source == "auto" and (home.is_file() or (home.is_dir() and any(home.iterdir()))):
+            return self._read(home, f"from {self.home}", target)  # the user put files there: wrong ones are an error
         try:
-            return self._downloaded(name, root, target)
+            return self._read(self.download(root / "data" / ".downloads" / name), "downloaded", target)
         except DownloadError as error:
+            if source == "download":
+                raise
             return Obtained(
                 classes=self.classes,
                 source=f"stand-in for {self.title}: {self.stand_in(target)}",
                 stand_in_reason=f"{self.home} is not there; {error}",
             )
 
-    def _downloaded(self, name: str, root: Path, target: Target) -> Obtained:
-        return self._read(self.download(root / "data" / ".downloads" / name), "downloaded", target)
-
-    def _from_files(self, path: Path, shown: str, target: Target) -> Obtained:
-        return self._read(path, f"from {shown}", target)
-
     def _read(self, path: Path, how: str, target: Target) -> Obtained:
         found = self.read(path, target)
-        return Obtained(
+        return replace(
+            found,
             classes=self.classes,
             source=f"{found.part} of {self.title}, {how}" if found.part else f"{self.title}, {how}",
             stand_in_reason="max_images asks for a part of the set" if found.part else None,
-            refused=found.refused,
-            division=found.division,
-            is_part=bool(found.part),
         )
-
-
-def _is_there(path: Path) -> bool:
-    return path.is_file() or (path.is_dir() and any(path.iterdir()))
-
-
-def _shown(source: str) -> str:
-    path = Path(source)
-    return path.name if path.is_absolute() or source.startswith("~") else path.as_posix()

@@ -1,10 +1,10 @@
 """Data of the user's own: a folder of pictures by class, or an .npz file with arrays of images and labels."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelbench.data.npz import read as read_arrays
-from accelbench.data.obtain import Obtained, Target
+from accelbench.data.obtain import Obtained
 from accelbench.data.pictures import Folder, convert
 from accelbench.data.prepare import replaced
 from accelbench.data.source import listed
@@ -64,7 +64,7 @@ def prepare(place: Workplace, data: DataSpec) -> Obtained:
     def write(folder: Path) -> Obtained:
         try:
             if path.is_dir():
-                return _read_folder(path, Target(folder, {IMAGE_SIZE: data.args[IMAGE_SIZE]}))
+                return _read_folder(path, data.args[IMAGE_SIZE], folder)
             return read_arrays(path, folder)
         except DataError as error:
             raise DataError(f"data.path={path}: {error}") from error
@@ -74,15 +74,9 @@ def prepare(place: Workplace, data: DataSpec) -> Obtained:
     return obtained
 
 
-def _read_folder(path: Path, target: Target) -> Obtained:
-    source = Enclosed(path)
-    found = convert(source, None, target.settings[IMAGE_SIZE], target.folder, keep_encoded=True)
-    return Obtained(
-        classes=found.classes,
-        source=f"pictures of the folder {path.name}",
-        refused=found.refused,
-        division=found.division,
-    )
+def _read_folder(path: Path, side: int, folder: Path) -> Obtained:
+    found = convert(Enclosed(path), None, side, folder, keep_encoded=True)
+    return replace(found, source=f"pictures of the folder {path.name}")
 
 
 def _listing(place: Workplace, data: DataSpec) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from accelbench.data.archive import MAX_MEMBER_BYTES, Zip
 from accelbench.data.arrays import SPLITS, RowFile, array_path, label_type
 from accelbench.data.decode import decode
 from accelbench.data.layout import Picture, by_folder, divide, find, part_of
-from accelbench.data.obtain import OWN_DIVISION, Verified
+from accelbench.data.obtain import OWN_DIVISION, Obtained
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import DataError
 from accelbench.lifeline import end_with_starter
@@ -93,15 +93,6 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Pictures that one process converts at a time."""
-
-    names: Sequence[str]  # of the files
-    first: int  # row of the first picture
-    bounds: Sequence[int]  # byte offsets: the file names[i] has the space from bounds[i] to bounds[i + 1]
-
-
-@dataclass(frozen=True)
 class Conversion:
     """The work of the pool's processes. They write pixels to disk, which is faster than sending them through a pipe."""
 
@@ -110,51 +101,46 @@ class Conversion:
     encoded: RowFile | None  # gets the bytes of the files; None to drop them
     resizes: bool  # True: pictures of another size are resized. False: they are refused.
 
-    def run(self, chunk: Chunk) -> list[Converted]:
-        """Converts one chunk. The row and the bytes of a refused picture are zeros.
+    def run(self, names: Sequence[str], first: int, bounds: Sequence[int]) -> list[Converted]:
+        """Converts the pictures of some rows. The row and the bytes of a refused picture are zeros.
+
+        Args:
+            names: of the files.
+            first: row of the first picture.
+            bounds: byte offsets: the file names[i] has the space from bounds[i] to bounds[i + 1].
 
         Raises:
             DataError: a file can't be read because the disk fails.
             OSError: the arrays can't be written.
         """
-        pixels = np.zeros((len(chunk.names), *self.images.shape), np.uint8)
-        kept = np.zeros(chunk.bounds[-1] - chunk.bounds[0], np.uint8)
+        pixels = np.zeros((len(names), *self.images.shape), np.uint8)
+        kept = np.zeros(bounds[-1] - bounds[0], np.uint8)
         converted: list[Converted] = []
-        for index, name in enumerate(chunk.names):
+        for index, name in enumerate(names):
             try:
                 content = self.source.read(name)
                 pixels[index] = decode(content, self.images.shape[0], resizes=self.resizes)
                 if self.encoded is not None:
-                    if len(content) > chunk.bounds[index + 1] - chunk.bounds[index]:
+                    if len(content) > bounds[index + 1] - bounds[index]:
                         raise DataError("grew while it was read")
-                    start = chunk.bounds[index] - chunk.bounds[0]
+                    start = bounds[index] - bounds[0]
                     kept[start : start + len(content)] = np.frombuffer(content, np.uint8)
                 converted.append((hashlib.sha256(content).digest(), len(content), None))
             except DataError as error:
                 converted.append((b"", 0, str(error)))
             except OSError as error:
                 raise DataError(f"{name}: not readable ({error.strerror})") from error
-        self.images.write(chunk.first, pixels)
+        self.images.write(first, pixels)
         if self.encoded is not None:
-            self.encoded.write(chunk.bounds[0], kept)
+            self.encoded.write(bounds[0], kept)
         return converted
 
 
-class Pool:
+def _pool(num_workers: int) -> ProcessPoolExecutor:
     """Worker processes, forked from a process that has imported this module."""
-
-    def __init__(self, num_workers: int) -> None:
-        context = get_context("forkserver")
-        context.set_forkserver_preload([__name__])
-        self.executor = ProcessPoolExecutor(
-            num_workers, mp_context=context, initializer=end_with_starter, initargs=(_end,)
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.executor.shutdown(cancel_futures=True)
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return ProcessPoolExecutor(num_workers, mp_context=context, initializer=end_with_starter, initargs=(_end,))
 
 
 def _end() -> None:
@@ -186,7 +172,7 @@ def convert(
     resizes: bool = True,
     max_images: int | None = None,
     num_workers: int | None = None,
-) -> Verified:
+) -> Obtained:
     """Writes the arrays of `source`'s pictures into `folder`. Memory does not grow with the number of pictures.
 
     Args:
@@ -209,7 +195,7 @@ def convert(
     splits, part = part_of(divide(layout.pictures, TEST_SHARE, SEED), max_images)
     _check_classes(splits, classes, "no pictures of", refused)
     seen: dict[bytes, str] = {}
-    with Pool(num_workers or usable_cores()) as pool:
+    with _pool(num_workers or usable_cores()) as pool:
         for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
             images = RowFile(array_path(folder, split, "images"), (side, side, 3))
             encoded = RowFile(array_path(folder, split, "encoded"), ()) if keep_encoded else None
@@ -224,11 +210,11 @@ def convert(
     _check_classes(splits, classes, "no readable pictures of", refused)
     own = any(picture.split for picture in layout.pictures)
     division = OWN_DIVISION if own else f"{TEST_SHARE:.0%} of each class for testing, by file, seed {SEED}"
-    return Verified(refused=refused, division=division, part=part, classes=classes)
+    return Obtained(refused=refused, division=division, part=part, classes=classes)
 
 
 def _convert_split(
-    conversion: Conversion, pictures: Sequence[Picture], ends: Path, pool: Pool, seen: dict[bytes, str]
+    conversion: Conversion, pictures: Sequence[Picture], ends: Path, pool: ProcessPoolExecutor, seen: dict[bytes, str]
 ) -> list[str | None]:
     """Writes the pixels of one split's good pictures, and their files' bytes and `ends` if they are kept.
 
@@ -240,7 +226,14 @@ def _convert_split(
     bounds = [0, *accumulate(source.room(picture.name) if encoded else 0 for picture in pictures)]
     if encoded is not None:
         encoded.create(bounds[-1])
-    converted = _converted(conversion, pictures, bounds, pool)
+    names = [picture.name for picture in pictures]
+    starts = range(0, len(names), CHUNK)
+    chunks = [names[start : start + CHUNK] for start in starts]
+    spaces = [bounds[start : start + CHUNK + 1] for start in starts]
+    try:
+        converted = list(chain.from_iterable(pool.map(conversion.run, chunks, starts, spaces)))
+    except BrokenExecutor as error:
+        raise DataError("a process that decodes pictures was killed, perhaps for want of memory") from error
     reasons = _once(pictures, converted, seen)
     kept = [index for index, reason in enumerate(reasons) if reason is None]
     images.keep((index, index + 1) for index in kept)
@@ -261,20 +254,6 @@ def _check_classes(splits: dict[str, list[Picture]], classes: Sequence[str], pro
                 problem = f"there are archives inside it: unpack them first; {problem}"
             few = f"a class needs at least {MIN_PICTURES} pictures"
             raise DataError(f"{problem} {', '.join(missing)} for {split} ({few}){':' if seen else ''}{seen}")
-
-
-def _converted(
-    conversion: Conversion, pictures: Sequence[Picture], bounds: Sequence[int], pool: Pool
-) -> list[Converted]:
-    names = [picture.name for picture in pictures]
-    chunks = [
-        Chunk(names[first : first + CHUNK], first, bounds[first : first + CHUNK + 1])
-        for first in range(0, len(names), CHUNK)
-    ]
-    try:
-        return list(chain.from_iterable(pool.executor.map(conversion.run, chunks)))
-    except BrokenExecutor as error:
-        raise DataError("a process that decodes pictures was killed, perhaps for want of memory") from error
 
 
 def _once(pictures: Sequence[Picture], converted: Sequence[Converted], seen: dict[bytes, str]) -> list[str | None]:

@@ -3,8 +3,11 @@
 import argparse
 import hashlib
 import math
+import os
+import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +16,10 @@ from numpy.typing import NDArray
 
 from accelbench.data import manifest, registry
 from accelbench.data.arrays import SPLITS, load_split
-from accelbench.data.folder import replacing
 from accelbench.data.obtain import DataSet, Obtained, Target
 from accelbench.errors import DataError, UserError
-from accelbench.project import MANIFEST, Workplace, pipelines_place
+from accelbench.lock import hold
+from accelbench.project import MANIFEST, Workplace, pipelines_place, resolved
 from accelbench.schema.serialize import write_json
 
 SOURCES = "auto, download, or the path of the original files"
@@ -87,7 +90,19 @@ def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> 
 
 def describe(obtained: Obtained, name: str, folder: Path) -> None:
     """Writes the manifest of the arrays in `folder` beside them."""
-    write_json(folder / MANIFEST, _describe(obtained, name, folder))
+    described: dict[str, Any] = {
+        "name": name,
+        "source": obtained.source,
+        "stand_in": obtained.stand_in_reason is not None,
+        "files": {path.name: _describe_file(path) for path in sorted(folder.glob("*.npy"))},
+        "counts": {},
+        "refused": list(obtained.refused),
+        "division": obtained.division,
+    }
+    if described["files"]:
+        counts = {split: _counts(load_split(folder, split).labels, obtained.classes) for split in SPLITS}
+        described |= {"counts": counts, "normalisation": normalisation(load_split(folder, "train").images)}
+    write_json(folder / MANIFEST, {**described, "digest": manifest.digest_of(described)})
 
 
 def normalisation(images: NDArray[np.uint8]) -> dict[str, list[float]]:
@@ -119,7 +134,7 @@ def _histograms(images: NDArray[np.uint8]) -> list[list[int]]:
 
 
 def _warning(name: str, obtained: Obtained) -> str:
-    if obtained.is_part:
+    if obtained.part:
         return f"warning: data/{name} is NOT {name} but {obtained.source} (data.{name}.max_images)."
     return (
         f"warning: data/{name} is NOT {name} but a {obtained.source}.\nWhat was tried: {obtained.stand_in_reason}\n"
@@ -145,22 +160,6 @@ def _settings(name: str, data_set: DataSet, given: Mapping[str, Any]) -> tuple[s
     return source, settings
 
 
-def _describe(obtained: Obtained, name: str, folder: Path) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "name": name,
-        "source": obtained.source,
-        "stand_in": obtained.stand_in_reason is not None,
-        "files": {path.name: _describe_file(path) for path in sorted(folder.glob("*.npy"))},
-        "counts": {},
-        "refused": list(obtained.refused),
-        "division": obtained.division,
-    }
-    if described["files"]:
-        counts = {split: _counts(load_split(folder, split).labels, obtained.classes) for split in SPLITS}
-        described |= {"counts": counts, "normalisation": normalisation(load_split(folder, "train").images)}
-    return {**described, "digest": manifest.digest_of(described)}
-
-
 def _describe_file(path: Path) -> dict[str, Any]:
     array = np.load(path, mmap_mode="r")
     with path.open("rb") as file:
@@ -170,3 +169,57 @@ def _describe_file(path: Path) -> dict[str, Any]:
 
 def _counts(labels: NDArray[np.uint8], classes: Sequence[str]) -> dict[str, int]:
     return dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist(), strict=True))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Gives an empty folder to fill, which replaces `path` if the block ends without an error.
+
+    One folder can't be renamed over another in one step, so for a moment `path` does not exist. If the process is
+    killed then, the next call restores the old folder.
+
+    Raises:
+        BusyError: another process is replacing the same folder.
+        DataError: the folder can't be written.
+    """
+    path = resolved(path)
+    new, old = (path.with_name(f".{path.name}.{word}") for word in ("new", "old"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with hold(path.with_name(f".{path.name}.lock"), f"{path}: another process that prepares it"):
+            _recover(path, new, old)
+            if path.exists() and not path.is_dir():
+                raise DataError(f"{path}: a file is in the way; move it")
+            new.mkdir()
+            try:
+                yield new
+                _swap(path, new, old)
+            finally:
+                _recover(path, new, old)
+    except OSError as error:
+        raise DataError(f"{path}: not written ({error})") from error
+
+
+def _recover(path: Path, new: Path, old: Path) -> None:
+    if old.exists() and not path.exists():
+        old.rename(path)
+    for leftover in (new, old):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+
+
+def _swap(path: Path, new: Path, old: Path) -> None:
+    for file in [*new.rglob("*"), new]:
+        _sync(file)
+    if path.exists():
+        path.rename(old)
+    new.rename(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -39,11 +39,7 @@ def throttle_files(root: Path = Path("/")) -> list[Path]:
 
 
 def throttled_s(files: Sequence[Path]) -> float | None:
-    """Seconds for which the quota has stopped the group's processes so far; None if that is not counted.
-
-    Args:
-        files: from `throttle_files`; the one that counts most is taken.
-    """
+    """Seconds for which the quota has stopped the group so far; None if no file of `throttle_files` says."""
     return max((seconds for file in files if (seconds := _throttled_s(file)) is not None), default=None)
 
 

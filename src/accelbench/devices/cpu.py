@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from accelbench.devices import cgroup
-from accelbench.devices.base import DeviceReport
+from accelbench.devices.registry import DeviceReport
 from accelbench.schema.vocab import Device
 
 # By these, as /proc/cpuinfo names them, oneDNN chooses its kernels.
@@ -25,11 +25,7 @@ def has_any(report: DeviceReport, instruction_sets: Iterable[str]) -> bool:
 
 
 def look(root: Path = Path("/")) -> DeviceReport:
-    """The CPU's report.
-
-    Args:
-        root: the folder that holds proc/ and sys/.
-    """
+    """The CPU's report; `root` holds proc/ and sys/."""
     import psutil  # here, since the bare worker uses this module where psutil is not installed
 
     info = _cpuinfo(root)

@@ -9,19 +9,13 @@ from typing import Any
 import pynvml
 
 from accelbench.devices import packages
-from accelbench.devices.base import DeviceReport, absent
 from accelbench.devices.nvml import Gpu, describe, visible_handles
+from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
 
 def look(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, torch_folder: Path | None = None) -> DeviceReport:
-    """The visible GPUs' report.
-
-    Args:
-        nvml: the pynvml module or a fake of it.
-        environ: where CUDA_VISIBLE_DEVICES is read from.
-        torch_folder: the package torch; None finds the installed one.
-    """
+    """The visible GPUs' report; without `torch_folder`, the installed torch counts."""
     try:
         handles = visible_handles(nvml, environ)
         driver, cuda = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlSystemGetCudaDriverVersion()
@@ -29,10 +23,8 @@ def look(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, torch_fold
         return absent(Device.gpu, f"no NVIDIA driver found ({error})")
     if not handles:
         wanted = environ.get("CUDA_VISIBLE_DEVICES")
-        shown = (
-            f"CUDA_VISIBLE_DEVICES={wanted!r} leaves no GPU visible" if wanted is not None else "no NVIDIA GPU found"
-        )
-        return absent(Device.gpu, shown)
+        hidden = f"CUDA_VISIBLE_DEVICES={wanted!r} leaves no GPU visible"
+        return absent(Device.gpu, "no NVIDIA GPU found" if wanted is None else hidden)
     torch_cuda = torch_cuda_version(torch_folder or packages.folder("torch"))
     if torch_cuda is None:
         return absent(Device.gpu, "the installed torch is built without CUDA: install a CUDA build of it")

@@ -1,9 +1,29 @@
-"""The module of each device, found by the device's word."""
+"""What each device module says of the machine, found by the device's word."""
 
 import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from accelbench.devices.base import DeviceReport
 from accelbench.schema.vocab import Device
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceReport:
+    """One kind of device on this machine."""
+
+    device: Device
+    present: bool  # whether cells can run on such a device here
+    reason: str | None = None  # why not, in one line that says what helps, if anything does; None if present
+    name: str = ""  # the name of the hardware; empty if absent
+    count: int = 0  # devices of this kind that a process here may use; 0 if absent
+    memory_bytes: int | None = None  # memory of one device, the smallest; None if unknown
+    # further facts for users and for `grid.support`; keys are snake_case words with their unit
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+def absent(device: Device, reason: str) -> DeviceReport:
+    """The report of a device that cells can't run on here."""
+    return DeviceReport(device=device, present=False, reason=reason)
 
 
 def look(device: Device) -> DeviceReport:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from accelbench.devices import packages
-from accelbench.devices.base import DeviceReport, absent
+from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
 # PCI ids and cores per chip: torch_xla 2.9, `torch_xla/_internal/tpu.py`, `num_available_chips` and
@@ -27,18 +27,12 @@ CORES_PER_CHIP = {"TPU v2 or v3": 2}
 def look(
     root: Path = Path("/"), environ: Mapping[str, str] = os.environ, torch_xla_folder: Path | None = None
 ) -> DeviceReport:
-    """The TPU's report.
-
-    Args:
-        root: the folder that holds sys/ and dev/.
-        environ: where libtpu's variables are read from.
-        torch_xla_folder: the package torch_xla; None finds the installed one.
-    """
+    """The TPU's report; `root` holds sys/ and dev/. Without `torch_xla_folder`, the installed torch_xla counts."""
     chips = find_chips(root)
     if not chips:
         return absent(Device.tpu, _no_chip(environ))
     name, num_chips = Counter(chips).most_common(1)[0]
-    if not _has_nodes(root):
+    if not any(root.glob("dev/accel*")) and not any(root.glob("dev/vfio/[0-9]*")):  # up to v4, and from v5e on
         return absent(
             Device.tpu,
             f"{num_chips} {name} chips on the PCI bus, but no /dev/accel* or /dev/vfio/*: "
@@ -85,7 +79,3 @@ def _no_chip(environ: Mapping[str, str]) -> str:
     promised = {"PJRT_DEVICE": environ.get("PJRT_DEVICE") == "TPU", "TPU_NAME": "TPU_NAME" in environ}
     words = [f"{key}={environ[key]}" for key, is_set in promised.items() if is_set]
     return "no TPU chip on the PCI bus" + (f", although {' and '.join(words)}" if words else "")
-
-
-def _has_nodes(root: Path) -> bool:
-    return any(root.glob("dev/accel*")) or any(root.glob("dev/vfio/[0-9]*"))

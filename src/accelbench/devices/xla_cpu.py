@@ -5,17 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from accelbench.devices import cpu, packages
-from accelbench.devices.base import DeviceReport, absent
+from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
 
 def look(root: Path = Path("/"), find_version: Callable[[str], str | None] = packages.version) -> DeviceReport:
-    """The report of torch_xla's CPU device.
-
-    Args:
-        root: the folder that holds proc/ and sys/.
-        find_version: gives an installed distribution's version, or None.
-    """
+    """The report of torch_xla's CPU device; `root` holds proc/ and sys/."""
     version = find_version("torch_xla")
     if version is None:
         return absent(

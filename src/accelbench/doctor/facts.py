@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from accelbench.data.manifest import read_manifest
-from accelbench.devices.base import DeviceReport
+from accelbench.devices.registry import DeviceReport
 from accelbench.errors import UserError
 from accelbench.project import MANIFEST, PARAMS, Workplace
 from accelbench.schema.conditions import Data

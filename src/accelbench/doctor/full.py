@@ -8,8 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from accelbench.devices.base import DeviceReport
-from accelbench.devices.registry import look
+from accelbench.devices.registry import DeviceReport, look
 from accelbench.doctor import tensorflow_gpus
 from accelbench.doctor.facts import GB, NOT_PROBED, TOO_LOW, data_sets, facts, grid, settings_of
 from accelbench.doctor.support import Support, judge, own_models, plain, runs

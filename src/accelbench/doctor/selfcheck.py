@@ -32,7 +32,7 @@ from accelbench.schema.selfcheck import SELFCHECK, Estimate, MachineError, SelfC
 from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
 from accelbench.settings.config import SweepOptions
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 from accelbench.sweep import noise, run
 from accelbench.sweep.missing_data import prepare_missing
 from accelbench.sweep.progress import BudgetProgress

@@ -9,8 +9,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from accelbench.devices.base import DeviceReport
-from accelbench.devices.registry import look
+from accelbench.devices.registry import DeviceReport, look
 from accelbench.errors import UserError
 from accelbench.grid import support
 from accelbench.schema.cell import Cell, KerasSettings

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from accelbench.data.manifest import read_counts
-from accelbench.devices.memory import high_water_bytes
+from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.compared_outputs import ComparedOutputs
@@ -26,11 +26,10 @@ from accelbench.measuring.promises import Observations, check_timed
 from accelbench.measuring.runner import Timing, Watch
 from accelbench.measuring.step import ONE_RANK, RankGroup, Step
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator
+from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision
 from accelbench.schema.vocab import Protocol as CellProtocol
-from accelbench.schema.work import Work
 
 # The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
 # the record. The rest is for what comes before a `CellRun`, such as starting a device, and after it.

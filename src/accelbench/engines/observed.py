@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from accelbench.measuring.runner import Compiles
-from accelbench.schema.measurement import Answers
-from accelbench.schema.work import Work
+from accelbench.schema.measurement import Answers, Work
 
 
 @dataclass(frozen=True)

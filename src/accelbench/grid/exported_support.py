@@ -1,8 +1,8 @@
 """What the engines that run an exported network of PyTorch do not support."""
 
 from accelbench.devices import packages
-from accelbench.devices.base import DeviceReport
 from accelbench.devices.cpu import has_any
+from accelbench.devices.registry import DeviceReport
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import EXPORTING, QUANTIZED, Device, Engine, Library, Mode, Precision
 

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from accelbench.devices.base import DeviceReport
-from accelbench.devices.registry import look
+from accelbench.devices.registry import DeviceReport, look
 from accelbench.grid.identity import identity
 from accelbench.grid.support import why_not
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
-from accelbench.schema.labels import labels
-from accelbench.schema.plan_file import WantedCell
+from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.vocab import Device, Engine
 
 

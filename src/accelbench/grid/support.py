@@ -7,8 +7,8 @@ import sysconfig
 from pathlib import Path
 
 from accelbench.devices import allocators, packages
-from accelbench.devices.base import DeviceReport
 from accelbench.devices.cpu import has_any
+from accelbench.devices.registry import DeviceReport
 from accelbench.grid import exported_support, keras_support
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.vocab import (

@@ -15,7 +15,7 @@ from multiprocessing import connection
 from pathlib import Path
 
 from accelbench.devices import allocators
-from accelbench.devices.memory import high_water_bytes
+from accelbench.devices.proc import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.isolation import users_code
 from accelbench.isolation.messages import Answer, CellRequest, ProbeRequest, Request, encode

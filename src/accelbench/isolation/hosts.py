@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from accelbench import scratch
-from accelbench.devices.clocks import check_clocks
+from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, HostSpec, host_spec
 from accelbench.isolation.exports import Exports
 from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
@@ -23,10 +23,10 @@ from accelbench.judging import load
 from accelbench.lifeline import end_marked
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Work
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.vocab import Device, Precision, Status
-from accelbench.schema.work import Work
 
 # A host that has not ended its cell and itself after this long is killed.
 END_S = 10.0

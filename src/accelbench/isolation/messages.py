@@ -14,12 +14,11 @@ from typing import TypeVar
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import SystemSeries, Witnessed
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load
 from accelbench.schema.text import MAX_REASON, beginning, ending
 from accelbench.schema.vocab import Device, Precision, Status
-from accelbench.schema.work import Work
 
 T = TypeVar("T")
 

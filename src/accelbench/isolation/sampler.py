@@ -12,7 +12,7 @@ import pynvml
 
 from accelbench.devices import cgroup, energy_counters
 from accelbench.devices import nvml as gpus
-from accelbench.devices.cpu_times import TICKS_PER_S, CpuTimes, cpu_times
+from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times
 from accelbench.isolation.processes import children, descendants
 from accelbench.schema.conditions import SystemSeries
 

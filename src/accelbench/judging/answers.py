@@ -2,7 +2,7 @@
 
 from accelbench.schema.measurement import Answers
 from accelbench.schema.record import Row
-from accelbench.stats.paired import share_difference
+from accelbench.stats.means import share_difference
 
 
 def answers_columns(answers: Answers | None) -> Row:

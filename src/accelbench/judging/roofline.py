@@ -1,8 +1,8 @@
 """How near a cell comes to the ceiling of its device, and which resource bounds it."""
 
 from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Bound, CeilingVerdict
-from accelbench.schema.work import Work
 
 # Winograd's F(2x2, 3x3) takes 16 multiplications where a direct convolution takes 36 (Lavin and Gray, "Fast Algorithms
 # for Convolutional Neural Networks", CVPR 2016). Operations are counted as of the direct convolution, so a true rate

@@ -17,7 +17,7 @@ from accelbench.schema.measurement import Breakdown, Measurement, Operator
 from accelbench.schema.record import Record, Row
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import SHARE_ONE_CPU, XLA, Engine, Mode, Phase, Protocol, Provenance
-from accelbench.stats import robust
+from accelbench.stats import order_statistics
 
 MB = 1e6  # bytes
 # The measurement's lists with a value for each step that was waited for.
@@ -45,7 +45,7 @@ def summarise(record: Record) -> Row:
     row = {**settings_of(record), **dict.fromkeys(MEASURED)}
     if record.measurement is not None:
         row |= _rates(record, record.measurement)
-        steps = {name: robust.Sample(getattr(record.measurement, name)) for name in STEPS}
+        steps = {name: order_statistics.Sample(getattr(record.measurement, name)) for name in STEPS}
         row |= _latencies(record.measurement, steps)
         row |= _facts(record.measurement)
         row |= _steadiness(record.measurement)
@@ -148,14 +148,14 @@ def _rates(record: Record, measured: Measurement) -> Row:
         # Training runs all epochs; an inference job is one pass over the data, measured several times.
         trains = record.cell.mode == Mode.train
         seconds = [epoch.seconds for epoch in (measured.epochs if trains else measured.steady_epochs)]
-        time_s: float | None = sum(seconds) if trains else robust.median(seconds)
+        time_s: float | None = sum(seconds) if trains else order_statistics.median(seconds)
         provenance = Provenance.measured
     else:
         time_s, provenance = None, Provenance.estimated
     rates = steady_rates(measured)
     if not rates:
         return {}
-    sample = robust.Sample(rates)
+    sample = order_statistics.Sample(rates)
     rate = sample.median
     low, high = sample.percentile_interval(50) or (None, None)
     if record.cell.protocol != Protocol.fit:
@@ -173,7 +173,7 @@ def _rates(record: Record, measured: Measurement) -> Row:
     }
 
 
-def _latencies(measured: Measurement, steps: Mapping[str, robust.Sample]) -> Row:
+def _latencies(measured: Measurement, steps: Mapping[str, order_statistics.Sample]) -> Row:
     latency = steps["latency_s"]
     row: Row = {}
     for percent in (50, 90, 99):
@@ -185,7 +185,7 @@ def _latencies(measured: Measurement, steps: Mapping[str, robust.Sample]) -> Row
     parts |= {"compute_ms": _compute(steps), "copy_out_ms": steps["copy_out_s"]}
     for column, sample in parts.items():
         row[column] = _ms(sample.median) if len(sample) else None
-    if len(latency) >= robust.NUM_SAMPLES_FOR[50]:
+    if len(latency) >= order_statistics.NUM_SAMPLES_FOR[50]:
         row["num_outliers"] = latency.num_outliers
     row["data_wait_share"] = _data_wait_share(measured)
     return row
@@ -199,13 +199,13 @@ def _data_wait_share(measured: Measurement) -> float | None:
     return sum(data_s for data_s, _ in epochs) / sum(seconds for _, seconds in epochs) if epochs else None
 
 
-def _compute(steps: Mapping[str, robust.Sample]) -> robust.Sample:
+def _compute(steps: Mapping[str, order_statistics.Sample]) -> order_statistics.Sample:
     """Seconds of computation per waited-for step: the step without waiting for data and copying."""
     latency = steps["latency_s"]
     parts = [steps[name] for name in ("data_s", "copy_in_s", "copy_out_s")]
     # A part is empty if nothing is moved.
     moved = [part.values for part in parts if len(part) and len(part) == len(latency)]
-    return robust.Sample(functools.reduce(operator.sub, moved, latency.values)) if moved else latency
+    return order_statistics.Sample(functools.reduce(operator.sub, moved, latency.values)) if moved else latency
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
@@ -218,10 +218,12 @@ def _breakdown(breakdown: Breakdown) -> Row:
         f"breakdown_{phase}_ms": _ms(_mean([seconds[step] for step in middle]))
         for phase, seconds in breakdown.phases_s.items()
     }
-    return row | {"breakdown_disturbance": robust.median(totals) / robust.median(breakdown.undisturbed_s) - 1}
+    return row | {
+        "breakdown_disturbance": order_statistics.median(totals) / order_statistics.median(breakdown.undisturbed_s) - 1
+    }
 
 
-def _work(record: Record, measured: Measurement, steps: Mapping[str, robust.Sample], row: Row) -> Row:
+def _work(record: Record, measured: Measurement, steps: Mapping[str, order_statistics.Sample], row: Row) -> Row:
     """The work of a step, how near it comes to the ceiling of its device, and what bounds it."""
     work = measured.work
     if work is None:
@@ -297,7 +299,7 @@ def _facts(measured: Measurement) -> Row:
         "output_error": measured.output_error,
         "busiest_operators": _busiest(measured.operators),
         "test_loss": evaluation.loss if evaluation else None,
-        "evaluation_s": robust.median(evaluations_s) if evaluations_s else None,
+        "evaluation_s": order_statistics.median(evaluations_s) if evaluations_s else None,
         "device_name": measured.device_name,
         "num_devices": measured.num_devices,
         "allocator_library": measured.allocator_library,

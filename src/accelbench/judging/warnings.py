@@ -7,7 +7,7 @@ from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import SHARE_ONE_CPU, Allocator, Device, Mode, Precision, Protocol, Stop
-from accelbench.stats import robust
+from accelbench.stats import order_statistics
 
 # Percent of one core. Above it, other processes disturbed the measurement; the sampler and the kernel's threads stay
 # well below.
@@ -63,7 +63,7 @@ def output_error_text(precision: Precision, error: float | None) -> str:
 
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[str]:
     blocks, window = measured.blocks, record.cell.window
-    if 0 < len(blocks) < robust.NUM_SAMPLES_FOR[50]:
+    if 0 < len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
         yield f"only {len(blocks)} block{'s were' if len(blocks) > 1 else ' was'} measured"
     short = sum(block.seconds < window.block_s for block in blocks) * (record.cell.protocol == Protocol.window)
     if short:
@@ -74,7 +74,7 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[s
         ends = {Stop.noisy: ", and more blocks would not help", Stop.limit: " when the time was up"}
         end = ends.get(measured.stop, "") if measured.stop else ""
         yield f"noisy: samples/s are known to {100 * width:.0f} % only{end}"
-    changed = robust.change(rates) if rates else 0.0
+    changed = order_statistics.change(rates) if rates else 0.0
     if abs(changed) > MAX_CHANGE:
         yield f"the speed changed by {100 * changed:+.0f} % while it was measured"
     if len(measured.epochs) == 1 and record.cell.mode == Mode.train:
@@ -93,7 +93,7 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[str]:
     if measured.settled is False:
         yield f"step times had not settled after {measured.warmup_total_s:.1f} s of warm-up"
     num = len(measured.latency_s)
-    outliers = row["num_outliers"] if num >= robust.NUM_SAMPLES_FOR[90] else None
+    outliers = row["num_outliers"] if num >= order_statistics.NUM_SAMPLES_FOR[90] else None
     if isinstance(outliers, int) and outliers > MAX_OUTLIERS * num:
         yield f"{outliers} of {num} steps are outliers"
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 
 # Results are kept if blocks on inputs that were never fed take longer than this many times the blocks beside them, and
 # the shortest one than the shortest one: on a machine where two processes take each other's cores, a single block may

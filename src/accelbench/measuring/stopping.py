@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
-from accelbench.stats import robust
+from accelbench.stats import order_statistics
 
 # Step times have settled when their level differs by at most this share between two thirds of the warm-up.
 SETTLED_WITHIN = 0.03
@@ -28,7 +28,7 @@ def has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool 
         True if settled, None to continue the warm-up, False if it took too long to settle.
     """
     num = len(steps) // 3
-    if num >= 2 and robust.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):
+    if num >= 2 and order_statistics.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):
         return True
     gives_up = elapsed >= WARMUP_STRETCH * window.warmup_s and len(steps) >= 2 * window.warmup_steps
     return False if gives_up else None
@@ -46,7 +46,7 @@ def why_stop(blocks: Sequence[float], window: Window) -> Stop | None:
         return None
     if elapsed >= STRETCH * window.measure_s:
         return Stop.limit
-    width = robust.half_width(blocks)
+    width = order_statistics.half_width(blocks)
     if width is None:
         return None
     if width <= window.width:
@@ -54,4 +54,4 @@ def why_stop(blocks: Sequence[float], window: Window) -> Stop | None:
     # The width of an interval shrinks with the square root of the number of samples.
     num_needed = len(blocks) * (width / window.width) ** 2
     num_possible = len(blocks) * STRETCH * window.measure_s / elapsed
-    return Stop.noisy if num_needed > OUT_OF_REACH * num_possible and robust.noise_is_stable(blocks) else None
+    return Stop.noisy if num_needed > OUT_OF_REACH * num_possible and order_statistics.noise_is_stable(blocks) else None

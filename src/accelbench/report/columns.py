@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from accelbench.schema.vocab import Phase
-from accelbench.stats.robust import NUM_SAMPLES_FOR
+from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from accelbench.report.tables.table import Table
 from accelbench.report.tables.trade_off import table as trade_off_table
 from accelbench.report.tables.trade_off import trade_off
 from accelbench.schema.vocab import Phase
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 
 SMALLEST = "the smallest batch"
 # Phases in which the device waits.

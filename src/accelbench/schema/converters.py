@@ -1,4 +1,7 @@
-"""What makes typed values of JSON values, and refuses those that do not fit; `serialize.load` applies it."""
+"""What makes typed values of JSON values, and refuses those that do not fit; `serialize.load` applies it.
+
+No library: a cell's process has only its framework, unknown fields are errors, and texts of others are made safe.
+"""
 
 import dataclasses
 import functools
@@ -6,7 +9,7 @@ import math
 import re
 import reprlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -16,12 +19,11 @@ from accelbench.schema.text import MAX_TEXT, beginning, one_line
 from accelbench.stats.arrays import floats
 
 MAX_PLACE = 60  # characters of a name in an error's path
-
-Converter = Callable[[Any], Any]
-
-FINITE, WHOLE = Range(-sys.float_info.max, sys.float_info.max), Range(-MAX_COUNT, MAX_COUNT)
 MAX_DEPTH = 50
 LONG = 50  # floats in a list that is checked faster as an array
+FINITE, WHOLE = Range(-sys.float_info.max, sys.float_info.max), Range(-MAX_COUNT, MAX_COUNT)
+
+Converter = Callable[[Any], Any]
 
 
 @functools.cache
@@ -36,36 +38,32 @@ def converter(hint: Any, clean: bool) -> Converter:
     """
     kind, args = get_origin(hint) or hint, get_args(hint)
     if kind is Annotated:
-        return _annotated_converter(args[0], args[1], clean)
+        return _annotated(args[0], args[1], clean)
     if kind in (Union, UnionType):
         (item,) = (converter(arg, clean) for arg in args if arg is not NoneType)
         return lambda value: None if value is None else item(value)
     if hasattr(kind, "__dataclass_fields__"):
-        return _dataclass_converter(kind, clean)
+        return _dataclass(kind, clean)
     if is_typeddict(kind):
-        return _entries_converter(kind, clean)
+        return _entries(kind, clean)
     if kind is tuple:
-        return _tuple_converter(args, clean)
+        return _tuple(args, clean)
     if kind is list:
-        return _list_converter(args[0], clean)
+        return _list(args[0], clean)
     if args:
-        return _mapping_converter(args[0], args[1], clean)
+        return _mapping(converter(args[0], clean), {}, converter(args[1], clean))
     if issubclass(kind, Enum):
-        return _enum_converter(kind)
-    simple: dict[Any, Converter] = {Any: _plain_converter(clean), str: _clean_text if clean else _text, bool: _truth}
-    return simple.get(kind) or _number_converter(kind, FINITE if kind is float else WHOLE)
+        return _enum(kind)
+    simple: dict[Any, Converter] = {Any: _plain(clean), str: _clean_text if clean else _text, bool: _truth}
+    return simple.get(kind) or _number(kind, FINITE if kind is float else WHOLE)
 
 
 def _refuse(value: object, wanted: str) -> NoReturn:
     raise ValueError(f": should be {wanted}, not {reprlib.repr(value)}")
 
 
-def _locate(parts: Iterable[tuple[str, Converter, Any]]) -> None:
-    for place, convert, value in parts:
-        try:
-            convert(value)
-        except ValueError as error:
-            raise ValueError(f"{beginning(one_line(place), MAX_PLACE)}{error}") from None
+def _place(name: str) -> str:
+    return f".{beginning(one_line(name), MAX_PLACE)}"
 
 
 def _text(value: Any) -> Any:
@@ -74,17 +72,17 @@ def _text(value: Any) -> Any:
 
 def _clean_text(value: Any) -> Any:
     # What is printable needs no cleaning; the test is six times as fast.
-    return (
-        value if isinstance(value, str) and value.isprintable() and len(value) <= MAX_TEXT else beginning(_text(value))
-    )
+    is_clean = isinstance(value, str) and value.isprintable() and len(value) <= MAX_TEXT
+    return value if is_clean else beginning(_text(value))
 
 
 def _truth(value: Any) -> Any:
     return value if isinstance(value, bool) else _refuse(value, "true or false")
 
 
-def _plain_converter(clean: bool) -> Converter:
-    text, number = (_clean_text if clean else _text), _number_converter(float, FINITE)
+def _plain(clean: bool) -> Converter:
+    """For `Any`: plain JSON, with finite numbers, and not so deep that a recursive function fails."""
+    text, number = (_clean_text if clean else _text), _number(float, FINITE)
 
     def convert(value: Any, depth: int = 0) -> Any:
         if isinstance(value, str):
@@ -104,7 +102,7 @@ def _plain_converter(clean: bool) -> Converter:
     return convert
 
 
-def _enum_converter(kind: type[Enum]) -> Converter:
+def _enum(kind: type[Enum]) -> Converter:
     members: dict[Any, Enum] = {member.value: member for member in kind}
 
     def convert(value: Any) -> Any:
@@ -114,16 +112,17 @@ def _enum_converter(kind: type[Enum]) -> Converter:
     return convert
 
 
-def _annotated_converter(kind: Any, detail: Any, clean: bool) -> Converter:
+def _annotated(kind: Any, detail: Any, clean: bool) -> Converter:
+    """For `Annotated[kind, detail]`: a range of numbers, a pattern of text, or a more exact type."""
     if isinstance(detail, Range):
-        return _number_converter(kind, detail)
+        return _number(kind, detail)
     if isinstance(detail, re.Pattern):
         fits = detail.fullmatch
         return lambda value: value if isinstance(value, str) and fits(value) else _refuse(value, detail.pattern)
     return converter(detail, clean)
 
 
-def _number_converter(kind: Any, bounds: Range) -> Converter:
+def _number(kind: Any, bounds: Range) -> Converter:
     low, high = bounds.low, bounds.high
     wanted = f"a {'whole ' if kind is int else ''}number from {low:g} to {high:g}"
 
@@ -136,24 +135,35 @@ def _number_converter(kind: Any, bounds: Range) -> Converter:
     return convert
 
 
-def _list_converter(hint: Any, clean: bool) -> Converter:
+def _list(hint: Any, clean: bool) -> Converter:
     item, numbers = converter(hint, clean), _numbers(hint)
 
     def convert(values: Any) -> Any:
         if not isinstance(values, list | tuple):
             _refuse(values, "a list")
+        if numbers is not None and _fit(values, *numbers):
+            return list(values)
+        found: list[Any] = []
         try:
-            if numbers is None or not _fit(values, *numbers):
-                return [item(value) for value in values]
-        except ValueError:
-            _locate((f"[{index}]", item, value) for index, value in enumerate(values))
-            raise
-        return list(values)
+            for value in values:
+                found.append(item(value))
+        except ValueError as error:
+            raise ValueError(f"[{len(found)}]{error}") from None
+        return found
 
     return convert
 
 
+def _numbers(hint: Any) -> tuple[type, Range] | None:
+    """The kind and the range of a type of numbers with a range, or of such a type and None; None for other types."""
+    if get_origin(hint) in (Union, UnionType):
+        (hint,) = (arg for arg in get_args(hint) if arg is not NoneType)
+    kind, detail = get_args(hint)[:2] if get_origin(hint) is Annotated else (None, None)
+    return (kind, detail) if isinstance(detail, Range) else None
+
+
 def _fit(values: Sequence[Any], kind: type, bounds: Range) -> bool:
+    """Whether all are numbers within the bounds; faster than a call for each. False also says that it is not known."""
     if kind is float and len(values) >= LONG and [*map(type, values)].count(float) == len(values):
         numbers = floats(values)
         return bool(bounds.low <= numbers.min() and numbers.max() <= bounds.high)  # both are NaN if one value is
@@ -163,90 +173,74 @@ def _fit(values: Sequence[Any], kind: type, bounds: Range) -> bool:
     return bounds.low <= min(values) and max(values) <= bounds.high and not math.isnan(sum(values))
 
 
-def _numbers(hint: Any) -> tuple[type, Range] | None:
-    inner = [arg for arg in get_args(hint) if arg is not NoneType] if get_origin(hint) in (Union, UnionType) else [hint]
-    kind, *details = get_args(inner[0]) if get_origin(inner[0]) is Annotated else (None,)
-    return next(((kind, detail) for detail in details if isinstance(detail, Range)), None)
-
-
-def _tuple_converter(hints: tuple[Any, ...], clean: bool) -> Converter:
-    items = [converter(hint, clean) for hint in hints if hint is not Ellipsis]
-    num = None if Ellipsis in hints else len(items)
+def _tuple(hints: tuple[Any, ...], clean: bool) -> Converter:
+    """For `tuple[X, ...]`, and for tuples of a fixed length whose items are of one type."""
+    items, num = _list(hints[0], clean), None if Ellipsis in hints else len(hints)
 
     def convert(values: Any) -> Any:
-        if not isinstance(values, list | tuple) or num not in (None, len(values)):
-            _refuse(values, "a list" if num is None else f"a list of {num}")
-        converters = items * len(values) if num is None else items
-        try:
-            return tuple([convert(value) for convert, value in zip(converters, values, strict=True)])
-        except ValueError:
-            _locate((f"[{index}]", converters[index], value) for index, value in enumerate(values))
-            raise
+        if num is not None and not (isinstance(values, list | tuple) and len(values) == num):
+            _refuse(values, f"a list of {num}")
+        return tuple(items(values))
 
     return convert
 
 
-def _mapping_converter(key_hint: Any, hint: Any, clean: bool) -> Converter:
-    key, item = converter(key_hint, clean), converter(hint, clean)
+def _mapping(key: Converter, entries: Mapping[str, Converter], other: Converter) -> Converter:
+    """For a mapping whose `entries` have converters of their own."""
 
     def convert(values: Any) -> Any:
         if not isinstance(values, Mapping):
             _refuse(values, "a mapping")
+        found = {}
         try:
-            return {key(name): item(value) for name, value in values.items()}
-        except ValueError:
-            _locate(part for name, value in values.items() for part in (("", key, name), (f".{name}", item, value)))
-            raise
+            for name, value in values.items():
+                checked = key(name)  # first: of a wrong name, the value does not matter
+                found[checked] = entries.get(name, other)(value)
+        except ValueError as error:
+            raise ValueError(f"{_place(name)}{error}") from None
+        return found
 
     return convert
 
 
-def _entries_converter(kind: Any, clean: bool) -> Converter:
+def _entries(kind: Any, clean: bool) -> Converter:
+    """For a TypedDict: the entries that it declares have their types, others are plain JSON."""
     entries = {name: converter(hint, clean) for name, hint in get_type_hints(kind, include_extras=True).items()}
-    name_of, other = converter(str, clean), converter(Any, clean)
-
-    def convert(values: Any) -> Any:
-        if not isinstance(values, Mapping):
-            _refuse(values, "a mapping")
-        try:
-            return {name_of(name): entries.get(name, other)(value) for name, value in values.items()}
-        except ValueError:
-            _locate((f".{name}", entries.get(name, other), value) for name, value in values.items())
-            raise
-
-    return convert
+    return _mapping(converter(str, clean), entries, converter(Any, clean))
 
 
-def _dataclass_converter(cls: Any, clean: bool) -> Converter:
+def _dataclass(cls: Any, clean: bool) -> Converter:
     fields = {name: converter(hint, clean) for name, hint in get_type_hints(cls, include_extras=True).items()}
-    items, num = tuple(fields.items()), len(fields)
+    items = tuple(fields.items())
     check = getattr(cls, "__post_init__", None)
     needed = {each.name for each in dataclasses.fields(cls) if each.default is each.default_factory}  # both MISSING
 
     def convert(values: Any) -> Any:
         if not isinstance(values, dict) and not isinstance(values, Mapping):  # the quick test comes first
             _refuse(values, "a mapping")
-        problem: Exception | None = None
+        found: dict[str, Any] = {}
         try:
             # In the class's order and with its own names, which a call matches by identity, others by comparing.
-            found = {name: convert(values[name]) for name, convert in items if name in values}
-            if len(found) == len(values) == num:
-                # As pickle makes it. The `__init__` of a frozen class has a call for each field, which took a tenth of
-                # the time that reading a record takes.
-                made = object.__new__(cls)
-                object.__setattr__(made, "__dict__", found)
-                if check is not None:
-                    check(made)
-                return made
-            if len(found) == len(values):
-                return cls(**found)
-        except (TypeError, ValueError) as error:
-            problem = error
-        if unknown := set(values) - set(fields):
-            raise ValueError(f": unknown field {reprlib.repr(min(unknown))}")
-        _locate((f".{name}", fields[name], value) for name, value in values.items())
-        if missing := needed - set(values):
+            for name, of_field in items:
+                if name in values:
+                    found[name] = of_field(values[name])
+        except ValueError as error:
+            raise ValueError(f".{name}{error}") from None
+        if len(found) < len(values):
+            raise ValueError(f": unknown field {reprlib.repr(min(set(values) - set(fields)))}")
+        if len(found) < len(items) and (missing := needed - set(found)):
             raise ValueError(f": lacks {', '.join(sorted(missing))}")
-        raise ValueError(f": {problem}")
+        try:
+            if len(found) < len(items):
+                return cls(**found)
+            # As pickle makes it. The `__init__` of a frozen class has a call for each field, which took a tenth of
+            # the time that reading a record takes.
+            made = object.__new__(cls)
+            object.__setattr__(made, "__dict__", found)
+            if check is not None:
+                check(made)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f": {error}") from None
+        return made
 
     return convert

@@ -2,19 +2,24 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RECORDS
-from accelbench.schema.cell import Cell, id_of
-from accelbench.schema.labels import labels
+from accelbench.schema.cell import Cell, argument_text, id_of
 from accelbench.schema.record import Readable, RecordName, check_settings, read_all
 from accelbench.schema.serialize import load, plain, read_json, write_json, writing
+from accelbench.schema.text import one_line
 from accelbench.schema.upgrade import SCHEMA_VERSION, check_readable, upgrade_cell
+
+HEAD = ("suite", "title", "study", "profile")  # what a plan has beside its cells
+ID_LENGTH = 6  # characters of a cell's id in its label
 
 
 @dataclass(frozen=True)
@@ -59,16 +64,10 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
     import orjson  # here, as in schema/serialize.py; ten times as fast as json
 
     cells = [
-        {
-            "cell_id": wanted.cell_id,
-            "label": wanted.label,
-            "record": wanted.record_name,
-            "cell": plain(wanted.cell),
-        }
-        for wanted in plan.cells
+        {"cell_id": each.cell_id, "label": each.label, "record": each.record_name, "cell": plain(each.cell)}
+        for each in plan.cells
     ]
-    head = {"schema_version": SCHEMA_VERSION, "suite": plan.suite, "title": plan.title, "study": plan.study}
-    values = {**head, "profile": plan.profile, "cells": cells}
+    values = {"schema_version": SCHEMA_VERSION, **{name: getattr(plan, name) for name in HEAD}, "cells": cells}
     try:
         text = orjson.dumps(values, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     except TypeError:  # a lone surrogate, of a path for example, which `write_json` replaces
@@ -138,12 +137,7 @@ def read_entries(folder: Path) -> list[PlanEntry]:
 
 
 def read_plan(folder: Path) -> PlanFile:
-    """Reads `folder`/plan.json.
-
-    Raises:
-        RefusedError: the system does not read the file now.
-        UserError: the file is missing or not readable.
-    """
+    """Reads `folder`/plan.json. Raises as `read_entries` does."""
     with _explained(folder / PLAN):
         head, entries = _read_unchecked(folder)
         plan = load(PlanFile, {**head, "cells": [entry.loadable for entry in entries]}, clean=True)
@@ -156,7 +150,7 @@ def _read_unchecked(folder: Path) -> tuple[dict[str, Any], list[PlanEntry]]:
     values = read_json(folder / PLAN)
     version = values["schema_version"]
     check_readable(version)
-    head = {name: values[name] for name in ("suite", "title", "study", "profile")}
+    head = {name: values[name] for name in HEAD}
     return head, [PlanEntry(entry, version) for entry in values["cells"]]
 
 
@@ -173,11 +167,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def read_planned(folder: Path) -> Readable:
-    """The records that `folder`/plan.json names.
-
-    Raises:
-        UserError: the plan is not readable, or there is none.
-    """
+    """The records that `folder`/plan.json names. Raises as `read_plan` does."""
     return planned_records(read_plan(folder), folder)
 
 
@@ -192,11 +182,7 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
 
 
 def plan_in(folder: Path) -> PlanFile:
-    """The plan in `folder`; without a readable one, a plan of the records there.
-
-    Raises:
-        RefusedError: the system does not read the file now.
-    """
+    """The plan in `folder`; without a readable one, a plan of the records there. May raise a RefusedError."""
     try:
         return read_plan(folder)
     except RefusedError:
@@ -252,3 +238,45 @@ def plan_of_records(folder: Path) -> PlanFile:
 def unplanned(plan: PlanFile, folder: Path) -> list[str]:
     """The names of the records in `folder` that `plan` does not name, sorted."""
     return sorted({path.stem for path in folder.glob(RECORDS)} - {wanted.record_name for wanted in plan.cells})
+
+
+def labels(cells: Iterable[Cell], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """A label for each cell, by its id: `Cell.label`, and the settings in which cells of that label differ.
+
+    Args:
+        cells: all cells of a folder.
+        known: labels of cells that have one already, by id; they stay as they are.
+    """
+    groups: dict[str, dict[str, Cell]] = defaultdict(dict)
+    for cell in cells:
+        groups[cell.label][cell.id] = cell
+    found = dict(known)
+    for label, group in groups.items():
+        for cell_id, words in _differences(group).items():
+            found.setdefault(cell_id, one_line("-".join([label, *words])))
+    num = Counter(found.values())
+    # Different texts may be the same on one line.
+    return {
+        cell_id: label if cell_id in known or num[label] == 1 else f"{label}-{cell_id[:ID_LENGTH]}"
+        for cell_id, label in found.items()
+    }
+
+
+def _differences(group: Mapping[str, Cell]) -> dict[str, list[str]]:
+    if len(group) == 1:
+        return dict.fromkeys(group, [])
+    flat = {cell_id: _flat(cell.settings()) for cell_id, cell in group.items()}
+    names = dict.fromkeys(name for settings in flat.values() for name in settings)
+    varied = [name for name in names if len({settings.get(name) for settings in flat.values()}) > 1]
+    return {cell_id: [each[name] for name in varied if name in each] for cell_id, each in flat.items()}
+
+
+def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{path}{name}.")
+        else:
+            # data.name is the only name in which cells of one label differ.
+            flat[path + name] = argument_text("data" if path + name == "data.name" else name, value)
+    return flat

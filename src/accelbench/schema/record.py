@@ -107,7 +107,11 @@ def from_values(values: Mapping[str, Any]) -> Record:
     if version == SCHEMA_VERSION and (missing := FIELDS - set(values)):
         raise KeyError(*sorted(missing))
     check_settings(values["cell"])
-    loaded = {**_shortened(cleared(values)), "cell": upgrade_cell(values["cell"], version)}
+    loaded = {**cleared(values), "cell": upgrade_cell(values["cell"], version)}
+    if isinstance(reason := loaded.get("reason"), str):
+        loaded["reason"] = beginning(one_line(reason), MAX_REASON)
+    if isinstance(error := loaded.get("error"), str):
+        loaded["error"] = ending(error)
     record = load(Record, loaded, clean=True)
     if version == SCHEMA_VERSION and record.cell_id != id_of(values["cell"]):
         raise ValueError("cell_id: should be the digest of the cell's settings")
@@ -117,15 +121,6 @@ def from_values(values: Mapping[str, Any]) -> Record:
     if record.status == Status.ok and (measured is None or not (measured.blocks or measured.epochs)):
         raise ValueError("measurement: an ok record should have blocks or epochs")
     return record
-
-
-def _shortened(values: Mapping[str, Any]) -> dict[str, Any]:
-    shortened = dict(values)
-    if isinstance(reason := values.get("reason"), str):
-        shortened["reason"] = beginning(one_line(reason), MAX_REASON)
-    if isinstance(error := values.get("error"), str):
-        shortened["error"] = ending(error)
-    return shortened
 
 
 def cleared(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -202,8 +197,7 @@ class Readable:
     def each(self, function: Callable[[Record], Result]) -> Iterator[tuple[Path, Result]]:
         """`function` of each readable record, with the record's file; of many records, computed by several processes.
 
-        Args:
-            function: of no side effects, with a result that is small beside the record; see `parallel.mapped`.
+        `function` has no side effects, and a result that is small beside the record; see `parallel.mapped`.
         """
         return self._each(function, mapped)
 
@@ -231,11 +225,9 @@ class Readable:
 
     def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
         """A line for each file that could not be read: its name, the reason, and what to do about it."""
-        return [f"{name(path)}: {reason}{self._advice(path)}" for path, reason in self.reasons.items()]
-
-    def _advice(self, path: Path) -> str:
-        is_refused = isinstance(self.refused[path], RefusedError)  # the record itself may be whole
-        return "" if is_refused else "; delete it and run the sweep again"
+        of_system = {path for path, error in self.refused.items() if isinstance(error, RefusedError)}  # it may be whole
+        advice = "; delete it and run the sweep again"
+        return [f"{name(path)}: {reason}{'' if path in of_system else advice}" for path, reason in self.reasons.items()]
 
     @property
     def reasons(self) -> dict[Path, str]:

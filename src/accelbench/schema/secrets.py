@@ -250,4 +250,5 @@ def tuning() -> frozenset[str]:
 def kept(environ: Mapping[str, str]) -> dict[str, str]:
     """What a record keeps of these environment variables, sorted by name; `***` for a secret in a value."""
     names = [name for name in sorted(environ) if name in tuning() and not is_secret(name)]
-    return {name: masked(environ[name], environ) for name in names}
+    hide = masker(environ)
+    return {name: hide(environ[name]) for name in names}

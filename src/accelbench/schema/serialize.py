@@ -32,12 +32,8 @@ def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
     """The dataclass `cls` from `values`, which are what `dataclasses.asdict` gave or JSON made of it.
 
     A field that `values` lack takes its default. Each value has to fit the type of its field: numbers are finite and
-    within their range (`schema.ranges`), text matches its pattern, `Any` is plain JSON.
-
-    Args:
-        cls: the dataclass, or any other type that a field of one may have.
-        values: they stay as they are.
-        clean: whether texts are made safe to show and cut (`text.beginning`), for a file that anyone may have written.
+    within their range (`schema.ranges`), text matches its pattern, `Any` is plain JSON. With `clean`, texts are made
+    safe to show and cut (`text.beginning`), as is right for a file that anyone may have written.
 
     Raises:
         ValueError: `values` have an unknown field, lack one without a default, or a value does not fit; the message
@@ -51,22 +47,15 @@ def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
     return loaded
 
 
-def plain(value: Any) -> dict[str, Any]:
+def plain(value: Any) -> Any:
     """A dataclass as a mapping, those in its fields and in lists too.
 
     Other values are not copied, as `dataclasses.asdict` does slowly: a record has thousands of numbers.
     """
-    return {name: _plain(part) for name, part in vars(value).items()}
-
-
-def _plain(value: Any) -> Any:
-    if _is_dataclass(value):
-        return plain(value)
-    return [_plain(part) for part in value] if isinstance(value, list) and value and _is_dataclass(value[0]) else value
-
-
-def _is_dataclass(value: Any) -> bool:
-    return "__dataclass_fields__" in type(value).__dict__  # `dataclasses.is_dataclass` takes 1.3 us for an enum
+    if "__dataclass_fields__" in type(value).__dict__:  # `dataclasses.is_dataclass` takes 1.3 us for an enum
+        return {name: plain(part) for name, part in vars(value).items()}
+    is_of_dataclasses = isinstance(value, list) and value and "__dataclass_fields__" in type(value[0]).__dict__
+    return [plain(part) for part in value] if is_of_dataclasses else value
 
 
 def canonical_json(value: object) -> str:
@@ -112,11 +101,10 @@ def open_regular(path: Path) -> Iterator[FileIO]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The contents of a regular file; a link to one is followed.
+    """The contents of a file, as `open_regular` opens it.
 
     Raises:
-        OSError: there is no such file, or it is a folder, a pipe or a device, on which reading might never end, or it
-            is larger than `MAX_MB`.
+        OSError: as there, or the file is larger than `MAX_MB`.
         RefusedError: the system does not read the file now: this says nothing about its contents.
     """
     try:
@@ -143,10 +131,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Writes JSON atomically: whatever happens, `path` has either its old text or the whole new one.
-
-    A process that is killed meanwhile leaves a hidden file, which a later call in this folder removes.
-    """
+    """Writes JSON atomically (`writing`): whatever happens, `path` has either its old text or the whole new one."""
     with writing(path) as file:
         # A lone surrogate becomes a question mark: `read_json` would refuse the whole file.
         file.write_text(json_text(value), encoding="utf-8", errors="replace")

@@ -8,7 +8,7 @@ from accelbench.judging.row import summarise
 from accelbench.schema.record import Record, number_of
 from accelbench.schema.serialize import canonical_json, digest
 from accelbench.schema.vocab import Status
-from accelbench.stats.mean import common_means
+from accelbench.stats.means import common_means
 
 NUM = "mean/num_processes"
 # Metric -> column of cells.csv. The names differ from a measurement's, so that no chart mixes them.

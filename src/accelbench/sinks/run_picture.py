@@ -14,7 +14,7 @@ from accelbench.judging.row import phases_ms, steady_rates, summarise
 from accelbench.presentation import PHASE_COLOURS, significant
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Mode, Phase, Status
-from accelbench.stats import robust
+from accelbench.stats import order_statistics
 
 WIDTH, LEFT, RIGHT = 640, 60, 20  # pixels
 PLOT_HEIGHT, BAR_HEIGHT, GAP = 130, 26, 62
@@ -94,8 +94,8 @@ def _template() -> Template:
 
 def _speed(rates: Sequence[float], of: str, first: int) -> Panel:
     title, interval = (
-        f"samples/s of each {of}: median {significant(robust.median(rates), 4)}",
-        robust.median_interval(rates),
+        f"samples/s of each {of}: median {significant(order_statistics.median(rates), 4)}",
+        order_statistics.median_interval(rates),
     )
     if interval is not None:
         title += f", shaded: {significant(interval[0], 4)} to {significant(interval[1], 4)} with 95 % confidence"
@@ -103,7 +103,7 @@ def _speed(rates: Sequence[float], of: str, first: int) -> Panel:
 
 
 def _latency(milliseconds: Sequence[float]) -> Panel:
-    known = {percent: robust.Sample(milliseconds).supported_percentile(percent) for percent in (50, 90, 99)}
+    known = {percent: order_statistics.Sample(milliseconds).supported_percentile(percent) for percent in (50, 90, 99)}
     percentiles = ", ".join(f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None)
     return _panel(
         f"ms of each step that was waited for{': ' if percentiles else ''}{percentiles}", milliseconds, "step", 1, None
@@ -122,7 +122,7 @@ def _panel(title: str, values: Sequence[float], of: str, first: int, interval: t
         title=title,
         points=[(round(step * index, 1), height(values[index])) for index in range(0, len(values), every)],
         band=None if interval is None else (height(interval[1]), height(interval[0])),
-        median=height(robust.median(values)),
+        median=height(order_statistics.median(values)),
         top_word=significant(top),
         ends=(f"{of} {first}", f"{of} {first + len(values) - 1}"),
     )

@@ -14,7 +14,7 @@ from accelbench.report.tables.first_screen import Recommendation, recommendation
 from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
 from accelbench.schema.record import Record
-from accelbench.stats.robust import NUM_SAMPLES_FOR
+from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 
 MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
 MAX_CELLS = 12

@@ -1,12 +1,7 @@
 """Prepares the data set of a sweep if it is missing, so that a first cell needs no other command."""
 
-from pathlib import Path
-
 from rich.console import Console
 
-from accelbench.data.arrays import how_to_prepare
-from accelbench.errors import UserError
-from accelbench.isolation import variables
 from accelbench.project import MANIFEST, Workplace, shown
 from accelbench.schema.vocab import MODULE, RANDOM
 from accelbench.schema.workload import DataSpec
@@ -30,11 +25,6 @@ def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
     folder = place.data / data.name
     if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):
         return
-    with variables.unchanged():  # scikit-learn sets some of OpenMP's, which cells' processes would inherit
-        _prepare(place, data, folder, console)
-
-
-def _prepare(place: Workplace, data: DataSpec, folder: Path, console: Console) -> None:
     from accelbench.data import own, prepare  # they take long to import
 
     if data.path and own.is_prepared(place, data):
@@ -42,11 +32,7 @@ def _prepare(place: Workplace, data: DataSpec, folder: Path, console: Console) -
     settings = {} if data.path else data_settings(place.project, data.name)
     if data.name != RANDOM:  # which has no files, but a manifest
         console.print(f"Preparing {shown(folder)}, once.", highlight=False, soft_wrap=True)
-    try:
-        if data.path:
-            own.prepare(place, data)
-        else:
-            prepare.prepare(place, data.name, settings)
-    except ModuleNotFoundError as error:  # the environments of Keras on a GPU and a TPU have no torchvision
-        problem = f"data={data.name}: not prepared, and {error.name} is not installed in this environment"
-        raise UserError(f"{problem}; in the main one, {how_to_prepare(folder)}") from error
+    if data.path:
+        own.prepare(place, data)
+    else:
+        prepare.prepare(place, data.name, settings)

@@ -8,7 +8,7 @@ import psutil
 
 from accelbench.judging.row import summarise
 from accelbench.schema.record import Record, number_of
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 
 MAX_OTHERS_PERCENT = 10.0  # of one core
 MAX_STEAL, MAX_SYSTEM = 0.01, 0.05  # shares of processor time

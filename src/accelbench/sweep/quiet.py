@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 
-from accelbench.devices.cpu_times import CpuTimes, cpu_times
+from accelbench.devices.proc import CpuTimes, cpu_times
 from accelbench.judging.disturbed import ALLOWED
 from accelbench.judging.load import MIN_OTHERS, MIN_STEAL
 

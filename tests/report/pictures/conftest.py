@@ -2,9 +2,8 @@ import pytest
 
 from accelbench.report import read
 from accelbench.schema.ceilings import Ceilings
-from accelbench.schema.measurement import Breakdown
+from accelbench.schema.measurement import Breakdown, Work
 from accelbench.schema.vocab import Mode
-from accelbench.schema.work import Work
 
 CEILINGS = Ceilings(
     device="cpu",

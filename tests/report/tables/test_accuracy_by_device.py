@@ -3,7 +3,7 @@ from accelbench.report.tables import accuracy_by_device
 from accelbench.report.tables.accuracy_by_device import verdict
 from accelbench.schema.measurement import Evaluation
 from accelbench.schema.vocab import Protocol
-from accelbench.stats.welch import MeanDifference
+from accelbench.stats.means import MeanDifference
 
 
 def test_equal_accuracies_are_judged_by_the_interval():

@@ -29,8 +29,8 @@ from accelbench.engines.observed import Observed
 from accelbench.errors import UserError
 from accelbench.measuring.outputs import Output
 from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Device
-from accelbench.schema.work import Work
 
 SAME_INPUTS = "the batch's samples are all equal, so it was not checked that each batch is computed"
 

@@ -1,4 +1,4 @@
-"""Cats and dogs: the photographs of Microsoft's or Kaggle's release; drawn animals as a stand-in."""
+"""Cats and dogs: the photographs of Microsoft's or Kaggle's release; drawn digits as a stand-in."""
 
 from dataclasses import dataclass
 from io import BytesIO
@@ -8,10 +8,9 @@ import numpy as np
 from PIL import Image
 
 from accelbench.data import download as downloads
-from accelbench.data.drawings import Style, draw
-from accelbench.data.obtain import FileSet, Target, Verified
-from accelbench.data.pictures import convert, open_source
-from accelbench.data.shapes import PETS
+from accelbench.data.obtain import FileSet, Obtained, Target
+from accelbench.data.pictures import Source, convert, open_source
+from accelbench.data.stand_ins import draw
 
 CLASSES = ("cat", "dog")
 
@@ -29,33 +28,26 @@ def download(folder: Path) -> Path:
     return folder / ARCHIVE.name
 
 
-def read(path: Path, target: Target) -> Verified:
+def read(path: Path, target: Target) -> Obtained:
     """Reads a folder or zip archive of pictures, in any of the usual layouts (`layout.find`)."""
-    settings = target.settings
-    return convert(
-        open_source(path),
-        CLASSES,
-        settings["image_size"],
-        target.folder,
-        keep_encoded=True,
-        max_images=settings["max_images"],
-    )
+    return _convert(open_source(path), target, target.settings["max_images"])
 
 
 def stand_in(target: Target) -> str:
-    """Draws heads of cats and dogs, as JPEG files, so that the same code as for photographs decodes them."""
+    """Draws digits as JPEG files, so that the same code as for photographs decodes them."""
     drawn = Drawn(min(NUM_DRAWN, target.settings["max_images"]))
-    convert(drawn, CLASSES, target.settings["image_size"], target.folder, keep_encoded=True)
-    return f"{drawn.num:,} drawn heads of cats and dogs in many poses and colours"
+    _convert(drawn, target)
+    return f"a drawn digit for each class, {drawn.num:,} pictures"
+
+
+def _convert(source: Source, target: Target, max_images: int | None = None) -> Obtained:
+    side = target.settings["image_size"]
+    return convert(source, CLASSES, side, target.folder, keep_encoded=True, max_images=max_images)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Drawn animals as a source of JPEG files, with the same bytes each time.
-
-    Attributes:
-        num: how many.
-    """
+    """Drawn digits as a source of JPEG files, with the same bytes each time."""
 
     num: int
 
@@ -65,13 +57,13 @@ class Drawn:
 
     def room(self, name: str) -> int:
         """More than any of the files needs; the exact size would take drawing it."""
-        return 1 << 16
+        return 1 << 17
 
     def read(self, name: str) -> bytes:
-        """Draws one picture with sides of 200 to 300 pixels, since most of the photographs have a few hundred."""
+        """Draws one picture with a side of 200 to 300 pixels, since most of the photographs have a few hundred."""
         kind, number, _ = name.split(".")
         rng = np.random.default_rng(int(number))
-        pixels = draw(PETS[kind], int(rng.integers(200, 301)), Style(size=(0.45, 0.75), turn=20), rng)
+        pixels = draw(CLASSES.index(kind), int(rng.integers(200, 301)), rng, in_colour=True)
         content = BytesIO()
         Image.fromarray(pixels).save(content, "JPEG", quality=90)
         return content.getvalue()

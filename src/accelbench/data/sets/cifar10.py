@@ -1,19 +1,22 @@
-"""CIFAR-10: its Python batches, or the same pictures as PNG files by class; drawn shapes as a stand-in."""
+"""CIFAR-10: its Python batches, or the same pictures as PNG files by class; drawn digits as a stand-in."""
 
 import hashlib
+import pickle
+from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accelbench.data import download as downloads
 from accelbench.data.archive import extract_tar
 from accelbench.data.arrays import Arrays, save_split
-from accelbench.data.drawings import Style, save_drawn
-from accelbench.data.obtain import FileSet, Target, Verified
+from accelbench.data.obtain import FileSet, Obtained, Target
 from accelbench.data.pictures import convert, open_source
-from accelbench.data.shapes import THINGS
-from accelbench.data.unpickle import unpickle
+from accelbench.data.stand_ins import save_drawn
 from accelbench.errors import DataError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -41,7 +44,7 @@ def download(folder: Path) -> Path:
     return folder / ARCHIVE.name
 
 
-def read(path: Path, target: Target) -> Verified:
+def read(path: Path, target: Target) -> Obtained:
     """Reads the archive, the folder of its batches or one above it, or a folder or zip of PNG files by class."""
     if path.is_file() and path.name.endswith((".tar.gz", ".tgz", ".tar")):
         with TemporaryDirectory() as temporary:
@@ -49,17 +52,17 @@ def read(path: Path, target: Target) -> Verified:
             batches.mkdir()
             surplus = extract_tar(path, {f"{BATCHES}/{name}": MAX_BATCH_BYTES for name in FILES}, batches)
             _read_batches(batches, target.folder)
-        return Verified(refused=[f"{name}: not one of the batches" for name in surplus])
+        return Obtained(refused=[f"{name}: not one of the batches" for name in surplus])
     for folder in (path, path / BATCHES):
         if any((folder / name).is_file() for name in FILES):
             _read_batches(folder, target.folder)
-            return Verified()
+            return Obtained()
     return convert(open_source(path), CLASSES, SIDE, target.folder, resizes=False)
 
 
 def stand_in(target: Target) -> str:
-    """Draws silhouettes of the ten classes in colour, on a cluttered background."""
-    return save_drawn(target.folder, THINGS, {"train": 10_000, "test": 2_000}, SIDE, Style(size=(0.55, 0.85), turn=15))
+    """Draws digits in colour."""
+    return save_drawn(target.folder, SIDE, in_colour=True)
 
 
 def _read_batches(folder: Path, target: Path) -> None:
@@ -75,8 +78,7 @@ def _read_batches(folder: Path, target: Path) -> None:
 
 
 def _original_bytes(path: Path, md5: str) -> bytes:
-    """The file's bytes, read once: another process can't replace the file after the check."""
-    with path.open("rb") as file:
+    with path.open("rb") as file:  # read once: another process can't replace the file after the check
         content = file.read(MAX_BATCH_BYTES + 1)
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
         raise DataError(f"{path.parent}: a batch is altered or incomplete: {path.name}'s md5 is not the original's")
@@ -86,11 +88,73 @@ def _original_bytes(path: Path, md5: str) -> bytes:
 def _batch(path: Path, md5: str) -> Arrays:
     content = _original_bytes(path, md5)
     try:
-        batch = unpickle(content)
+        batch = _unpickle(content)
         pixels = batch[b"data"].array().reshape(-1, 3, SIDE, SIDE)
         return Arrays(pixels.transpose(0, 2, 3, 1), np.array(batch[b"labels"], np.uint8))
     except (DataError, AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{path}: not a batch of CIFAR-10 ({error})") from error
+
+
+class _PickledArray:
+    """Stands for a numpy array in a pickle: keeps what the pickle says of it, so that no code of numpy's reads it."""
+
+    def __init__(self, *unused: object) -> None:
+        self._state: Sequence[Any] = ()
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        self._state = state
+
+    def array(self) -> NDArray[np.uint8]:
+        """The array, read-only.
+
+        Raises:
+            DataError: it is not an array of bytes in C's order, or its length does not fit its shape.
+        """
+        try:
+            _, shape, dtype, is_fortran, content = self._state
+            if dtype.name != b"u1" or is_fortran:
+                raise DataError("an array is not one of bytes in C's order")
+            return np.frombuffer(content, np.uint8).reshape(shape)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise DataError(f"an array is damaged ({error})") from error
+
+
+class _PickledType:
+    """Stands for a numpy dtype in a pickle."""
+
+    def __init__(self, name: bytes, *unused: object) -> None:
+        self.name = name
+
+    def __setstate__(self, state: object) -> None:
+        """Ignores the byte order: one byte has none."""
+
+
+KNOWN = {
+    ("numpy.core.multiarray", "_reconstruct"): _PickledArray,
+    ("numpy", "ndarray"): _PickledArray,
+    ("numpy", "dtype"): _PickledType,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in KNOWN:
+            raise DataError(f"it names {module}.{name}, which is neither an array nor a plain container")
+        return KNOWN[module, name]
+
+
+def _unpickle(content: bytes) -> Any:
+    """What `content` holds: numbers, texts as bytes, lists, tuples, dicts, and arrays as `_PickledArray`.
+
+    Raises:
+        DataError: it is no pickle, or one that names anything else.
+    """
+    try:
+        return _Unpickler(BytesIO(content), encoding="bytes").load()
+    except DataError:
+        raise
+    except Exception as error:  # a damaged pickle may raise any exception
+        raise DataError(f"not a readable pickle ({error})") from error
 
 
 DATA_SET = FileSet(

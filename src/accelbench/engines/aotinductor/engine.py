@@ -15,9 +15,8 @@ from accelbench.engines.exported.build import Call, not_exportable, program_of
 from accelbench.engines.exported.compiler import Ran, Saved
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import QUANTIZED, Precision
-from accelbench.schema.work import Work
 
 FILE = "network.pt2"
 # Operators that multiply matrices, as torch.export names them.

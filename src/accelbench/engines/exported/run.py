@@ -43,9 +43,8 @@ from accelbench.measuring.promises import check_timed
 from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Answers, Measurement, Operator
+from accelbench.schema.measurement import Answers, Measurement, Operator, Work
 from accelbench.schema.vocab import Library, Pipeline, Precision, Weights
-from accelbench.schema.work import Work
 
 EXPORTED_ANEW = (
     "its weights or its batch's form are not those that were exported before, since no seed fixes them: the measured "

@@ -32,9 +32,8 @@ from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.runner import Watch
 from accelbench.measuring.training import States
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Device, Pipeline
-from accelbench.schema.work import Work
 
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:

@@ -11,7 +11,7 @@ import keras
 from keras import layers
 
 from accelbench.measuring.products import Products
-from accelbench.schema.work import Work
+from accelbench.schema.measurement import Work
 
 WITHOUT_FLOPS = (
     layers.InputLayer,

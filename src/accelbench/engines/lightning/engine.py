@@ -43,9 +43,8 @@ from accelbench.measuring.epochs import NUM_INFER_EPOCHS
 from accelbench.measuring.promises import check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Library, Precision
-from accelbench.schema.work import Work
 
 
 def run(cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None) -> Measurement | None:

@@ -8,7 +8,7 @@ from accelbench.report import csv_file
 from accelbench.report.large.summaries import ABOUT, FIGURES, Summary
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
 from accelbench.schema.record import Row
-from accelbench.stats.mean import Mean, common_means
+from accelbench.stats.means import Mean, common_means
 
 MAX_ROWS = 200  # of the page's table
 FILE = "aggregates.csv"

@@ -11,7 +11,7 @@ from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Table, count, number, percent, tabulate_known, word
 from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Mode
-from accelbench.stats.welch import MeanDifference, mean_difference
+from accelbench.stats.means import MeanDifference, mean_difference
 
 # Accuracies are called equal if the whole interval of their difference is within this margin.
 MARGIN = 0.01

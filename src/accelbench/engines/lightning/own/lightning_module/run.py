@@ -46,9 +46,9 @@ from accelbench.measuring.promises import check_timed
 from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Work
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import XLA, Phase
-from accelbench.schema.work import Work
 
 
 class ModuleRun(ModuleOutputs):

@@ -1,13 +1,39 @@
-"""How long the cores that this process may use were busy, and were taken away, since the machine started."""
+"""What /proc says of this process's clocks and memory, and of how busy the cores were."""
 
 import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from accelbench.errors import UserError
+
+REPLACES = "libfaketime"  # the library that makes clocks and sleeps jump, run faster or stand still
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # The columns of a processor's line in /proc/stat (proc_stat(5)).
 USER, NICE, SYSTEM, STEAL = 0, 1, 2, 7
+
+
+def check_clocks() -> None:
+    """Checks that no library replaces the clocks that steps are timed with.
+
+    Raises:
+        UserError: one does.
+    """
+    try:
+        with open("/proc/self/maps") as maps:
+            is_replaced = any(REPLACES in line for line in maps)
+    except OSError:
+        return
+    if is_replaced:
+        raise UserError(f"{REPLACES} replaces the clocks, so that nothing can be timed: run without it (LD_PRELOAD)")
+
+
+def high_water_bytes() -> int | None:
+    """The kernel's high-water mark of this process's resident memory; None if it is not reported."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None
 
 
 class CpuTimes(NamedTuple):

@@ -29,15 +29,7 @@ MAX_CORRELATION = 0.9
 
 
 class Sample:
-    """Numbers in the order of time, and what is computed from them, each once.
-
-    Args:
-        values: at least one number.
-
-    Attributes:
-        values: as given.
-        ordered: the values in ascending order.
-    """
+    """Numbers in the order of time, at least one, and what is computed from them, each once."""
 
     def __init__(self, values: Sequence[float] | NDArray[np.float64]) -> None:
         self.values = np.asarray(values, np.float64) if isinstance(values, np.ndarray) else floats(values)
@@ -82,9 +74,6 @@ class Sample:
         """The nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed.
 
         The 50th is the median, the mean of the middle two of an even number: the lower one may be far below.
-
-        Args:
-            percent: above 0, at most 100.
         """
         if percent == 50:
             return self.median
@@ -99,14 +88,9 @@ class Sample:
 
         Order statistics at the ranks n p -+ z sqrt(n p (1 - p) f) (David and Nagaraja, Order Statistics, 3rd edition,
         section 7.1), where f = (1 + r) / (1 - r) is the factor by which the correlation r of neighbours raises the
-        variance of a mean.
-        Simulated with a log-normal first-order autoregression and 10 % of outliers (tests/stats/test_robust.py), the
-        coverage at a nominal 95 % is at least 93 % for r up to 0.4 and 10 values or more, with the clock's stopping
-        rule; a block bootstrap of the median covers 80 to 91 %.
-
-        Args:
-            percent: above 0, below 100.
-            confidence: above 0, below 1.
+        variance of a mean. Simulated with a log-normal first-order autoregression and 10 % of outliers
+        (tests/stats/test_order_statistics.py), the coverage at a nominal 95 % is at least 93 % for r up to 0.4 and 10
+        values or more, with the clock's stopping rule; a block bootstrap of the median covers 80 to 91 %.
 
         Returns:
             (low, high); None for too few values (the median needs 6 at 95 %).
@@ -163,11 +147,6 @@ def alike(before: Sequence[float], after: Sequence[float], tolerance: float = 0.
     """Whether two stretches of a series have the same level.
 
     Their medians differ by at most `tolerance` of the first, or by at most twice the standard error of the difference.
-
-    Args:
-        before: at least one value.
-        after: at least one value.
-        tolerance: a share of the first median.
     """
     error = MEDIAN_ERROR * math.hypot(*(noise(part) / math.sqrt(len(part)) for part in (before, after)))
     return abs(median(after) - median(before)) <= max(tolerance * abs(median(before)), 2 * error)
