@@ -71,6 +71,7 @@ def test_git_itself_missing(tmp_path, monkeypatch):
     assert fingerprint.git_state(REPO) == {}
 
 
+@pytest.mark.fault
 def test_a_git_that_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
     (tmp_path / "git").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "git").chmod(0o755)

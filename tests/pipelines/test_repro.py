@@ -132,6 +132,7 @@ BAD_REQUESTS = [
 ]
 
 
+@pytest.mark.fault
 def test_what_no_stage_asks_for_is_refused_and_the_job_goes_on(job, capsys):
     for content in BAD_REQUESTS:
         with sent(job, content) as client:
@@ -143,6 +144,7 @@ def test_what_no_stage_asks_for_is_refused_and_the_job_goes_on(job, capsys):
     assert "no sweep there" in capsys.readouterr().err
 
 
+@pytest.mark.fault
 def test_a_client_that_dies_before_it_has_asked_is_none(job, capsys):
     for content in (b"", b'["sweep", "mnist'):
         sent(job, content).close()
@@ -151,6 +153,7 @@ def test_a_client_that_dies_before_it_has_asked_is_none(job, capsys):
     assert asked(job, "confirm") == "2\n"
 
 
+@pytest.mark.fault
 def test_a_client_that_is_silent_or_never_ends_does_not_hold_the_job_up(repro, job, monkeypatch, capsys):
     monkeypatch.setattr(repro, "ASKING_S", 0.1)
     with sent(job, b"") as silent, sent(job, b'["sweep"') as trickling:

@@ -149,6 +149,7 @@ def test_texts_of_others_are_made_safe_wherever_they_are():
     assert load(Tree, {**values, "anything": anything}).anything == anything
 
 
+@pytest.mark.fault
 def test_only_a_regular_file_is_read(tmp_path):
     (tmp_path / "file").write_bytes(b"[1]")
     (tmp_path / "link").symlink_to("file")
@@ -165,6 +166,7 @@ def test_only_a_regular_file_is_read(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == num_open
 
 
+@pytest.mark.fault
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(3 << 30)

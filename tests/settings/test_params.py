@@ -73,6 +73,7 @@ BAD_NAMES = ["../../../x", "..", ".hidden", "a/b", "/tmp/x", "-x", "a b", "a\\b"
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 @pytest.mark.parametrize(("section", "what"), [("suites", "suite"), ("data", "data set")])
+@pytest.mark.fault
 def test_the_name_of_a_suite_or_a_data_set_is_that_of_a_folder(tmp_path, section, what, name):
     root = written(tmp_path, yaml.safe_dump({section: {name: {"source": "download"}}}))
     with pytest.raises(UserError, match=f"{section}.*: the name of a {what} is that of a folder") as told:

@@ -19,7 +19,8 @@ from urllib.request import Request
 
 import pytest
 
-from accelbench import scratch
+from accelbench import lock, scratch
+from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema import conditions, serialize
@@ -31,6 +32,7 @@ from accelbench.sinks.registry import make_sinks
 from accelbench.sinks.relative_speed import relative_speeds
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT, serve
+from fakes import give_ceilings, make_project
 from tests.sinks import servers
 from tests.sinks.samples import REASONS, STAND_IN, cell, record, resnet18
 
@@ -426,6 +428,7 @@ def test_a_dead_server_costs_a_sweep_seconds_and_no_record(root, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", servers.KINDS)
+@pytest.mark.fault
 def test_a_server_that_is_no_store_costs_one_line_and_no_record(root, monkeypatch, kind):
     monkeypatch.setattr(in_time, "CALL_S", 0.5)
     monkeypatch.setattr(in_time, "MAX_KB", 50_000)
@@ -440,6 +443,35 @@ def test_a_server_that_is_no_store_costs_one_line_and_no_record(root, monkeypatc
             sync(root, [root / "results"])
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert sync(root, [root / "results"]).num_delivered == 1
+
+
+@pytest.mark.slow
+@pytest.mark.fault
+@pytest.mark.parametrize("kind", ["redirects_to_a_page", "endless_body"])
+def test_a_server_that_is_no_store_costs_a_measured_cell_one_line(kind, tmp_path, monkeypatch, capsys):
+    """The cell is measured, its card printed and its record kept; the lock is free before the server is given up."""
+    project = make_project(tmp_path / "project")
+    give_ceilings(project)
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(in_time, "CALL_S", 1.0)
+    window = ("measure_s=0.05", "warmup_s=0.02", "latency_s=0.05", "block_s=0.01")
+    words = ["model=mlp", "model.args.widths=[8]", "data=random", "mode=infer", "device=cpu", "batch_size=8"]
+    with servers.server(kind) as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        assert (
+            main([*words, *(f"window.{word}" for word in window), "breakdown_s=0", "tracking=mlflow", "out=runs/a"])
+            == 0
+        )
+    told = capsys.readouterr()
+    assert "samples/s" in told.out
+    assert "MLflow" in told.out + told.err
+    assert "Traceback" not in told.out + told.err
+    (kept,) = [records.read(path) for path in (project / "runs/a").glob("*-*.json")]
+    assert kept.status == Status.ok
+    with lock.hold_measuring(pytest.fail):
+        pass
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert sync(project, [project / "runs/a"]).num_delivered == 1
 
 
 def test_sync_reads_records_alone_and_fills_a_new_store(root, empty_store, tmp_path):

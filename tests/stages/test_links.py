@@ -44,6 +44,7 @@ def link(path, target):
 
 
 @pytest.mark.parametrize("place", ["report", "report/plots"])
+@pytest.mark.fault
 def test_a_report_is_not_written_through_a_link(project, private, place, capsys):
     link(project / place, private)
     assert main(["report"]) == 2
@@ -93,6 +94,7 @@ def test_the_lists_of_retries_are_not_written_through_a_link(project, private):
 
 
 @pytest.mark.parametrize("place", ["results", "results/mnist_networks"])
+@pytest.mark.fault
 def test_records_of_a_suite_are_not_written_through_a_link(project, private, place):
     os.renames(project / "results", project / "earlier")
     link(project / place, private)
@@ -112,6 +114,7 @@ def test_answers_of_a_pipeline_are_not_written_through_a_link(project, private):
 @pytest.mark.parametrize(
     "words", [["plan", "-m", "suite=../../x"], ["-m", "suite=../../x"], ["plan", "suite.name=../../x"], ["report"]]
 )
+@pytest.mark.fault
 def test_a_suite_of_another_folder_is_refused_before_anything_is_written(project, private, words, capsys):
     if words != ["plan", "suite.name=../../x"]:
         (project / "params.yaml").write_text(f"suites: {{../../x: {TINY}}}")
@@ -120,6 +123,7 @@ def test_a_suite_of_another_folder_is_refused_before_anything_is_written(project
 
 
 @pytest.mark.parametrize("stage", ["list_retries", "list_source"])
+@pytest.mark.fault
 def test_a_stage_refuses_a_suite_and_a_data_set_of_another_folder(project, private, stage):
     (project / "params.yaml").write_text(f"suites: {{../../../x: {TINY}}}\ndata: {{../../../x: {{source: download}}}}")
     environment = {**os.environ, "PYTHONPATH": str(TESTS.parent / "src")}

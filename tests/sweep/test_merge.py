@@ -145,6 +145,21 @@ def test_half_a_record_is_named_and_left_out(here, capsys):
     assert not (here / "all/nets" / path.name).exists()
 
 
+@pytest.mark.fault
+def test_weights_that_the_disk_has_no_room_for_are_named_and_left_out(here):
+    """A sparse file: it costs its sender nothing, and its copy would fill the disk."""
+    good = make(cell("cnn"))
+    folder = sweep(here / "a/nets", good)
+    with (folder / f"{good.name}.safetensors").open("wb") as file:
+        file.truncate(8 << 40)
+    done = merge(["a"], here / "all")
+    assert done.num_new == 1
+    assert len(done.problems) == 1
+    assert f"a: weights left out ({good.name}.safetensors: 8,796 GB, and there is room for" in done.problems[0]
+    assert sorted(contents(here / "all/nets")) == [f"{good.name}.json", "plan.json"]
+
+
+@pytest.mark.fault
 def test_what_is_no_file_or_too_large_is_named_and_left_out(here):
     """A pipe has no end, and a record of gigabytes would fill the memory."""
     good = make(cell("cnn"))
@@ -165,6 +180,7 @@ def test_what_is_no_file_or_too_large_is_named_and_left_out(here):
     assert sorted(contents(here / "all/nets")) == [f"{good.name}.json", "plan.json"]
 
 
+@pytest.mark.fault
 def test_what_is_no_file_where_records_are_merged_is_set_aside(here):
     whole = make(cell("cnn"))
     sweep(here / "a/nets", whole)
@@ -177,6 +193,7 @@ def test_what_is_no_file_where_records_are_merged_is_set_aside(here):
     assert path.with_name(f"{path.name}.unreadable").is_fifo()
 
 
+@pytest.mark.fault
 def test_a_target_behind_links_in_a_circle_is_a_message(here, capsys):
     sweep(here / "a/nets", make(cell("cnn")))
     (here / "loop").symlink_to("loop")

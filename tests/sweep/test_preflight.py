@@ -2,6 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
+from accelbench import lock
+from accelbench.cli import main
 from accelbench.isolation.messages import Outcome
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Status
 from accelbench.schema.workload import ModelSpec
@@ -73,3 +77,14 @@ def test_a_check_that_takes_too_much_time_or_memory_is_no_verdict(tmp_path):
         preflight = Preflight(Checks(status), tmp_path)
         preflight.check([own("bad")])
         assert preflight.failure(own("bad")) is None
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("words", ["", "-m seed=0,1", "plan --check", "plan --check -m seed=0,1"])
+def test_a_typo_is_told_while_another_measures(words, here, monkeypatch, capsys):
+    """A typo cost whoever waited for the machine's lock a minute."""
+    monkeypatch.setattr(lock, "_holder", lambda client: pytest.fail("it waits for the lock"))
+    with lock.hold_measuring(pytest.fail):
+        assert main([*words.split(), "model=custom", "model.target=foo.Bar", "mode=infer"]) == 2
+    assert "model.target=foo.Bar: " in (told := capsys.readouterr().err)
+    assert "no module foo" in told.lower() or "foo" in told.partition("model.target=foo.Bar: ")[2]

@@ -160,6 +160,8 @@ def _count(wanted: _Wanted, added: Added | None, problem: str, done: Merged) -> 
             f"{shown(wanted.target / wanted.path.name)}: {wanted.source} has another measurement of this cell, on this "
             "machine or an equal one; the one here stays"
         )
+    elif problem:
+        done.problems.append(f"{wanted.source}: weights left out ({problem})")
     done.num_new += added == Added.new
     done.num_same += added == Added.same
 
@@ -168,7 +170,7 @@ def _merge_record(wanted: _Wanted) -> tuple[_Wanted, Added | None, str]:
     """Adds a record, with its weights if it has some; safe to repeat.
 
     Returns:
-        How it ended; None, and why, if the file is no readable record.
+        How it ended; None, and why, if the file is no readable record; else why its weights were left out, or nothing.
     """
     path, target, _ = wanted
     there = target / path.name
@@ -181,11 +183,22 @@ def _merge_record(wanted: _Wanted) -> tuple[_Wanted, Added | None, str]:
     except (RefusedError, ValueError) as error:
         return wanted, None, one_line(str(error))
     added = Added.same if is_there else _add_record(path, clean, there, may_link=clean is content)
-    weights = path.with_suffix(SAFETENSORS)
-    if added != Added.other and weights.is_file() and not (target / weights.name).exists():
-        with open_regular(weights) as file, writing(target / weights.name) as copy, copy.open("wb") as written:
-            shutil.copyfileobj(file, written)  # they may be larger than the memory
+    if added != Added.other:
+        return wanted, added, _add_weights(path.with_suffix(SAFETENSORS), target)
     return wanted, added, ""
+
+
+def _add_weights(weights: Path, target: Path) -> str:
+    """Copies a record's weights, which may be larger than the memory; says so if there is no room for them."""
+    if not weights.is_file() or (target / weights.name).exists():
+        return ""
+    with open_regular(weights) as file:
+        size, room = os.fstat(file.fileno()).st_size, shutil.disk_usage(target).free
+        if size > room:
+            return f"{weights.name}: {size / 1e9:,.0f} GB, and there is room for {room / 1e9:,.0f} GB"
+        with writing(target / weights.name) as copy, copy.open("wb") as written:
+            shutil.copyfileobj(file, written)
+    return ""
 
 
 def _add_record(path: Path, content: bytes, there: Path, may_link: bool) -> Added:

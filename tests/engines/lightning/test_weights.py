@@ -168,6 +168,7 @@ HEADER = b'{"a": {"dtype": "F32", "shape": [4611686018427387904], "data_offsets"
         len(HEADER).to_bytes(8, "little") + HEADER,
     ],
 )
+@pytest.mark.fault
 def test_a_file_that_is_no_safetensors_is_refused(tmp_path, content):
     (tmp_path / "bad.safetensors").write_bytes(content)
     with pytest.raises(UserError, match=r"^model.weights=.*bad.safetensors: not readable as safetensors \("):
