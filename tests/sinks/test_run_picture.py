@@ -3,7 +3,7 @@ from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
-from report.pictures.test_roofline import working
+from report.pictures.conftest import working
 
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.sinks import run_picture
