@@ -23,7 +23,7 @@ def draw(label: int, side: int, rng: np.random.Generator, *, in_colour: bool) ->
     """One picture of the digit `label`: uint8, side x side, or side x side x 3 in colour; light on dark."""
     place = side * (0.5 + rng.uniform(-MAX_SHIFT, MAX_SHIFT, 2))
     image = Image.new("L", (side, side))
-    font = _font(round(side * rng.uniform(0.6, 0.9)))
+    font = _font(round(side * rng.uniform(0.7, 1.0)))
     ImageDraw.Draw(image).text(tuple(place.tolist()), str(label), fill=255, font=font, anchor="mm")
     turned = image.rotate(rng.uniform(-MAX_TURN_DEGREES, MAX_TURN_DEGREES), Image.Resampling.BILINEAR)
     shade = np.asarray(turned, np.float64) / 255
