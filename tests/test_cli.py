@@ -303,7 +303,7 @@ def test_help_lists_the_commands_and_fits_a_screen(words, capsys, project):
 
 def test_the_help_of_run_lists_the_settings(capsys, project):
     text = help_of("run --help", capsys)
-    for taught in ("batch_size", "precision", "examples:", "suite=mnist_networks", "out=FOLDER"):
+    for taught in ("batch_size", "precision", "examples:", "suite=mnist_networks", "out=TEXT"):
         assert taught in text
 
 

@@ -3,13 +3,14 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+from hydra.core.config_store import ConfigStore
 
 from accelbench.data import registry
 from accelbench.engines.lightning.module import OPTIMIZERS
 from accelbench.engines.lightning.networks import NETWORKS
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.settings import config, params, to_cell
+from accelbench.settings.compose import structure, typed
 from accelbench.settings.executors import Executor
 from accelbench.sinks.registry import TRACKING
 
@@ -34,13 +35,13 @@ def names(group):
 
 @pytest.fixture(scope="module", autouse=True)
 def hydra():
-    config.register()
+    ConfigStore.instance().store(name="schema", node=structure())
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         yield
 
 
 def composed(*overrides):
-    return to_cell.cell_and_options(config.typed(compose("config", list(overrides))))
+    return to_cell.cell_and_options(typed(compose("config", list(overrides))))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}={path.stem}")
@@ -113,11 +114,6 @@ def test_every_suite_has_its_axes_in_params_and_the_other_way_round():
 
 def test_every_data_set_has_its_source_in_params():
     assert names("data") == {*params.load(ROOT).data, MODULE, *OWN_DATA}
-
-
-def test_the_fields_have_the_frozen_cells_defaults():
-    window = OmegaConf.to_container(OmegaConf.structured(config.WindowConfig))
-    assert composed()[0].window == config.Window(**window)
 
 
 def test_everything_can_be_overridden():

@@ -7,8 +7,6 @@ import pytest
 
 from accelbench.judging.row import summarise
 from accelbench.report import columns
-from accelbench.settings import about
-from accelbench.settings.config import GROUPS
 from report.conftest import Maker
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -26,9 +24,3 @@ def test_every_column_is_explained_once() -> None:
     explained = [name for group in columns.GROUPS.values() for name in group]
     row = summarise(Maker().ok(Maker().cell(), 1000))
     assert sorted(explained) == sorted([*row, "scaling_efficiency"])
-
-
-def test_every_setting_is_explained() -> None:
-    chosen = {f"{group}.name" for group in about.CHOOSES} - {"model.name"}
-    assert {name for name, _, _ in about.settings()} - chosen == set(about.MEANINGS)
-    assert set(about.CHOOSES) == set(GROUPS)

@@ -17,8 +17,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from accelbench.settings import config as schema
-from accelbench.settings import suites
+from accelbench.settings import compose, suites
 from accelbench.settings.config import GROUPS, RunConfig
 
 
@@ -90,10 +89,10 @@ class _Job:
             paths: name -> where it is in the configuration.
         """
         if self._typed is None:
-            self._typed = schema.typed(self.config)
+            self._typed = compose.typed(self.config)
         else:
             changed = _differing(self.values, self._typed_values)
-            self._typed = schema.updated(self._typed, self.config, [paths[name] for name in changed])
+            self._typed = compose.updated(self._typed, self.config, [paths[name] for name in changed])
         self._typed_values = self.values
         return self._typed
 

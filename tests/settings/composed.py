@@ -2,7 +2,7 @@
 
 from omegaconf import OmegaConf
 
-from accelbench.settings.config import RunConfig, typed
+from accelbench.settings.compose import structure, typed
 
 SETTINGS = {
     "engine": {"name": "lightning"},
@@ -20,5 +20,4 @@ SETTINGS = {
 
 
 def merged(*dotted):
-    schema = OmegaConf.structured(RunConfig)
-    return typed(OmegaConf.merge(schema, SETTINGS, OmegaConf.from_dotlist(list(dotted))))
+    return typed(OmegaConf.merge(structure(), SETTINGS, OmegaConf.from_dotlist(list(dotted))))

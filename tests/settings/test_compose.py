@@ -7,7 +7,6 @@ from accelbench.api.words import words_of
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
 from accelbench.settings import compose as composing
-from accelbench.settings import config
 from accelbench.settings.compose import cells_of, compose, one_cell
 from accelbench.settings.hydra_errors import user_error_behind
 from fakes import make_project
@@ -43,14 +42,14 @@ def test_a_job_of_a_sweep_has_nothing_of_the_job_before(project):
 
 
 def test_a_configuration_made_of_the_one_before_is_the_same_as_a_new_one(project, monkeypatch):
-    made, original = [], config.updated
+    made, original = [], composing.updated
 
     def updated(run, composed, names):
         found = original(run, composed, names)
-        made.append((found, config.typed(composed)))
+        made.append((found, composing.typed(composed)))
         return found
 
-    monkeypatch.setattr(config, "updated", updated)
+    monkeypatch.setattr(composing, "updated", updated)
     arguments = ["model.args.widths=[8],[8,9]", "model.batch_size=4,5", "model.input_shape=[3,8,8],[1,9,9]"]
     axes = [
         "precision=fp32,bf16",

@@ -4,7 +4,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from accelbench.errors import BusyError, UserError
-from accelbench.settings.config import RunConfig
+from accelbench.settings.compose import structure
 from accelbench.settings.hydra_errors import user_error_behind
 
 
@@ -19,7 +19,7 @@ def told(error):
 def raised_by(change):
     """What OmegaConf raises at a change of the schema."""
     with pytest.raises(OmegaConfBaseException) as raised:
-        OmegaConf.merge(OmegaConf.structured(RunConfig), change)
+        OmegaConf.merge(structure(), change)
     return raised.value
 
 

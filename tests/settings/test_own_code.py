@@ -2,7 +2,7 @@ import pytest
 
 from accelbench.devices import packages
 from accelbench.errors import UserError
-from accelbench.settings.own_code import check_model
+from accelbench.settings.own_code import checked_model
 from settings.composed import merged
 
 
@@ -10,13 +10,12 @@ def checked(*settings):
     found = merged(
         "model.name=bert", "model.library=transformers", "model.task=masked_lm", "data.name=random", *settings
     )
-    check_model(found)
-    return found
+    return checked_model(found)
 
 
 def test_a_network_of_transformers_has_sequences_of_128_tokens_by_default():
-    assert checked().model.batch_args == {"seq_len": 128}
-    assert checked("model.batch_args.seq_len=64").model.batch_args == {"seq_len": 64}
+    assert checked().batch_args == {"seq_len": 128}
+    assert checked("model.batch_args.seq_len=64").batch_args == {"seq_len": 64}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_the_path_of_weights_is_relative_to_where_the_user_is(tmp_path, monkeypa
     with pytest.raises(UserError, match=r"^model.weights=mine.safetensors: there is no such file$"):
         checked("model.weights=mine.safetensors")
     (tmp_path / "mine.safetensors").write_bytes(b"")
-    assert checked("model.weights=mine.safetensors").model.weights == str(tmp_path / "mine.safetensors")
+    assert checked("model.weights=mine.safetensors").weights == str(tmp_path / "mine.safetensors")
 
 
 @pytest.mark.parametrize("version", ["2.15.0", "2.10.0", "2.10.0+cu126"])
@@ -53,7 +52,7 @@ def test_a_file_of_torch_load_is_taken_where_torch_reads_it_safely(name, version
     with pytest.raises(UserError, match=f"^model.weights={tmp_path / name}: there is no such file$"):
         checked(f"model.weights={tmp_path / name}")
     (tmp_path / name).write_bytes(b"")
-    assert checked(f"model.weights={tmp_path / name}").model.weights == str(tmp_path / name)
+    assert checked(f"model.weights={tmp_path / name}").weights == str(tmp_path / name)
 
 
 @pytest.mark.parametrize("version", ["2.9.1", "2.9.0+cu128", "2.10.0a0+git1f2", None])

@@ -1,14 +1,15 @@
+from dataclasses import replace
+
 import pytest
 
 from accelbench.errors import UserError
 from accelbench.settings.config import DataConfig
-from accelbench.settings.own_data import name_data
+from accelbench.settings.own_code import checked_data
+from settings.composed import merged
 
 
 def named(name, path, image_size=None):
-    data = DataConfig(name=name, path=path, image_size=image_size)
-    name_data(data)
-    return data
+    return checked_data(replace(merged(), data=DataConfig(name=name, path=path, image_size=image_size)))
 
 
 @pytest.fixture

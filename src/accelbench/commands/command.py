@@ -42,7 +42,7 @@ class Command:
         run: runs the command with what the parser read; returns the exit status.
         usage: its usage line, without the program's name, if the one made from the flags would promise too much.
         description: what its --help says between the summary and the flags.
-        epilog: what its --help says after the flags.
+        epilog: gives what its --help says after the flags.
         takes_settings: whether name=value words are among its arguments.
         has_hydra_words: whether words that are not its flags are passed on to Hydra, as `words`, in their order.
     """
@@ -53,7 +53,7 @@ class Command:
     run: Callable[[argparse.Namespace, Context], int]
     usage: str = ""
     description: str = ""
-    epilog: str = ""
+    epilog: Callable[[], str] | None = None
     takes_settings: bool = False
     has_hydra_words: bool = False
 
@@ -64,7 +64,6 @@ class Command:
             prog=f"accelbench {self.name}",
             usage=f"accelbench {self.name} {self.usage}".replace("%", "%%") if self.usage else None,
             description="\n\n".join(paragraphs),
-            epilog=self.epilog.rstrip() or None,
             formatter_class=_HelpFormatter,
             add_help=False,
         )
@@ -92,12 +91,19 @@ class Command:
 
     def help(self) -> str:
         """What `accelbench NAME --help` prints."""
-        return self.parser().format_help()
+        parser = self.parser()
+        parser.epilog = self.epilog().rstrip() if self.epilog else None
+        return parser.format_help()
+
+
+def width() -> int:
+    """The columns of a help text."""
+    return min(MAX_WIDTH, shutil.get_terminal_size().columns)
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=28, width=min(MAX_WIDTH, shutil.get_terminal_size().columns))
+        super().__init__(prog, max_help_position=28, width=width())
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Keeps the lines, unlike argparse's default, and wraps the long ones, unlike its raw formatters."""

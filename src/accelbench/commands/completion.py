@@ -4,15 +4,12 @@ The script contains all words: one that called accelbench at each key would answ
 """
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
-from enum import EnumType
+from collections.abc import Sequence
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_type_hints
 
 from accelbench import project
 from accelbench.commands.command import Command, Context
+from accelbench.settings.about import MAPPING, every_setting
 from accelbench.settings.parser import Parser
 
 SHELLS = ("bash", "zsh")
@@ -82,8 +79,6 @@ else
 fi
 """
 TEMPLATES = {"bash": BASH, "zsh": ZSH}
-# Fields that files in conf/ set, and arguments whose names depend on the model.
-NOT_COMPLETED = ("name", "title", "study", "args")
 
 
 def script(shell: str, commands: Sequence[Command], conf: Path) -> str:
@@ -94,7 +89,7 @@ def script(shell: str, commands: Sequence[Command], conf: Path) -> str:
         commands: all commands; the first is the default, for a command line that names none.
         conf: the folder of the configuration, which has the choices.
     """
-    choices = dict(settings(conf))
+    choices = settings(conf)
     values = [f"        {name}) choices='{' '.join(words)}' ;;" for name, words in choices.items() if words]
     names = [f"{name}=" for name in choices]
     words_of = {command.name: command.flags() + names * command.takes_settings for command in commands}
@@ -103,31 +98,12 @@ def script(shell: str, commands: Sequence[Command], conf: Path) -> str:
     return TEMPLATES[shell].format(values="\n".join(values), commands=" ".join(words_of), flags="\n".join(flags))
 
 
-def settings(conf: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yields every setting by its dotted name with its choices; no choices if it takes any number or text."""
-    from accelbench.settings.config import GROUPS, RunConfig
-    from accelbench.settings.params import PROFILES
+def settings(conf: Path) -> dict[str, list[str]]:
+    """Every setting by its dotted name with its choices; no choices if it takes any number or text.
 
-    for name, kind in get_type_hints(RunConfig).items():
-        if name in GROUPS:
-            yield name, sorted(path.stem for path in (conf / name).glob("*.yaml"))
-        if name == "profile":
-            yield name, list(PROFILES)
-        elif is_dataclass(kind):
-            types = get_type_hints(kind)
-            for field in fields(kind):
-                if (name, field.name) == ("model", "name") or field.name not in NOT_COMPLETED:
-                    yield f"{name}.{field.name}", _choices(types[field.name])
-        else:
-            yield name, _choices(kind)
-
-
-def _choices(kind: Any) -> list[str]:
-    """The choices of a type: an enumeration's members, `true` and `false`, or none."""
-    kind = next((part for part in get_args(kind) if part is not NoneType), kind) if NoneType in get_args(kind) else kind
-    if kind is bool:
-        return ["true", "false"]
-    return list(kind) if isinstance(kind, EnumType) else []
+    Names of arguments depend on the model: they are left out.
+    """
+    return {each.name: each.choices for each in every_setting(conf) if each.kind != MAPPING}
 
 
 def _add_flags(parser: Parser) -> None:

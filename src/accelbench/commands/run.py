@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from accelbench.commands.command import VERBOSE, Command, Context
-from accelbench.commands.overview import SETTINGS
+from accelbench.commands.overview import settings
 from accelbench.project import shown
 from accelbench.settings.parser import Parser
 
@@ -61,7 +61,7 @@ COMMAND = Command(
     summary="measure one cell, or with -m every combination of lists",
     add_flags=_add_flags,
     run=_run,
-    epilog=SETTINGS,
+    epilog=settings,
     takes_settings=True,
     has_hydra_words=True,
 )

@@ -32,7 +32,8 @@ BUILT_ON = ("exported", "lightning")
 # the type of the ceilings, which no cell is measured with.
 NOT_MEASURING = (
     *("errors", "project", "scratch"),
-    *("schema.ceilings", "schema.ranges", "schema.secrets", "schema.text", "schema.vocab"),
+    *("schema.ceilings", "schema.ranges", "schema.secrets", "schema.setting", "schema.text"),
+    "schema.vocab",
 )
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -1,10 +1,15 @@
 """The columns of a row that say what was asked for, and how it ended."""
 
 from pathlib import PurePath
+from typing import Any
 
 from accelbench.schema.cell import Cell, value_text
 from accelbench.schema.record import Record, Row, node_of
+from accelbench.schema.setting import declared
 from accelbench.schema.vocab import RANDOM, XLA, Engine, Library, Pipeline, Protocol
+
+# The settings that have a column of their own, as their declarations say.
+DECLARED = tuple(each for each in declared(Cell) if each.said.column)
 
 
 def settings_of(record: Record) -> Row:
@@ -14,34 +19,12 @@ def settings_of(record: Record) -> Row:
         "suite": cell.suite,
         "mode": cell.mode.value,
         "engine": cell.engine.value,
-        "backend": cell.keras.backend.value if cell.keras else None,
-        "jit_compile": cell.keras.jit_compile if cell.keras else None,
-        "steps_per_execution": cell.keras.steps_per_execution if cell.keras else None,
-        "xla_processes": cell.xla_processes if cell.device in XLA and cell.engine == Engine.lightning else None,
         "model": cell.model.name,
-        "library": cell.model.library.value,
-        "weights": PurePath(cell.model.weights).name,
         "arguments": ", ".join(f"{name}={value_text(value)}" for name, value in cell.arguments) or None,
-        "accumulate_grad_batches": cell.trainer.accumulate_grad_batches if cell.trainer else None,
-        "gradient_clip_val": cell.trainer.gradient_clip_val if cell.trainer else None,
         "data": cell.data.name,
-        "pipeline": cell.data.pipeline.value,
-        "num_workers": cell.data.num_workers if cell.data.pipeline == Pipeline.jpeg else None,
-        "augment": cell.data.augment.value,
-        "input_shape": "x".join(map(str, cell.model.input_shape)) if _has_random_images(cell) else None,
         "device": cell.device.value,
-        "precision": cell.precision.value,
-        **vars(cell.options),
-        "allocator": cell.options.allocator.value,
-        "asked_threads": cell.threads,
-        "devices": cell.devices,
-        "scaling": cell.scaling.value if cell.devices > 1 else None,
-        "batch_size": cell.batch_size,
-        "protocol": cell.protocol.value,
-        "epochs": cell.epochs,
-        "steps": cell.steps if cell.protocol == Protocol.steps else None,
-        "seed": cell.seed,
-        "repeat": cell.repeat,
+        **{each.column: _shown(each.value(cell)) for each in DECLARED},
+        **_where_they_count(cell),
         "status": record.status.value,
         "reason": record.reason,
         "cell_id": record.cell_id or cell.id,
@@ -54,5 +37,20 @@ def settings_of(record: Record) -> Row:
     }
 
 
-def _has_random_images(cell: Cell) -> bool:
-    return cell.data.name == RANDOM and not cell.model.batch and cell.model.library != Library.transformers
+def _shown(value: Any) -> Any:
+    return getattr(value, "value", value)  # an enumeration's word
+
+
+def _where_they_count(cell: Cell) -> Row:
+    """The columns that are empty for some cells, or short."""
+    is_xla = cell.device in XLA and cell.engine == Engine.lightning
+    library = cell.model.library
+    has_random_images = cell.data.name == RANDOM and not cell.model.batch and library != Library.transformers
+    return {
+        "xla_processes": cell.xla_processes if is_xla else None,
+        "weights": PurePath(cell.model.weights).name,
+        "num_workers": cell.data.num_workers if cell.data.pipeline == Pipeline.jpeg else None,
+        "input_shape": "x".join(map(str, cell.model.input_shape)) if has_random_images else None,
+        "scaling": cell.scaling.value if cell.devices > 1 else None,
+        "steps": cell.steps if cell.protocol == Protocol.steps else None,
+    }

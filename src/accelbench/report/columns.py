@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from accelbench.schema.cell import Cell
+from accelbench.schema.setting import declared
 from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 
@@ -19,7 +21,6 @@ class About:
     empty: str = ""
 
 
-_OTHER_ENGINE = "other engines"
 _FIT = "protocols other than `fit`"
 _FEW = f"fewer than {NUM_SAMPLES_FOR[50]} blocks, or whole epochs"
 _EPOCHS = "whole epochs, whose steps are not waited for"
@@ -42,38 +43,11 @@ SETTINGS = {
     "suite": About("the suite of params.yaml; `adhoc` for the command line"),
     "mode": About("`train` or `infer`"),
     "engine": About("what ran the network"),
-    "backend": About("Keras' backend", _OTHER_ENGINE),
-    "jit_compile": About("whether Keras compiled with XLA", _OTHER_ENGINE),
-    "steps_per_execution": About("steps in one call of Keras' compiled function", _OTHER_ENGINE),
-    "xla_processes": About("whether each TPU core had a process of its own"),
     "model": About("the network's name"),
-    "library": About("where the network comes from"),
-    "weights": About("`none`, `pretrained`, or the path of a file"),
     "arguments": About("arguments of the network, of its batches and its data", "it has none"),
-    "accumulate_grad_batches": About("batches of a training step of a LightningModule", "other networks"),
-    "gradient_clip_val": About("the norm at which a LightningModule's gradients are cut", "they are not"),
     "data": About("the data set"),
-    "pipeline": About("how batches reach the step: `array`, `jpeg`, `host`, `device`, `fresh` or `module`"),
-    "num_workers": About("processes that decode pictures", "pipelines other than `jpeg`"),
-    "augment": About("how training images are varied"),
-    "input_shape": About("of one sample, such as 3x224x224", "a user's own batches"),
     "device": About("the device that was asked for"),
-    "precision": About("the precision that was asked for"),
-    "channels_last": About("whether the layout was channels last"),
-    "compile": About("whether the network was compiled with torch.compile"),
-    "freeze": About("whether the weights were folded into the network as constants"),
-    "cuda_graphs": About("whether a step was replayed as a CUDA graph"),
-    "flush_denormals": About("whether numbers near 0 were flushed to 0"),
-    "allocator": About("the memory allocator of the process"),
-    "asked_threads": About("the CPU threads that were asked for", "none were: each engine takes all cores"),
-    "devices": About("how many devices computed the cell"),
-    "scaling": About("`strong`: they shared the batch; `weak`: each had one of that size", "one device"),
-    "batch_size": About("samples of a batch; with strong scaling of all devices together"),
-    "protocol": About("`window`, `steps` or `fit`"),
-    "epochs": About("epochs that were run (`fit`), or for which the time is estimated"),
-    "steps": About("the fixed number of steps", "protocols other than `steps`"),
-    "seed": About("of weights, data order and random inputs"),
-    "repeat": About("which process of the same cell this is"),
+    **{each.column: About(each.said.column, each.said.empty) for each in declared(Cell) if each.said.column},
 }
 OUTCOME = {
     "status": About("`ok`, `skipped`, `failed`, `oom`, `timeout`, `killed` or `invalid`", "the cell has not run"),

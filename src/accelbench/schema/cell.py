@@ -9,6 +9,7 @@ from typing import Any
 
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
 from accelbench.schema.serialize import canonical_json, digest, plain
+from accelbench.schema.setting import setting
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (
     XLA,
@@ -28,6 +29,9 @@ from accelbench.schema.vocab import (
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 MAX_ARGUMENT = 24  # characters of a value in a label
+MAX_SEED = 2**32 - 1
+MAX_STEPS = 1_000_000  # whose times a record keeps: one of more would be too large to be read (`serialize.MAX_MB`)
+OTHER_ENGINE = "other engines"
 # The settings that a user chooses among; cells that differ in any other setting do different things.
 CHOSEN_SETTINGS = (
     *("engine", "keras", "device", "devices", "scaling", "precision", "options"),
@@ -57,22 +61,38 @@ class Options:
     """Ways to make a network faster, each off by default. See docs/options.md.
 
     The last two are of the cell's process and leave the network as it is.
-
-    Attributes:
-        channels_last: weights and 4-dimensional inputs have the channels innermost in memory.
-        compile: torch.compile (inductor) compiles the network.
-        freeze: weights become constants, which are folded into each other; for inference.
-        cuda_graphs: the kernels are recorded once and launched together; for GPUs.
-        flush_denormals: the CPU computes with 0 instead of denormal numbers, which are slow.
-        allocator: what gives the process its memory.
     """
 
-    channels_last: bool = False
-    compile: bool = False
-    freeze: bool = False
-    cuda_graphs: bool = False
-    flush_denormals: bool = False
-    allocator: Allocator = Allocator.default
+    channels_last: bool = setting(
+        False,
+        "the memory layout of images, channels last",
+        column="whether the layout was channels last",
+    )
+    compile: bool = setting(
+        False,
+        "torch.compile",
+        column="whether the network was compiled with torch.compile",
+    )
+    freeze: bool = setting(
+        False,
+        "fold the weights into the network as constants (inference)",
+        column="whether the weights were folded into the network as constants",
+    )
+    cuda_graphs: bool = setting(
+        False,
+        "replay a step as a CUDA graph",
+        column="whether a step was replayed as a CUDA graph",
+    )
+    flush_denormals: bool = setting(
+        False,
+        "take numbers near 0, which are slow on a CPU, as 0",
+        column="whether numbers near 0 were flushed to 0",
+    )
+    allocator: Allocator = setting(
+        Allocator.default,
+        "the memory allocator of the process",
+        column="the memory allocator of the process",
+    )
 
     @property
     def enabled(self) -> list[str]:
@@ -93,19 +113,27 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class KerasSettings:
-    """How Keras runs a cell.
+    """How Keras runs a cell."""
 
-    Attributes:
-        backend: the framework that computes.
-        jit_compile: whether XLA compiles the steps.
-        steps_per_execution: steps per call of the compiled function.
-        tpu: the TPU that TensorFlow drives: `local`, or the name of a Cloud TPU.
-    """
-
-    backend: KerasBackend = KerasBackend.tensorflow
-    jit_compile: bool = False
-    steps_per_execution: AtLeastOne = 1
-    tpu: str = "local"
+    backend: KerasBackend = setting(
+        KerasBackend.tensorflow,
+        "keras: tensorflow or jax",
+        column="Keras' backend",
+        empty=OTHER_ENGINE,
+    )
+    jit_compile: bool = setting(
+        False,
+        "keras: compile with XLA",
+        column="whether Keras compiled with XLA",
+        empty=OTHER_ENGINE,
+    )
+    steps_per_execution: AtLeastOne = setting(
+        1,
+        "keras: steps in one call of the compiled function",
+        column="steps in one call of Keras' compiled function",
+        empty=OTHER_ENGINE,
+    )
+    tpu: str = setting("local", "keras: the TPU's name, local for this machine's")
 
     @property
     def non_defaults(self) -> list[str]:
@@ -119,8 +147,18 @@ class KerasSettings:
 class TrainerSettings:
     """How Lightning's Trainer runs the user's LightningModule; see Lightning's documentation."""
 
-    accumulate_grad_batches: AtLeastOne = 1
-    gradient_clip_val: NotNegative | None = None
+    accumulate_grad_batches: AtLeastOne = setting(
+        1,
+        "a LightningModule's batches for each optimiser step",
+        column="batches of a training step of a LightningModule",
+        empty="other networks",
+    )
+    gradient_clip_val: NotNegative | None = setting(
+        None,
+        "the norm at which its gradients are cut",
+        column="the norm at which a LightningModule's gradients are cut",
+        empty="they are not",
+    )
 
     @property
     def non_defaults(self) -> list[str]:
@@ -133,23 +171,82 @@ class TrainerSettings:
 class Window:
     """The bounds of the `window` protocol.
 
-    Attributes:
-        warmup_steps: minimum of warm-up steps, which are not measured.
-        warmup_s: minimum seconds of warm-up without compilation. Warm-up goes on for up to ten times as long until
-            step times have settled.
-        measure_s: minimum seconds of blocks; up to three times as long if their speed varies.
-        width: target precision: half of the 95 % interval of the median block, as a share of the median.
-        block_s: minimum seconds of one block, whose steps run freely and are waited for at its end.
-        latency_s, latency_steps: maximum seconds and number of the steps that are waited for one by one.
+    Warm-up goes on for up to ten times its minimum until step times have settled. `width` is half of the 95 % interval
+    of the median block, as a share of the median. The steps of a block run freely and are waited for at its end; single
+    steps are waited for one by one.
     """
 
-    warmup_steps: Count = 5
-    warmup_s: NotNegative = 0.3
-    measure_s: NotNegative = 1.0
-    width: NotNegative = 0.02
-    block_s: NotNegative = 0.1
-    latency_s: NotNegative = 0.7
-    latency_steps: Count = 700
+    warmup_steps: Count = setting(5, "steps before anything counts, at least", least=1)
+    warmup_s: NotNegative = setting(0.3, "seconds before anything counts, at least")
+    measure_s: NotNegative = setting(
+        1.0, "seconds of blocks, at least; up to three times as many if the speed varies", above=0
+    )
+    width: NotNegative = setting(0.02, "blocks end when the interval is this narrow, as a share of the speed", above=0)
+    block_s: NotNegative = setting(0.1, "seconds of a block, at least", above=0)
+    latency_s: NotNegative = setting(0.7, "seconds of single steps, at most")
+    latency_steps: Count = setting(700, "single steps, at most", least=1, most=MAX_STEPS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The settings of a cell that the command line has under the same names. Whatever is added here is one of both.
+
+    Attributes:
+        batch_size: of a cell, over all devices; on the command line with `scaling=weak`, of each device.
+        devices: how many devices of the cell's kind compute, each an equal part of every batch.
+        scaling: `strong` if `batch_size` is as the user gave it, `weak` if it was multiplied by `devices`.
+        breakdown_s: of additional steps whose phases are timed. `fit` has none.
+        threads: of the framework in each process; None: all cores, shared among `devices`.
+        timeout_s: after which the cell's process is killed; not part of the id.
+    """
+
+    mode: Mode = setting(help="train or infer", column="`train` or `infer`")
+    precision: Precision = setting(help="what the network computes in", column="the precision that was asked for")
+    batch_size: AtLeastOne = setting(
+        help="samples of a batch; unless given, the model's own",
+        column="samples of a batch; with strong scaling of all devices together",
+    )
+    devices: AtLeastOne = setting(1, "how many devices compute the cell", column="how many devices computed the cell")
+    scaling: Scaling = setting(
+        Scaling.strong,
+        "of several devices: strong shares the batch, weak gives each a batch of that size",
+        column="`strong`: they shared the batch; `weak`: each had one of that size",
+        empty="one device",
+    )
+    protocol: Protocol = setting(
+        help="window: steps for some seconds; steps: a fixed number; fit: whole epochs",
+        column="`window`, `steps` or `fit`",
+    )
+    epochs: AtLeastOne = setting(
+        help="of protocol=fit; the other protocols only estimate the time of this many; unless given, the model's own",
+        column="epochs that were run (`fit`), or for which the time is estimated",
+    )
+    warmup: Count = setting(10, "steps before those of protocol=steps", least=1)
+    steps: AtLeastOne = setting(
+        50,
+        "of protocol=steps",
+        most=MAX_STEPS,
+        column="the fixed number of steps",
+        empty="protocols other than `steps`",
+    )
+    breakdown_s: NotNegative = setting(0.3, "seconds for the phases of a step; 0: none")
+    save_weights: bool = setting(False, "protocol=fit: keep the trained weights beside the record, as safetensors")
+    threads: AtLeastOne | None = setting(
+        None,
+        "CPU threads; unless given, all cores",
+        name="asked_threads",
+        column="the CPU threads that were asked for",
+        empty="none were: each engine takes all cores",
+    )
+    seed: Count = setting(
+        0,
+        "of weights, data order and random inputs",
+        most=MAX_SEED,
+        column="of weights, data order and random inputs",
+    )
+    repeat: Count = setting(0, "the number of the process of the cell", column="which process of the same cell this is")
+    timeout_s: NotNegative = setting(600.0, "seconds after which a cell is ended; its record says so", above=0)
+    window: Window = Window()
 
 
 # Protocol -> the attributes of a cell that only this protocol uses.
@@ -157,26 +254,14 @@ BOUNDS = {Protocol.window: ["window"], Protocol.steps: ["warmup", "steps"]}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class Cell(RunSettings):
     """One point of the grid: everything that decides what is measured, and nothing else.
 
     Attributes:
         suite: the sweep that the cell belongs to; not part of the id.
-        batch_size: samples per step, over all devices.
-        epochs: whole epochs to run (`fit`); for other protocols, the number whose duration is estimated.
-        warmup, steps: for the protocol `steps`: steps that are left out, and steps that are measured.
-        breakdown_s: seconds of additional steps whose phases are timed; 0 for none. `fit` has none.
-        devices: how many devices of the kind `device` compute, each an equal part of every batch.
         xla_processes: True: one process per XLA device, as on a TPU pod. False: one process drives them all.
-        scaling: `strong` if `batch_size` is as the user gave it, `weak` if it was multiplied by `devices`.
-        options: ways to make the network faster.
-        keras: how Keras runs the cell; None for another engine.
+        keras: None for another engine.
         trainer: how the Trainer runs a LightningModule of the user; None for other networks.
-        save_weights: whether the trained weights are saved beside the record, as safetensors.
-        threads: CPU threads of the framework in each process; None: all cores, shared among `devices`.
-        seed: of the weights, the order of the data and dropout.
-        repeat: index of this cell among those with equal settings, each measured in a fresh process.
-        timeout_s: seconds after which the cell's process is killed; not part of the id.
     """
 
     suite: str
@@ -184,26 +269,15 @@ class Cell:
     device: Device
     model: ModelSpec
     data: DataSpec
-    mode: Mode
-    precision: Precision
-    batch_size: AtLeastOne
-    protocol: Protocol
-    epochs: AtLeastOne
-    warmup: Count = 10
-    steps: AtLeastOne = 50
-    breakdown_s: NotNegative = 0.3
-    devices: AtLeastOne = 1
-    xla_processes: bool = False
-    scaling: Scaling = Scaling.strong
+    xla_processes: bool = setting(
+        False,
+        "lightning on a TPU: a process for each core",
+        column="whether each TPU core had a process of its own",
+        empty="other devices and engines",
+    )
     options: Options = Options()
     keras: KerasSettings | None = None
     trainer: TrainerSettings | None = None
-    save_weights: bool = False
-    threads: AtLeastOne | None = None
-    seed: Count = 0
-    repeat: Count = 0
-    window: Window = Window()
-    timeout_s: NotNegative = 600.0
 
     def settings(self) -> dict[str, Any]:
         """The settings that the id is made of, as plain JSON values: all but `suite` and `timeout_s`.

@@ -1,10 +1,10 @@
 """A network and a data set, as the settings of a cell."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from accelbench.schema.ranges import AtLeastOne, NotNegative
+from accelbench.schema.setting import setting
 from accelbench.schema.vocab import USERS_OWN, Augment, Library, ModelOutput, Pipeline, Task, Weights
 
 
@@ -14,46 +14,52 @@ class ModelSpec:
 
     Attributes:
         name: the name in labels and tables.
-        library: where the network is defined.
-        network: the name in that library, for the user's own the class's dotted path; None if it equals `name`.
-        factory: for the user's own: whether they trust any callable at that path to make a network.
-        weights: the initial weights: a word of `vocab.Weights`, or the path of a file.
-        args: arguments of the network's constructor, such as dropout; for `transformers`, of its configuration.
-        task: for `transformers`.
-        batch: for `custom`: dotted path of the function that makes a batch, called with the number of samples and
-            `batch_args`; None for images.
-        batch_args: arguments of that function; for `transformers`, of accelbench's own.
-        inputs: keys of a batch that are arguments of the network; empty: those that its `forward` takes.
-        loss: for `custom`: dotted path of the function that gives the loss of (output, batch); None for the task's.
-        samples, tokens: dotted paths of functions that count those of a batch; None: the first dimension of its first
-            tensor, and no tokens.
-        optimizer: `adam`, `adamw` or `sgd`; for `custom` also the dotted path of a function that makes one.
-        learning_rate: of the optimiser.
-        constant: whether the output may be the same for all inputs and weights, as of an empty network that shows what
-            a step costs.
-        output: what the network returns; `any` only for `custom`, in inference or with a loss.
-        input_shape, num_classes: shape and classes of random images; a prepared data set defines both itself.
+        network: the name in its library, for the user's own the class's dotted path; None if it equals `name`.
+        args: of the network's constructor, such as dropout; for `transformers`, of its configuration.
+        batch: for `custom`, called with the number of samples and `batch_args`; None for images.
+        batch_args: of that function; for `transformers`, of accelbench's own.
+        inputs: empty: those that the network's `forward` takes.
+        loss: None for the task's.
+        samples, tokens: None: the first dimension of the batch's first tensor, and no tokens.
+        constant: as of an empty network that shows what a step costs.
+        output: `any` only for `custom`, in inference or with a loss.
+        input_shape, num_classes: of random images; a prepared data set defines both itself.
     """
 
-    name: str
-    library: Library = Library.accelbench
-    network: str | None = None
-    factory: bool = False
-    weights: str = Weights.none.value
-    args: Mapping[str, Any] = field(default_factory=dict)
-    task: Task | None = None
-    batch: str | None = None
-    batch_args: Mapping[str, Any] = field(default_factory=dict)
-    inputs: tuple[str, ...] = ()
-    loss: str | None = None
-    samples: str | None = None
-    tokens: str | None = None
-    optimizer: str = "adam"
-    learning_rate: NotNegative = 1e-3
-    constant: bool = False
-    output: ModelOutput = ModelOutput.logits
-    input_shape: tuple[AtLeastOne, ...] = (28, 28)
-    num_classes: AtLeastOne = 10
+    name: str = setting(help="the network; of timm, torchvision and transformers the library's name for it")
+    library: Library = setting(
+        Library.accelbench,
+        "where the network comes from; model= chooses it",
+        column="where the network comes from",
+    )
+    network: str | None = setting(None, "the accelbench network behind the name")
+    factory: bool = setting(False, "whether target is any callable that makes a network")
+    weights: str = setting(
+        Weights.none.value,
+        "none, pretrained, or the path of a file (.safetensors; .pth with torch 2.10)",
+        column="`none`, `pretrained`, or the path of a file",
+    )
+    args: dict[str, Any] = setting(factory=dict, help="arguments of the network; model.args.width=64,128 is an axis")
+    task: Task | None = setting(None, "transformers: the head of the network")
+    batch: str | None = setting(None, "your own function that makes a batch: make_batch(batch_size, **batch_args)")
+    batch_args: dict[str, Any] = setting(
+        factory=dict, help="its arguments; model.batch_args.seq_len=128,512 is an axis"
+    )
+    inputs: tuple[str, ...] = setting((), "the keys of the batch that the network gets")
+    loss: str | None = setting(None, "your own loss: loss(output, batch)")
+    samples: str | None = setting(None, "your own function that counts the samples of a batch")
+    tokens: str | None = setting(None, "your own function that counts the tokens of a batch")
+    optimizer: str = setting("adam", "adam, adamw, sgd, or your own function of the parameters")
+    learning_rate: NotNegative = setting(1e-3, "of these three optimisers", above=0)
+    constant: bool = setting(False, "whether its output may be the same for all inputs")
+    output: ModelOutput = setting(ModelOutput.logits, "logits, or any for a network without classes")
+    input_shape: tuple[AtLeastOne, ...] = setting(
+        (28, 28),
+        "of one sample, where no data set tells",
+        column="of one sample, such as 3x224x224",
+        empty="a user's own batches, and data sets",
+    )
+    num_classes: AtLeastOne = setting(10, "of random labels")
 
     @property
     def definition(self) -> str:
@@ -89,16 +95,24 @@ class DataSpec:
 
     Attributes:
         name: of a prepared data set.
-        num_workers: processes that decode pictures, for the pipeline `jpeg`.
-        target: for `module`: dotted path of the user's LightningDataModule.
-        args: for `module`: arguments of its constructor.
-        path: for `folder` and `arrays`: where the user's data are.
+        target, args: for `module`: the class's dotted path, and arguments of its constructor.
     """
 
     name: str
-    target: str | None = None
-    args: Mapping[str, Any] = field(default_factory=dict)
-    path: str | None = None
-    pipeline: Pipeline = Pipeline.array
-    num_workers: AtLeastOne = 2
-    augment: Augment = Augment.none
+    target: str | None = setting(None, "your own LightningDataModule")
+    args: dict[str, Any] = setting(factory=dict, help="its arguments")
+    path: str | None = setting(None, "folder, arrays: where your pictures or arrays are")
+    pipeline: Pipeline = setting(
+        Pipeline.array,
+        "how batches reach the step",
+        column="how batches reach the step: `array`, `jpeg`, `host`, `device`, `fresh` or `module`",
+    )
+    num_workers: AtLeastOne = setting(
+        2,
+        "processes that decode pictures (pipeline=jpeg)",
+        column="processes that decode pictures",
+        empty="pipelines other than `jpeg`",
+    )
+    augment: Augment = setting(
+        Augment.none, "how training images are varied on the device", column="how training images are varied"
+    )

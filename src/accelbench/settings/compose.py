@@ -1,13 +1,16 @@
 """From words to configurations and cells; the only module that calls Hydra's command line."""
 
+import copy
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import hydra
+from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.resolvers import oc
 
@@ -53,7 +56,7 @@ def compose(words: list[str]) -> list[config.RunConfig]:
         UserError: a word is no setting, a value is not one of its choices, or there are too many combinations.
     """
     place = project.workplace()
-    config.register()
+    ConfigStore.instance().store(name="schema", node=structure())
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises errors instead of printing them and exiting
     flags, overrides = _read(words)
     is_sweep = MULTIRUN in flags
@@ -70,7 +73,7 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     composed: list[list[config.RunConfig]] = []
 
     def keep(found: DictConfig | list[config.RunConfig]) -> None:  # our launcher hands over a whole sweep in one call
-        composed.append(found if isinstance(found, list) else [config.typed(found)])
+        composed.append(found if isinstance(found, list) else [typed(found)])
 
     with scratch.folder() as folder, _variables_refused():
         os.environ[SCRATCH] = str(folder)  # for the multirun.yaml that Hydra's sweeper writes
@@ -78,6 +81,52 @@ def compose(words: list[str]) -> list[config.RunConfig]:
     if composed == [[]]:
         raise UserError("params.yaml excludes every cell of this sweep: name the settings that you want")
     return composed[0] if composed else []
+
+
+def structure() -> DictConfig:
+    """The schema as Hydra takes it, the first of conf/config.yaml's defaults."""
+    whole: DictConfig = OmegaConf.structured(config.RunConfig)
+    _unlock(whole)
+    return whole
+
+
+def _unlock(section: DictConfig) -> None:
+    """OmegaConf makes sections of frozen dataclasses read-only."""
+    OmegaConf.set_readonly(section, None)
+    for name in section:
+        if OmegaConf.is_dict(section._get_node(name)):
+            _unlock(section[name])
+
+
+def typed(composed: DictConfig) -> config.RunConfig:
+    """The composed configuration as a `RunConfig` with plain values."""
+    run = OmegaConf.to_object(composed)
+    assert isinstance(run, config.RunConfig), "conf/config.yaml starts from the schema"
+    return run
+
+
+def updated(run: config.RunConfig, composed: DictConfig, names: Iterable[str]) -> config.RunConfig:
+    """As `typed(composed)`, in a tenth of the time.
+
+    Args:
+        run: what `composed` was before some settings were changed.
+        composed: the configuration.
+        names: the changed settings, such as `model.args.width`; all of them were set before.
+    """
+    referring = [each.name for each in fields(run) if OmegaConf.is_interpolation(composed, each.name)]
+    for name in [*names, *referring]:
+        value = OmegaConf.select(composed, name)
+        run = _replaced(run, name.split("."), OmegaConf.to_object(value) if OmegaConf.is_config(value) else value)
+    return run
+
+
+def _replaced(whole: Any, path: list[str], value: Any) -> Any:
+    """A copy of a group of settings, a dataclass or a mapping, with the value at `path`."""
+    name, *rest = path
+    found = copy.copy(whole)
+    settings = found if isinstance(found, dict) else vars(found)
+    settings[name] = _replaced(settings[name], rest, value) if rest else value
+    return found
 
 
 def _read(words: list[str]) -> tuple[list[str], list[str]]:

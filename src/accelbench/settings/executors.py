@@ -1,10 +1,12 @@
 """Where a sweep's cells are measured: on this machine, or in jobs of a cluster's scheduler."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from accelbench.errors import UserError
+from accelbench.schema.ranges import AtLeastOne, Count
+from accelbench.schema.setting import setting
 
 
 class Executor(StrEnum):
@@ -15,36 +17,50 @@ class Executor(StrEnum):
     ray = "ray"
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class SlurmConfig:
     """The settings of executor=slurm, named as submitit names them; None: Slurm's default. `nodes` are jobs here."""
 
-    partition: str | None = None
-    constraint: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    time: int | None = None
-    nodes: int | None = None
-    setup: list[str] = field(default_factory=list)
-    additional_parameters: dict[str, Any] = field(default_factory=dict)
+    partition: str | None = setting(None, "Slurm's partition; this and the next three as submitit and sbatch name them")
+    constraint: str | None = setting(None, "the features of a node, such as h100")
+    account: str | None = setting(None, "the account that pays")
+    qos: str | None = setting(None, "the quality of service")
+    time: AtLeastOne | None = setting(None, "minutes of a job; 240 with executor=slurm")
+    nodes: AtLeastOne | None = setting(
+        None,
+        "jobs, each alone on a node, for each group of cells that need the same hardware; 1 with executor=slurm",
+    )
+    setup: list[str] = setting(
+        factory=list, help='lines of the job\'s script before accelbench starts, such as ["module load cuda"]'
+    )
+    additional_parameters: dict[str, Any] = setting(
+        factory=dict, help="any other option of sbatch, such as {reservation: mine}"
+    )
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class RayConfig:
     """The settings of executor=ray."""
 
-    address: str | None = None
-    nodes: int | None = None
-    num_retries: int | None = None
+    address: str | None = setting(
+        None, "auto, host:port, or local for a new Ray on this machine; auto with executor=ray"
+    )
+    nodes: AtLeastOne | None = setting(
+        None,
+        "tasks, each alone on a node, for each group of cells that need the same hardware; 1 with executor=ray",
+    )
+    num_retries: Count | None = setting(
+        None, "how often a task is started again after its node was lost; 3 with executor=ray"
+    )
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class ExecutorConfig:
-    """conf/executor."""
+    """conf/executor: where a sweep's cells are measured."""
 
     name: Executor = Executor.local
-    slurm: SlurmConfig = field(default_factory=SlurmConfig)
-    ray: RayConfig = field(default_factory=RayConfig)
+    slurm: SlurmConfig = SlurmConfig()
+    ray: RayConfig = RayConfig()
 
 
 def check(executor: ExecutorConfig) -> None:

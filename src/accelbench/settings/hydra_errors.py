@@ -3,14 +3,13 @@
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
-from typing import get_type_hints
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
 from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError
-from accelbench.settings.config import RunConfig
+from accelbench.schema.setting import declared
+from accelbench.settings.config import NAMES, RunConfig
 
 
 def user_error_behind(error: BaseException) -> UserError | None:
@@ -80,12 +79,9 @@ def _hint(key: str) -> str:
     """What the user may have meant by an unknown key."""
     if "." in key:
         return "`accelbench --cfg job` prints all settings."
-    names = [field.name for field in fields(RunConfig)]
-    kinds = get_type_hints(RunConfig)
-    sections = {name: fields(kinds[name]) for name in names if is_dataclass(kinds[name])}
-    inner = [f"{name}.{field.name}" for name, section in sections.items() for field in section if field.name == key]
-    near = inner or difflib.get_close_matches(key, names, n=1)
-    return f"Did you mean {' or '.join(near)}?" if near else f"Choose from: {', '.join(names)}."
+    near = [each.path for each in declared(RunConfig) if each.path.endswith(f".{key}")]
+    near = near or difflib.get_close_matches(key, NAMES, n=1)
+    return f"Did you mean {' or '.join(near)}?" if near else f"Choose from: {', '.join(NAMES)}."
 
 
 def _wrong_kind(text: str) -> UserError | None:

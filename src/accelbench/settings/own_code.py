@@ -1,6 +1,8 @@
-"""The settings that name the user's own code and files: what each goes with, and names of networks."""
+"""The settings that name the user's own code, data and files: what each goes with, and the names that they give."""
 
-from dataclasses import fields
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,21 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import SAFETENSORS, TORCH_FILES
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.secrets import secret_argument
-from accelbench.schema.vocab import MODULE, RANDOM, USERS_OWN, Library, Mode, ModelOutput, Protocol, Task, Weights
-from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig, TrainerConfig
+from accelbench.schema.serialize import digest
+from accelbench.schema.vocab import (
+    ARRAYS,
+    FOLDER,
+    MODULE,
+    RANDOM,
+    USERS_OWN,
+    Library,
+    Mode,
+    ModelOutput,
+    Protocol,
+    Task,
+    Weights,
+)
+from accelbench.settings.config import DataConfig, ModelConfig, Optimizer, RunConfig
 
 CUSTOM = (Library.custom,)
 # Setting of a model -> the libraries that it goes with.
@@ -30,53 +45,73 @@ GOES_WITH = {
 }
 # Settings of a model that a LightningModule decides itself.
 OF_THE_MODULE = ("optimizer", "learning_rate", "weights")
-NEED_BATCH = ("batch_args", "inputs", "samples", "tokens")
 SEQ_LEN = 128  # tokens of a sequence for transformers
+SIDES = range(1, 4097)  # pixels
+MAX_NAME = 40  # characters of the name of the user's own data
 
 
-def check_model(run: RunConfig) -> None:
-    """Checks the settings of the user's own network, and names it after its class unless the user gave it a name.
+def checked_model(run: RunConfig) -> ModelConfig:
+    """The settings of the network, with a name and absolute paths for the user's own.
 
     Raises:
         UserError: a setting is missing or malformed, or goes with another kind of network.
     """
     model, library = run.model, run.model.library
-    for name, libraries in GOES_WITH.items():
-        if library not in libraries and getattr(model, name) != _default(ModelConfig, name):
-            with_these = " or ".join(f"model={each}" for each in sorted(libraries))
-            given = _shown(f"model.{name}", getattr(model, name))
-            raise UserError(f"{given}: goes with {with_these}, and not with model={model.name}")
-    _check_weights(model)
+    for name in _given(model, GOES_WITH):
+        if library not in GOES_WITH[name]:
+            with_these = " or ".join(f"model={each}" for each in sorted(GOES_WITH[name]))
+            raise UserError(f"{_shown('model', model, name)}: goes with {with_these}, and not with model={model.name}")
+    model = _with_weights(model)
     if run.save_weights and (run.mode, run.protocol) != (Mode.train, Protocol.fit):
         raise UserError("save_weights=true: saves what whole epochs have trained: use mode=train protocol=fit")
     if run.save_weights and library == Library.lightning:
         raise UserError("save_weights=true: goes with other networks than a LightningModule, which saves its own")
-    _check_optimizer(model)
-    _check_lightning_module(run)
+    if "." in model.optimizer and library == Library.custom:
+        _check_path("model.optimizer", model.optimizer)
+    elif model.optimizer not in list(Optimizer):
+        raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
+    if library == Library.lightning:
+        for name in _given(model, OF_THE_MODULE):
+            shown = _shown("model", model, name)
+            raise UserError(f"{shown}: goes not with model=lightning, whose module decides it itself")
+    else:
+        for name in _given(run.trainer):
+            raise UserError(f"{_shown('trainer', run.trainer, name)}: goes with model={Library.lightning}")
     if library == Library.transformers:
-        _check_transformers(run)
-    if library not in USERS_OWN:
-        return
-    for name in ("target", "batch", "loss", "samples", "tokens"):
-        _check_path(f"model.{name}", getattr(model, name), is_needed=name == "target")
-    if not model.batch:
-        for name in NEED_BATCH:
-            if name == "samples" and library == Library.lightning:
-                continue
-            if getattr(model, name) != _default(ModelConfig, name):
-                raise UserError(f"{_shown(f'model.{name}', getattr(model, name))}: goes with model.batch")
-    elif run.data.name != RANDOM:
-        raise UserError(f"model.batch={model.batch}: makes the data itself, so that data={run.data.name} is not used")
-    if model.batch and run.mode == Mode.train and not model.loss:
+        return _of_transformers(model, run.data.name)
+    return _users_own(model, run) if library in USERS_OWN else model
+
+
+def checked_data(run: RunConfig) -> DataConfig:
+    """The settings of the data, with a name and an absolute path for the user's own.
+
+    Data from another path, or of another image size, get another name, and so another folder of prepared arrays.
+
+    Raises:
+        UserError: a setting is missing or malformed, or goes with other data or another network.
+    """
+    data, is_module = run.data, run.data.name == MODULE
+    for name in () if is_module else _given(data, ("target", "args")):
+        raise UserError(f"{_shown('data', data, name)}: goes with data={MODULE}, not {data.name}")
+    if is_module != (run.model.library == Library.lightning):
         raise UserError(
-            f"mode=train: model.batch={model.batch} needs model.loss, the dotted path of a function (output, batch) -> "
-            "scalar; or use mode=infer"
+            f"data={MODULE} and model={Library.lightning} go together: a LightningModule and its DataModule"
         )
-    if model.batch:
-        model.output = ModelOutput.any
-    model.network = model.target
-    if model.name == library and model.target:
-        model.name = model.target.rpartition(".")[2]
+    if is_module:
+        _check_path("data.target", data.target)
+        if data.args and not data.target:
+            raise UserError(f"{_shown('data', data, 'args')}: goes with data.target")
+        for name in _given(data, ("pipeline", "augment")):
+            raise UserError(
+                f"{_shown('data', data, name)}: goes with other data; a DataModule makes the batches itself"
+            )
+    if data.image_size is not None and data.name != FOLDER:
+        raise UserError(f"data.image_size={data.image_size}: goes with data={FOLDER}, not {data.name}")
+    if data.name in (FOLDER, ARRAYS):
+        return _named(data)
+    if data.path is not None:
+        raise UserError(f"data.path={data.path}: goes with data={FOLDER} or data={ARRAYS}, not {data.name}")
+    return data
 
 
 def check_arguments(run: RunConfig) -> None:
@@ -94,43 +129,29 @@ def check_arguments(run: RunConfig) -> None:
             )
 
 
-def check_data(run: RunConfig) -> None:
-    """Checks the settings of the user's own data.
-
-    Raises:
-        UserError: a setting is missing or malformed, or goes with other data or another network.
-    """
-    data, is_module = run.data, run.data.name == MODULE
-    for name in ("target", "args"):
-        if not is_module and getattr(data, name) != _default(DataConfig, name):
-            raise UserError(f"{_shown(f'data.{name}', getattr(data, name))}: goes with data={MODULE}, not {data.name}")
-    if is_module != (run.model.library == Library.lightning):
+def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
+    for name in ("target", "batch", "loss", "samples", "tokens"):
+        _check_path(f"model.{name}", getattr(model, name), is_needed=name == "target")
+    model = replace(model, network=model.target)
+    if model.name == model.library and model.target:
+        model = replace(model, name=model.target.rpartition(".")[2])
+    if not model.batch:
+        need_batch = ("batch_args", "inputs", "tokens", *(["samples"] if model.library == Library.custom else []))
+        for name in _given(model, need_batch):
+            raise UserError(f"{_shown('model', model, name)}: goes with model.batch")
+        return model
+    if run.data.name != RANDOM:
+        raise UserError(f"model.batch={model.batch}: makes the data itself, so that data={run.data.name} is not used")
+    if run.mode == Mode.train and not model.loss:
         raise UserError(
-            f"data={MODULE} and model={Library.lightning} go together: a LightningModule and its DataModule"
+            f"mode=train: model.batch={model.batch} needs model.loss, the dotted path of a function (output, batch) -> "
+            "scalar; or use mode=infer"
         )
-    if is_module:
-        _check_path("data.target", data.target)
-        if data.args and not data.target:
-            raise UserError(f"{_shown('data.args', data.args)}: goes with data.target")
-        for name in ("pipeline", "augment"):
-            if (value := getattr(data, name)) != _default(DataConfig, name):
-                raise UserError(f"data.{name}={value}: goes with other data; a DataModule makes the batches itself")
+    return replace(model, output=ModelOutput.any)
 
 
-def _check_lightning_module(run: RunConfig) -> None:
-    """Raises a UserError if a setting was given that a LightningModule decides itself, or that only it has."""
-    if run.model.library == Library.lightning:
-        for name in OF_THE_MODULE:
-            if (value := getattr(run.model, name)) != _default(ModelConfig, name):
-                raise UserError(f"model.{name}={value}: goes not with model=lightning, whose module decides it itself")
-        return
-    for field in fields(TrainerConfig):
-        if (value := getattr(run.trainer, field.name)) != field.default:
-            raise UserError(f"trainer.{field.name}={value}: goes with model={Library.lightning}")
-
-
-def _check_weights(model: ModelConfig) -> None:
-    """Raises a UserError if there are no such weights; the path of a file becomes an absolute one."""
+def _with_weights(model: ModelConfig) -> ModelConfig:
+    """The model with the absolute path of its file of weights; raises a UserError if there are no such weights."""
     given = Path(model.weights)
     installed = packages.version("torch")
     if given.suffix in TORCH_FILES and not packages.is_safe_torch(installed or ""):
@@ -145,35 +166,43 @@ def _check_weights(model: ModelConfig) -> None:
         path = Path.cwd() / given.expanduser()
         if not path.is_file():
             raise UserError(f"model.weights={given}: there is no such file")
-        model.weights = str(path)
-        return
+        return replace(model, weights=str(path))
     has_none = model.library in (*USERS_OWN, Library.transformers)
     known = [Weights.none] if has_none else list(Weights)
     if model.weights not in known:
-        choices = [*known, f"a file *{SAFETENSORS}"]
-        raise UnknownChoiceError("model.weights", model.weights, choices)
+        raise UnknownChoiceError("model.weights", model.weights, [*known, f"a file *{SAFETENSORS}"])
+    return model
 
 
-def _check_transformers(run: RunConfig) -> None:
-    """Raises a UserError if the batches of token ids have other settings than `seq_len`, or the data are not random."""
-    args, length = run.model.batch_args, run.model.batch_args.get("seq_len", SEQ_LEN)
+def _of_transformers(model: ModelConfig, data: str) -> ModelConfig:
+    args, length = model.batch_args, model.batch_args.get("seq_len", SEQ_LEN)
     if unknown := set(args) - {"seq_len"}:
         raise UserError(f"model.batch_args.{min(unknown)}: transformers' batches have model.batch_args.seq_len alone")
     if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= MAX_COUNT:
         raise UserError(f"model.batch_args.seq_len={length}: should be a whole number from 1 to {MAX_COUNT}")
-    if run.data.name != RANDOM:
-        raise UserError(f"data={run.data.name}: networks of transformers run on random token ids: use data={RANDOM}")
-    if run.model.task is None:
+    if data != RANDOM:
+        raise UserError(f"data={data}: networks of transformers run on random token ids: use data={RANDOM}")
+    if model.task is None:
         raise UserError(f"model.task: it is missing. Choose from: {', '.join(Task)}.")
-    run.model.batch_args = {"seq_len": length}
+    return replace(model, batch_args={"seq_len": length})
 
 
-def _check_optimizer(model: ModelConfig) -> None:
-    """Raises a UserError if there is no such optimiser."""
-    if "." in model.optimizer and model.library == Library.custom:
-        _check_path("model.optimizer", model.optimizer)
-    elif model.optimizer not in list(Optimizer):
-        raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
+def _named(data: DataConfig) -> DataConfig:
+    """A folder of pictures or a file of arrays, named after its path."""
+    is_folder = data.name == FOLDER
+    what = "a folder with a folder of pictures for each class" if is_folder else "an .npz file"
+    if not data.path:
+        raise UserError(f"data.path: it is missing: data={data.name} needs the path of {what}")
+    path = Path.cwd() / Path(data.path).expanduser()
+    if not (path.is_dir() if is_folder else path.is_file()):
+        raise UserError(f"data.path={data.path}: there is no such {'folder' if is_folder else 'file'}")
+    if is_folder and data.image_size not in SIDES:
+        raise UserError(f"data.image_size={data.image_size}: should be a whole number from 1 to {SIDES[-1]}")
+    args = {"image_size": data.image_size} if is_folder else data.args
+    path = path.resolve()
+    stem = re.sub(r"\W+", "_", path.stem, flags=re.ASCII).strip("_")[:MAX_NAME] or data.name
+    name = f"{stem}-{digest([data.name, str(path), args])[:8]}"
+    return replace(data, path=str(path), name=name, args=args)
 
 
 def _check_path(flag: str, path: str | None, *, is_needed: bool = False) -> None:
@@ -186,14 +215,21 @@ def _check_path(flag: str, path: str | None, *, is_needed: bool = False) -> None
     check_name(flag, path)
 
 
-def _default(config: type, name: str) -> Any:
-    """The default of a setting."""
-    field = next(field for field in fields(config) if field.name == name)
-    return field.default_factory() if callable(field.default_factory) else field.default
+def _given(settings: Any, names: Mapping[str, Any] | tuple[str, ...] = ()) -> list[str]:
+    """The settings of a group that differ from their defaults: those of `names`, or else all."""
+    found = []
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        value = tuple(value) if isinstance(value, list) else value  # OmegaConf's
+        if value != default and (not names or field.name in names):
+            found.append(field.name)
+    return found
 
 
-def _shown(flag: str, value: Any) -> str:
+def _shown(group: str, settings: Any, name: str) -> str:
     """A setting as a user would write it."""
+    value = getattr(settings, name)
     if isinstance(value, dict):
-        return f"{flag}.{next(iter(value))}"
-    return f"{flag}={str(value).lower() if isinstance(value, bool) else value}"
+        return f"{group}.{name}.{next(iter(value))}"
+    return f"{group}.{name}={str(value).lower() if isinstance(value, bool) else value}"

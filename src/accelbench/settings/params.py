@@ -17,9 +17,9 @@ from accelbench.project import PARAMS
 from accelbench.schema.serialize import read_bytes
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
+from accelbench.settings.config import PROFILES
 from accelbench.settings.sizes import check_yaml
 
-PROFILES = ("quick", "full")
 SECTIONS = ("costs", "data", "suites")
 KEYS = ("profile", "retry", "strict", "confirm_s", "report_extension", *SECTIONS)
 NAMED = {"data": "a data set", "suites": "a suite"}  # sections whose names are those of folders and files

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -18,8 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import PARAMS
 from accelbench.schema.vocab import Library
-from accelbench.settings.config import GROUPS, RunConfig
-from accelbench.settings.params import PROFILES
+from accelbench.settings.config import GROUPS, NAMES, PROFILES, RunConfig
 from accelbench.settings.sizes import check_brackets
 
 # Settings of a whole sweep, which can't be axes.
@@ -225,7 +224,7 @@ def axis_overrides(suite: str, axes: Mapping[str, Any], profile: str, given: Ite
     Raises:
         UserError: a setting is unknown, or has no value; the suite does not name exactly one data set.
     """
-    known = [field.name for field in fields(RunConfig) if field.name not in NOT_AXES]
+    known = [name for name in NAMES if name not in NOT_AXES]
     flag = f"{PARAMS}: suites.{suite}"
     result = []
     for name, axis in axes.items():

@@ -1,10 +1,11 @@
 """A composed configuration -> a frozen cell and the options of its sweep."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings, Window
+from accelbench.schema.cell import Cell, KerasSettings, Options, RunSettings, TrainerSettings
 from accelbench.schema.vocab import (
     RANDOM,
     XLA,
@@ -20,98 +21,59 @@ from accelbench.schema.vocab import (
 )
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings import executors
-from accelbench.settings.config import EngineConfig, ModelConfig, RunConfig, SweepOptions, TrainerConfig
+from accelbench.settings.config import EngineConfig, RunConfig, SweepOptions
 from accelbench.settings.limits import check
-from accelbench.settings.own_code import check_arguments, check_data, check_model
-from accelbench.settings.own_data import name_data
+from accelbench.settings.own_code import check_arguments, checked_data, checked_model
 
-DATA_FIELDS = {each.name for each in fields(DataSpec)}
+T = TypeVar("T")
 
 
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
-    """The frozen cell of a composed configuration, which is changed meanwhile, and the options of its sweep.
+    """The frozen cell of a composed configuration, and the options of its sweep.
 
     Raises:
         UserError: a value is out of range; the message names the flag.
     """
     check(run)
-    check_model(run)
-    check_data(run)
+    model, data = checked_model(run), checked_data(run)
     check_arguments(run)
     executors.check(run.executor)
-    name_data(run.data)
-    _reset_unused_settings(run)
+    run = _without_unused_settings(replace(run, model=model, data=data))
     return _cell(run), _options(run)
 
 
 def _cell(run: RunConfig) -> Cell:
-    return Cell(
+    weak = run.scaling == Scaling.weak
+    return _taken(
+        Cell,
+        replace(run, batch_size=run.batch_size * (run.devices if weak else 1)),
         suite=run.suite.name,
         engine=run.engine.name,
         device=run.device.name,
-        model=_model(run.model),
-        data=DataSpec(**{name: value for name, value in asdict(run.data).items() if name in DATA_FIELDS}),
-        mode=run.mode,
-        precision=run.precision,
-        batch_size=run.batch_size * (run.devices if run.scaling == Scaling.weak else 1),
-        devices=run.devices,
+        model=_taken(ModelSpec, run.model, network=None if run.model.network == run.model.name else run.model.network),
+        data=_taken(DataSpec, run.data),
         xla_processes=bool(run.engine.xla_processes),
-        scaling=run.scaling,
-        protocol=run.protocol,
-        epochs=run.epochs,
-        warmup=run.warmup,
-        steps=run.steps,
-        breakdown_s=run.breakdown_s,
-        options=Options(**{each.name: getattr(run, each.name) for each in fields(Options)}),
+        options=_taken(Options, run),
         keras=_keras(run.engine, run.device.name),
-        trainer=TrainerSettings(**asdict(run.trainer)) if run.model.library == Library.lightning else None,
-        save_weights=run.save_weights,
-        threads=run.threads,
-        seed=run.seed,
-        repeat=run.repeat,
-        window=Window(**asdict(run.window)),
-        timeout_s=run.timeout_s,
+        trainer=run.trainer if run.model.library == Library.lightning else None,
     )
 
 
-def _model(model: ModelConfig) -> ModelSpec:
-    return ModelSpec(
-        name=model.name,
-        library=model.library,
-        network=None if model.network == model.name else model.network,
-        factory=model.factory,
-        weights=model.weights,
-        args=model.args,
-        task=model.task,
-        batch=model.batch,
-        batch_args=model.batch_args,
-        inputs=tuple(model.inputs),
-        loss=model.loss,
-        samples=model.samples,
-        tokens=model.tokens,
-        optimizer=model.optimizer,
-        learning_rate=model.learning_rate,
-        constant=model.constant,
-        output=model.output,
-        input_shape=tuple(model.input_shape),
-        num_classes=model.num_classes,
-    )
+def _taken(kind: type[T], settings: Any, **others: Any) -> T:
+    """A `kind` whose fields are those of `settings`, but for `others`. OmegaConf makes lists of tuples."""
+    values = {each.name: getattr(settings, each.name) for each in fields(kind) if each.name not in others}  # type: ignore[arg-type]
+    return kind(**others, **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
 
 def _options(run: RunConfig) -> SweepOptions:
-    return SweepOptions(
+    return _taken(
+        SweepOptions,
+        run,
         suite=run.suite.name,
         title=run.suite.title,
         study=run.suite.study,
-        profile=run.profile,
         tracking=run.tracking.name,
-        out=run.out,
-        retry=run.retry,
         data_root=run.data.root,
-        repeats=run.repeats,
-        quiet_s=run.quiet_s,
-        verbose=run.verbose,
-        executor=run.executor,
     )
 
 
@@ -131,29 +93,32 @@ def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
             raise UserError(f"engine.{name}={word}: goes with engine={takes_it}, and not with engine={engine.name}")
     if engine.name != Engine.keras:
         return None
+    keras = KerasSettings(**{"jit_compile": given.get("backend") == KerasBackend.jax, **given})
     if device != Device.tpu:
-        given.pop("tpu", None)  # no effect here: the cell's id must not depend on it
-    elif engine.backend == KerasBackend.jax and given.get("tpu", KerasSettings.tpu) != KerasSettings.tpu:
-        problem = f"engine.tpu={engine.tpu}: JAX drives the TPU of its own machine"
+        return replace(keras, tpu=KerasSettings.tpu)  # no effect here: the cell's id must not depend on it
+    if keras.backend == KerasBackend.jax and keras.tpu != KerasSettings.tpu:
+        problem = f"engine.tpu={keras.tpu}: JAX drives the TPU of its own machine"
         raise UserError(f"{problem}: use engine.tpu={KerasSettings.tpu}, or engine.backend=tensorflow")
-    return KerasSettings(**{"jit_compile": engine.backend == KerasBackend.jax, **given})
+    return keras
 
 
-def _reset_unused_settings(run: RunConfig) -> None:
-    """Resets settings without effect in this cell to their defaults: equal cells must have equal ids."""
+def _without_unused_settings(run: RunConfig) -> RunConfig:
+    """With the defaults of settings that have no effect in this cell: equal cells must have equal ids."""
+    engine, model, data = run.engine, run.model, run.data
     if run.mode == Mode.infer:
-        run.data.augment = Augment.none
-        run.trainer = TrainerConfig()
+        data = replace(data, augment=Augment.none)
+        run = replace(run, trainer=TrainerSettings())
     if run.devices == 1:
-        run.scaling = Cell.scaling
-    if run.engine.name == Engine.lightning and (run.devices == 1 or run.device.name not in XLA):
-        run.engine.xla_processes = None
+        run = replace(run, scaling=RunSettings.scaling)
+    if engine.name == Engine.lightning and (run.devices == 1 or run.device.name not in XLA):
+        engine = replace(engine, xla_processes=None)
     if run.protocol == Protocol.fit:
-        run.breakdown_s = Cell.breakdown_s
-    if run.data.pipeline != Pipeline.jpeg:
-        run.data.num_workers = DataSpec.num_workers
-    if run.data.name != RANDOM or run.model.batch or run.model.library == Library.transformers:
-        run.model.input_shape, run.model.num_classes = list(ModelSpec.input_shape), ModelSpec.num_classes
+        run = replace(run, breakdown_s=RunSettings.breakdown_s)
+    if data.pipeline != Pipeline.jpeg:
+        data = replace(data, num_workers=DataSpec.num_workers)
+    if data.name != RANDOM or model.batch or model.library == Library.transformers:
+        model = replace(model, input_shape=ModelSpec.input_shape, num_classes=ModelSpec.num_classes)
+    return replace(run, engine=engine, model=model, data=data)
 
 
 def repeated(cells: Iterable[Cell], num: int) -> list[Cell]:

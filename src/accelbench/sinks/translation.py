@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
+from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data, SystemSeries
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
+from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Phase, Status
 
@@ -75,11 +77,10 @@ MEASURED = {
     "setting/batch_size_per_device": "batch_size_per_device",
     "setting/num_devices": "num_devices",
 }
+# Columns of a run's parameters: every setting that has a column, besides the suite, which is a tag.
 PARAMS = (
-    *("model", "mode", "device", "precision", "batch_size", "engine", "protocol", "epochs", "seed", "repeat"),
-    *("arguments", "accumulate_grad_batches", "gradient_clip_val"),
-    *("channels_last", "compile", "freeze", "cuda_graphs", "flush_denormals", "allocator"),
-    *("backend", "jit_compile", "steps_per_execution", "devices", "scaling", "xla_processes"),
+    *("model", "engine", "device", "arguments"),
+    *(each.column for each in declared(Cell) if each.said.column),
 )
 MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
 

@@ -1,0 +1,83 @@
+"""The declaration of a setting: a dataclass's field with its type and default, and all that is said of it elsewhere.
+
+From this one place come the limits of its values, `accelbench run --help`, docs/settings.md, the shell's completion,
+its column of cells.csv with the line in docs/columns.md, and its parameter in MLflow.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, get_args, get_type_hints
+
+KEY = "setting"  # of a field's metadata
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is said of a setting besides its type and default.
+
+    Attributes:
+        help: what it means.
+        least, most, above: the limits of a number where they are narrower than its type's.
+        column: what its column of cells.csv holds; None: it has none.
+        name: of the column, and of the parameter in MLflow, unless it is the field's.
+        empty: when the column has no value; "" for never.
+    """
+
+    help: str
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    column: str | None = None
+    name: str | None = None
+    empty: str = ""
+
+
+def setting(
+    default: Any = dataclasses.MISSING, help: str = "", *, factory: Any = dataclasses.MISSING, **said: Any
+) -> Any:
+    """A dataclass's field that is a setting; `said` is as in `Setting`."""
+    return dataclasses.field(default=default, default_factory=factory, metadata={KEY: Setting(help=help, **said)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """A setting in its place.
+
+    Attributes:
+        path: its dotted name, from the class that was asked for.
+        kind: its type, with its range.
+        field: its default, and what is said of it.
+    """
+
+    path: str
+    kind: Any
+    field: "dataclasses.Field[Any]"
+
+    @property
+    def said(self) -> Setting:
+        """What is said of it."""
+        said: Setting = self.field.metadata[KEY]
+        return said
+
+    @property
+    def column(self) -> str:
+        """The name of its column."""
+        return self.said.name or self.field.name
+
+    def value(self, whole: Any) -> Any:
+        """Its value in an instance of the class; None if the group of settings that it belongs to is None there."""
+        for name in self.path.split("."):
+            whole = None if whole is None else getattr(whole, name)
+        return whole
+
+
+def declared(kind: Any, prefix: str = "") -> Iterator[Declared]:
+    """Yields the settings of a dataclass and of those in its fields, in the order of their declaration."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        inner = [each for each in (hints[field.name], *get_args(hints[field.name])) if dataclasses.is_dataclass(each)]
+        if KEY in field.metadata:
+            yield Declared(path=prefix + field.name, kind=hints[field.name], field=field)
+        elif inner:
+            yield from declared(inner[0], f"{prefix}{field.name}.")
