@@ -42,9 +42,7 @@ class Encoded:
 class RowFile:
     """A uint8 .npy file whose rows any process may write in any order, without holding the array in memory.
 
-    Args:
-        path: the file.
-        shape: of one row; () if a row is one number.
+    `shape` is of one row; () if a row is one number.
     """
 
     def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
@@ -106,10 +104,6 @@ def how_to_prepare(folder: Path) -> str:
 
 def load_split(folder: Path, split: str) -> Arrays:
     """Maps a split into memory, copy-on-write: pages are read when used, and changes do not reach the file.
-
-    Args:
-        folder: a prepared data set, such as data/mnist.
-        split: one of `SPLITS`.
 
     Raises:
         DataError: a file is missing or incomplete.

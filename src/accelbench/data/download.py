@@ -50,11 +50,6 @@ def download(files: Sequence[File], mirrors: Sequence[str], folder: Path) -> Non
 
     An incomplete download is kept as a hidden file and resumed the next time.
 
-    Args:
-        files: to download.
-        mirrors: addresses that a file's name is appended to, tried in order.
-        folder: for the files; created if missing.
-
     Raises:
         DownloadError: no mirror gave all files; the message has the reason of each mirror.
         BusyError: another process is downloading one of them.

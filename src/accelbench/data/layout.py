@@ -47,10 +47,6 @@ def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
     name (`cat.0.jpg`); if the two differ, the file is surplus. The split is the name of a folder (`train`,
     `validation`, ...). If both splits have pictures, pictures
     without a split are surplus; else the folders' splits are ignored.
-
-    Args:
-        names: of files, as paths with slashes, relative to the source.
-        classes: the classes' names in lower case and singular.
     """
     found, surplus = [], {}
     for name in sorted(names):
@@ -79,9 +75,6 @@ def by_folder(names: Iterable[str]) -> tuple[list[str], Layout]:
     """The classes and their pictures: each folder is a class, or train/ and test/ (or val/) have a folder for each.
 
     Folders without a picture, and those whose names begin with a dot, are no classes.
-
-    Args:
-        names: of files, as paths with slashes, relative to the source.
 
     Raises:
         DataError: there are fewer than two classes.
@@ -121,11 +114,6 @@ def divide(pictures: Sequence[Picture], test_share: float, seed: int) -> dict[st
     """Divides pictures into training and test, each class in the same proportion, in a seeded random order.
 
     Pictures whose path names a split keep it. The result depends only on the names, not on the order of `pictures`.
-
-    Args:
-        pictures: with unique names.
-        test_share: share of each class, 0 to 1.
-        seed: of the division and of the order.
     """
     rng = np.random.default_rng(seed)
     splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}
@@ -161,10 +149,6 @@ def _split(path: PurePosixPath) -> str | None:
 
 def part_of(splits: Mapping[str, list[Picture]], most: int | None) -> tuple[dict[str, list[Picture]], str]:
     """The first pictures of each split, the same share of each.
-
-    Args:
-        splits: as `divide` gives them.
-        most: how many pictures to take in all; None for every one.
 
     Returns:
         The chosen pictures, and what part they are in words: empty if they are the whole.

@@ -44,13 +44,7 @@ class DataSet(Protocol):
         """Name in params.yaml -> default."""
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
-        """Writes the arrays.
-
-        Args:
-            name: of the data set in params.yaml.
-            source: `auto`, `download`, or a path.
-            root: the project's folder.
-            target: where the arrays are written.
+        """Writes the arrays. `source` is `auto`, `download`, or a path; `root` is the project's folder.
 
         Raises:
             DataError: the data is missing, incomplete or altered.

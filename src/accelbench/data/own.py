@@ -50,10 +50,6 @@ def is_prepared(place: Workplace, data: DataSpec) -> bool:
 def prepare(place: Workplace, data: DataSpec) -> Obtained:
     """Writes `data.name`/ below `place.data`, as `prepare.prepare` does for the sets of params.yaml.
 
-    Args:
-        place: where data sets are.
-        data: names the user's files (`path`), and the size of a folder's images (`args`).
-
     Raises:
         DataError: the files are missing or damaged, or make no data set.
     """

@@ -55,11 +55,7 @@ class Folder:
     path: Path
 
     def names(self) -> list[str]:
-        """Every file, and every link to a folder, below it.
-
-        Raises:
-            DataError: a folder below it can't be read.
-        """
+        """Every file, and every link to a folder, below it. Raises DataError: a folder below it can't be read."""
 
         def refuse(error: OSError) -> None:
             raise DataError(f"{error.filename} is not a readable folder ({error.strerror})") from error

@@ -28,12 +28,7 @@ HISTOGRAM_IMAGES = 256
 
 
 def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]], argv: Sequence[str] | None = None) -> int:
-    """The command line of pipelines/prepare_data.py; returns its exit status.
-
-    Args:
-        settings_of: the settings of a data set, from the project's folder and the set's name.
-        argv: the words of the command line; None for this process's.
-    """
+    """The command line of pipelines/prepare_data.py; returns its exit status."""
     parser = argparse.ArgumentParser(description="Prepare a data set of params.yaml into data/<name>/.")
     parser.add_argument("name", help="the data set, such as mnist")
     name = parser.parse_args(argv).name
@@ -59,10 +54,7 @@ def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]], argv: Seq
 def prepare(place: Workplace, name: str, given: Mapping[str, Any]) -> Obtained:
     """Writes `name`/ below `place.data`: {train,test}_{images,labels}.npy and manifest.json; returns what it wrote.
 
-    Args:
-        place: where data sets and their original files are.
-        name: the data set.
-        given: its settings in params.yaml, such as its `source`.
+    `given` are its settings in params.yaml, such as its `source`.
 
     Raises:
         UserError: params.yaml asks for what is not there.
@@ -109,9 +101,6 @@ def normalisation(images: NDArray[np.uint8]) -> dict[str, list[float]]:
     """Mean and standard deviation of pixels / 255, a value per channel.
 
     Computed on integers, so that every machine gets the same result to the last bit.
-
-    Args:
-        images: N x height x width, or N x height x width x channels.
     """
     mean, std = [], []
     for histogram in _histograms(images):

@@ -15,11 +15,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> DataSet:
-    """The data set `name`, as its module defines it.
-
-    Raises:
-        UnknownChoiceError: no module has this name.
-    """
+    """The data set `name`, as its module defines it. Raises UnknownChoiceError: no module has this name."""
     if name not in names():
         raise UnknownChoiceError("data", name, names())
     return cast(DataSet, importlib.import_module(f"{sets.__name__}.{name}").DATA_SET)

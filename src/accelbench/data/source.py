@@ -16,11 +16,7 @@ MAX_LISTED = 100
 
 
 def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]]) -> int:
-    """The command line of pipelines/list_source.py; returns its exit status.
-
-    Args:
-        settings_of: the settings of a data set, from the project's folder and the set's name.
-    """
+    """The command line of pipelines/list_source.py; returns its exit status."""
     try:
         place = pipelines_place()
         (name,) = sys.argv[1:]
@@ -40,10 +36,7 @@ def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]]) -> int:
 def describe(root: Path, name: str, source: str) -> dict[str, Any]:
     """The source's files by name, with size and time of change; their content is checked when they are read.
 
-    Args:
-        root: the project's folder.
-        name: the data set.
-        source: `auto`, `download` or a path.
+    `source` is `auto`, `download` or a path.
     """
     if source == "download":  # known by checksum, wherever it comes from
         return {"source": source, "files": {}}
@@ -54,12 +47,7 @@ def describe(root: Path, name: str, source: str) -> dict[str, Any]:
 
 
 def listed(place: Path, source: str) -> dict[str, Any]:
-    """The file at `place`, or the files below it, as `describe` lists them.
-
-    Args:
-        place: a file or a folder.
-        source: what the list calls it.
-    """
+    """The file at `place`, or the files below it, as `describe` lists them. `source` is what the list calls it."""
     files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
     found = {
         path.relative_to(place).as_posix(): [path.stat().st_size, path.stat().st_mtime_ns]

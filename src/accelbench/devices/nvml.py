@@ -76,11 +76,7 @@ def describe(handle: Handle, nvml: Any = pynvml) -> Gpu:
 
 
 def visible_gpus(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) -> list[Gpu]:
-    """The visible GPUs, described.
-
-    Raises:
-        pynvml.NVMLError: there is no NVIDIA driver, or it doesn't answer.
-    """
+    """The visible GPUs, described. Raises pynvml.NVMLError: there is no NVIDIA driver, or it doesn't answer."""
     return [describe(handle, nvml) for handle in visible_handles(nvml, environ)]
 
 

@@ -14,11 +14,7 @@ USER, NICE, SYSTEM, STEAL = 0, 1, 2, 7
 
 
 def check_clocks() -> None:
-    """Checks that no library replaces the clocks that steps are timed with.
-
-    Raises:
-        UserError: one does.
-    """
+    """Checks that no library replaces the clocks that steps are timed with. Raises UserError: one does."""
     try:
         with open("/proc/self/maps") as maps:
             is_replaced = any(REPLACES in line for line in maps)
@@ -45,11 +41,7 @@ class CpuTimes(NamedTuple):
 
 
 def cpu_times(cores: Collection[int], root: Path = Path("/")) -> CpuTimes:
-    """The times of these logical cores.
-
-    Raises:
-        OSError: the system has no /proc.
-    """
+    """The times of these logical cores. Raises OSError: the system has no /proc."""
     ticks = [0, 0]
     num = 0
     for line in (root / "proc/stat").read_text().splitlines():

@@ -76,8 +76,7 @@ class Ceilings:
     def joined(self, other: "Ceilings") -> "Ceilings":
         """The better value of two probes for each ceiling: other load on the machine can only make a probe slower.
 
-        Args:
-            other: a later probe of the same device; the result has its `measured_at` and the seconds of both.
+        `other` is a later probe of the same device; the result has its `measured_at` and the seconds of both.
         """
         rates = {
             word: max(one.get(word, 0.0) for one in (self.flops_per_s, other.flops_per_s))
@@ -120,9 +119,7 @@ def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
 def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceilings]:
     """The ceilings of this machine's devices that `root`/ceilings.json holds, by device word.
 
-    Args:
-        root: the folder of the file.
-        environment: the fingerprint; ceilings of another machine, other versions or other measuring code are ignored.
+    Ceilings of another machine than the `environment`'s, other versions or other measuring code are ignored.
     """
     of_machine = _read_file(root / CEILINGS).get(_machine_key(environment), {})
     found = {device: _load(values) for device, values in of_machine.items()}

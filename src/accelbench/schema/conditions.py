@@ -34,9 +34,7 @@ class SystemSeries:
     def within(self, name: str, boot_s: tuple[float, float] | None) -> list[float]:
         """The known values of a series.
 
-        Args:
-            name: of the series; one that was not sampled has no values.
-            boot_s: their begin and end, in seconds since the machine started; None: there are none.
+        `boot_s`: their begin and end, in seconds since the machine started; None: there are none.
         """
         if boot_s is None or self.started_boot_s is None:
             return []

@@ -31,10 +31,7 @@ def converter(hint: Any, clean: bool) -> Converter:
     """What makes a value of the type `hint` from a JSON value. For one that does not fit it raises a ValueError.
 
     The error's text is the path of the value, with `.` before a field and `[]` around an index, `: ` and what is wrong.
-
-    Args:
-        hint: of a dataclass's field.
-        clean: whether texts are made safe to show and cut (`text.beginning`).
+    With `clean`, texts are made safe to show and cut (`text.beginning`).
     """
     kind, args = get_origin(hint) or hint, get_args(hint)
     if kind is Annotated:

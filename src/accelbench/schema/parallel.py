@@ -25,11 +25,7 @@ def mapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
     """As `map`; if there are many items, other processes call the function, ahead of what is taken from the iterator.
 
     They are copies of this process, on Linux only. Should one of them fail, this process calls the function itself.
-
-    Args:
-        function: without side effects, or safe to repeat, since it may be called twice for an item. Its results are
-            pickled.
-        items: the first of them are taken one at a time, as `map` does.
+    The function may be called twice for an item; its results are pickled. The first items are taken one at a time.
     """
     rest = iter(items)
     yield from map(function, islice(rest, NUM_FIRST))

@@ -86,11 +86,7 @@ class PlanEntry:
 
     @property
     def loadable(self) -> dict[str, Any]:
-        """What `load` makes a `WantedCell` of.
-
-        Raises:
-            ValueError: the settings hold a secret.
-        """
+        """What `load` makes a `WantedCell` of. Raises ValueError: the settings hold a secret."""
         check_settings(self.values["cell"])
         cell = upgrade_cell(self.values["cell"], self.version)
         return {"cell": cell, "record_name": self.values["record"], "label": self.values.get("label", "")}
@@ -106,11 +102,7 @@ class PlanEntry:
             vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
 
     def read(self) -> WantedCell:
-        """The cell.
-
-        Raises:
-            UserError: the entry is not readable.
-        """
+        """The cell. Raises UserError: the entry is not readable."""
         try:
             wanted = load(WantedCell, self.loadable, clean=True)
             self.check(wanted)
@@ -243,9 +235,7 @@ def unplanned(plan: PlanFile, folder: Path) -> list[str]:
 def labels(cells: Iterable[Cell], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """A label for each cell, by its id: `Cell.label`, and the settings in which cells of that label differ.
 
-    Args:
-        cells: all cells of a folder.
-        known: labels of cells that have one already, by id; they stay as they are.
+    What is `known` by id stays as it is.
     """
     groups: dict[str, dict[str, Cell]] = defaultdict(dict)
     for cell in cells:

@@ -67,11 +67,7 @@ class RaceFile:
 
 
 def read_race(folder: Path) -> RaceFile | None:
-    """Reads `folder`/race.json; None without such a file.
-
-    Raises:
-        UserError: the file is not readable.
-    """
+    """Reads `folder`/race.json; None without such a file. Raises UserError: the file is not readable."""
     path = folder / RACE
     try:
         return load(RaceFile, read_json(path), clean=True)

@@ -149,11 +149,7 @@ def check_settings(cell: Any) -> None:
 
 
 def write(record: Record, folder: Path) -> Path:
-    """Writes `record` into `folder` atomically and returns its path.
-
-    Raises:
-        WriteError: the file can't be written.
-    """
+    """Writes `record` into `folder` atomically and returns its path. Raises WriteError: the file can't be written."""
     path = folder / f"{record.name}.json"
     try:
         write_json(path, record.to_json())

@@ -83,12 +83,7 @@ def percent(share: float) -> str:
 
 
 def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None:
-    """What `folder`/selfcheck.json says of a machine; None if it says nothing, or is not readable.
-
-    Args:
-        folder: of the file.
-        machine: of the fingerprint.
-    """
+    """What `folder`/selfcheck.json says of a machine; None if it says nothing, or is not readable."""
     try:
         found = load(SelfCheck, _read(folder)[_key(machine)], clean=True)
     except (OSError, RefusedError, ValueError, KeyError):  # none of this machine, or of another release

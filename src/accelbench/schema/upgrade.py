@@ -18,12 +18,7 @@ OLDEST = 3
 
 
 class OtherSchemaError(UserError):
-    """A record or plan of a schema that this release cannot read.
-
-    Args:
-        version: the schema version that the file names; None if it names none.
-        message: None for one that names the version and the readable ones.
-    """
+    """A record or plan of a schema that this release cannot read."""
 
     def __init__(self, version: object, message: str | None = None) -> None:
         found = reprlib.repr(version)
