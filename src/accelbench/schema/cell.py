@@ -316,8 +316,8 @@ class Cell(RunSettings):
     def label(self) -> str:
         """A short name for people, such as `cnn-cpu-bf16-b128-train`, with the settings that differ from the defaults.
 
-        It leaves out the settings whose defaults conf/ and params.yaml decide: of these, `labels.labels` adds those in
-        which the cells of one folder differ.
+        It leaves out the settings whose defaults conf/ and params.yaml decide: of these, `plan_file.labels` adds those
+        in which the cells of one folder differ.
         """
         device = self.device if self.devices == 1 else f"{self.device}x{self.devices}"
         parts = [self.model.name, device, self.precision, f"b{self.batch_size}", self.mode, *self.options.enabled]
