@@ -104,14 +104,16 @@ def test_beside_as_many_busy_processes_as_cores_a_cell_has_no_number(nets):
 
 def test_a_published_speed_is_within_a_quarter_of_the_quiet_one(nets):
     if not is_quiet():
-        pytest.skip("the machine is busy: the true speed can't be known")
+        pytest.skip("other processes ran for the second before the test: the true speed can't be known")
     before = true_speed(nets)
     quiet = measured("quiet", "quiet_s=0")
     with burning(1):
         beside = measured("beside", "quiet_s=0")
     after = true_speed(nets)
-    if min(before, after) < 0.9 * max(before, after) or not is_quiet():
-        pytest.skip("the machine was not quiet throughout")
+    if min(before, after) < 0.9 * max(before, after):
+        pytest.skip(f"the true speed was {before:,.0f} before and {after:,.0f} samples/s after: which holds is unknown")
+    if not is_quiet():
+        pytest.skip("other processes ran for the second after the test: the true speed can't be known")
     truth = max(before, after)
     assert quiet.is_ok, quiet.disturbed
     for reported in (quiet, beside):
@@ -124,7 +126,7 @@ def test_a_published_speed_is_within_a_quarter_of_the_quiet_one(nets):
 def test_a_cell_is_repeated_when_the_other_process_ends(nets, capsys, monkeypatch):
     """The generator ends at the first look at the machine, and the cell waits for it."""
     if not is_quiet():
-        pytest.skip("the machine is busy")
+        pytest.skip("other processes ran for the second before the test: the cell would wait for them too")
     with contextlib.ExitStack() as stack:
         stack.enter_context(burning(2))
 
@@ -137,5 +139,5 @@ def test_a_cell_is_repeated_when_the_other_process_ends(nets, capsys, monkeypatc
     assert "waits up to 60 s for a quiet machine" in " ".join(capsys.readouterr().out.split())
     assert found.record.measurement.notes[-1].startswith("measured again: the first time, others used")
     if not is_quiet():
-        pytest.skip("the machine was not quiet throughout")
+        pytest.skip("other processes ran for the second after the test: the cell may have been disturbed rightly")
     assert found.is_ok, found.disturbed
