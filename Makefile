@@ -119,7 +119,7 @@ lock:  ## regenerate requirements.lock and the locks of the other environments
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet -o requirements.lock
 	for name in keras-gpu jax-tpu; do $(BIN)/uv pip compile environments/$$name.in --universal --python-version 3.11 \
 		--generate-hashes --quiet -o environments/$$name.lock; done
-	$(BIN)/uv pip compile pyproject.toml environments/cluster.in --extra dvc --extra ray --extra slurm --universal \
+	$(BIN)/uv pip compile pyproject.toml environments/cluster.in --extra dvc --extra ray --extra slurm --extra ui --universal \
 		--python-version 3.11 --generate-hashes --quiet -o environments/cluster.lock
 	$(BIN)/uv pip compile docs/site.in --universal --python-version 3.11 --generate-hashes --quiet -o docs/site.lock
 

@@ -34,7 +34,8 @@ def ranges(requirements):
 def test_an_environment_differs_from_the_project_only_in_the_packages_that_compute(path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-    assert ranges(lines) == ranges([*project["dependencies"], *project["optional-dependencies"]["dvc"]])
+    extras = project["optional-dependencies"]
+    assert ranges(lines) == ranges([*project["dependencies"], *extras["dvc"], *extras["ui"]])
     assert {re.match(r"[\w-]+", line).group() for line in lines} & COMPUTING
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import dvc_render
@@ -11,6 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
+from accelbench.errors import UserError
 from accelbench.report import build, dvc_plots
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,3 +69,9 @@ def test_dvc_draws_it_and_no_text_is_evaluated_or_sent(written: Path, browser: W
     )
     WebDriverWait(browser, 10).until(lambda opened: opened.execute_script("return window.tried"))
     assert browser.execute_script("return window.tried") == "EvalError"
+
+
+def test_without_the_extra_the_page_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(UserError, match=r"pip install 'accelbench\[dvc\]'"):
+        dvc_plots.page()

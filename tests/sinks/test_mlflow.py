@@ -21,6 +21,7 @@ import pytest
 
 from accelbench import lock, scratch
 from accelbench.cli import main
+from accelbench.devices import packages
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema import conditions, serialize
@@ -501,6 +502,13 @@ def test_the_ui_without_a_store_says_what_to_do(tmp_path):
 
 def test_the_ui_without_a_run_says_what_to_do(root):
     with pytest.raises(UserError, match="run a sweep first"):
+        serve(root, closed_port())
+
+
+def test_the_ui_without_mlflows_server_says_what_to_install(root, monkeypatch):
+    version = packages.version
+    monkeypatch.setattr(packages, "version", lambda name: None if name == "mlflow" else version(name))
+    with pytest.raises(UserError, match="MLflow's server is not installed"):
         serve(root, closed_port())
 
 

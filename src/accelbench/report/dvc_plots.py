@@ -7,8 +7,8 @@ file has only the columns that are plotted, without the characters that could en
 from pathlib import Path
 
 import pandas as pd
-import vl_convert
 
+from accelbench.errors import UserError
 from accelbench.schema.serialize import writing
 
 # The columns of cells.csv that .dvc/plots/throughput.json names.
@@ -55,6 +55,14 @@ def write(report: Path) -> None:
 
 
 def page() -> str:
-    """The page, with DVC's placeholders."""
+    """The page, with DVC's placeholders.
+
+    Raises:
+        UserError: vl-convert-python, which comes with the extra `dvc`, is missing.
+    """
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise UserError("DVC's page of plots needs vl-convert-python: pip install 'accelbench[dvc]'") from error
     bundle = vl_convert.javascript_bundle(EMBED, vl_version=VEGA_LITE).replace("</script", "<\\/script")
     return PAGE.replace("POLICY", POLICY).replace("BUNDLE", bundle)

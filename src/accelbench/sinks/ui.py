@@ -15,6 +15,7 @@ from typing import IO
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
+from accelbench.devices import packages
 from accelbench.errors import UserError
 from accelbench.schema.secrets import masked
 from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
@@ -39,13 +40,16 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
         The exit status: 0.
 
     Raises:
-        UserError: there is no run yet, the store can't be reached, the port is taken, or the server fails.
+        UserError: there is no run yet, the store can't be reached, the port is taken, or the server fails or is
+            not installed.
     """
     if is_own(root) and not database(root).exists():
         raise UserError(f"no MLflow store at {database(root)} yet: run a sweep first")
     if (served := server_uri(root)) is not None:
         _show(view_url(served, _newest_experiment(root)), open_browser)
         return 0
+    if packages.version("mlflow") is None:  # mlflow-skinny, which writes runs, has no server
+        raise UserError(f"MLflow's server is not installed: {packages.how_to_install('ui')}")
     _check_free(port)
     print("Starting MLflow (some 10 s) ...", file=sys.stderr, flush=True)
     experiment_id = _newest_experiment(root)
