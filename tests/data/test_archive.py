@@ -125,13 +125,6 @@ def test_what_is_no_archive_says_so(tmp_path, content):
         extract_tar(path, {"1": 9}, tmp_path)
 
 
-def test_a_damaged_member_is_told(tmp_path):
-    path = zipped(tmp_path / "a.zip", (zipfile.ZipInfo("1.jpg"), b"stored as it is"))
-    path.write_bytes(path.read_bytes().replace(b"stored as it is", b"stored as it was"[:15]))
-    with pytest.raises(DataError, match="damaged in the archive"):
-        Zip(path).read("1.jpg")
-
-
 def flipped(content, start, end):
     return content[:start] + bytes(byte ^ 0xFF for byte in content[start:end]) + content[end:]
 
@@ -143,9 +136,7 @@ def test_damage_anywhere_in_a_packed_member_is_told(tmp_path, kind):
     content = (tmp_path / "a.zip").read_bytes()
     for place in range(40, 540, 20):
         path = tmp_path / f"{place}.zip"
-        path.write_bytes(
-            content[:place] + bytes(byte ^ 0xFF for byte in content[place : place + 40]) + content[place + 40 :]
-        )
+        path.write_bytes(flipped(content, place, place + 40))
         with pytest.raises(DataError, match="damaged"):
             Zip(path).read("1.jpg")
 
@@ -155,9 +146,7 @@ def test_damage_anywhere_in_a_tar_is_told_or_changes_nothing(tmp_path):
     path = tarred(tmp_path / "a.tar.gz", ("1", wanted))
     content = path.read_bytes()
     for place in range(0, len(content) - 20, 20):
-        path.write_bytes(
-            content[:place] + bytes(byte ^ 0xFF for byte in content[place : place + 20]) + content[place + 20 :]
-        )
+        path.write_bytes(flipped(content, place, place + 20))
         (tmp_path / "1").unlink(missing_ok=True)
         with contextlib.suppress(DataError):
             extract_tar(path, {"1": 500}, tmp_path)
@@ -170,12 +159,9 @@ def test_a_tars_limits_hold_for_all_of_it(tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "MAX_MEMBERS", 2)
     with pytest.raises(DataError, match="more than 2 files"):
         extract_tar(tarred(tmp_path / "b.tar.gz", ("1", b"1"), ("2", b"2"), ("3", b"3")), {"1": 9}, tmp_path)
-
-
-def test_a_tar_is_not_unpacked_for_ever_to_get_past_what_is_not_wanted(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "MAX_TOTAL_BYTES", 1000)
+    monkeypatch.setattr(archive, "MAX_TOTAL_BYTES", 1000)  # of what is only passed by, too
     with pytest.raises(DataError, match="or 1,000 bytes"):
-        extract_tar(tarred(tmp_path / "a.tar.gz", ("surplus", bytes(1000)), ("1", b"1")), {"1": 9}, tmp_path)
+        extract_tar(tarred(tmp_path / "c.tar.gz", ("surplus", bytes(1000)), ("1", b"1")), {"1": 9}, tmp_path)
 
 
 def test_a_tars_wanted_files_are_unpacked_and_no_others(tmp_path):

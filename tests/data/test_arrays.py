@@ -43,12 +43,6 @@ def test_an_incomplete_file_is_named_with_what_mends_it(folder, num_bytes):
         load_split(folder, "train")
 
 
-def test_a_missing_file_is_named(folder):
-    array_path(folder, "test", "labels").unlink()
-    with pytest.raises(DataError, match="test_labels.npy"):
-        load_split(folder, "test")
-
-
 def test_kept_rows_move_together_whether_or_not_they_overlap_their_new_place(tmp_path):
     file = RowFile(tmp_path / "rows.npy", (2,))
     file.create(12)

@@ -59,13 +59,6 @@ def test_an_exif_orientation_is_applied():
     assert np.abs(turned - np.rot90(decode(encoded(photo()), 32).astype(int), -1)).mean() < 3
 
 
-@pytest.mark.parametrize("orientation", [0, 9, 70000 % 65536])
-def test_an_orientation_that_is_none_is_passed_over(orientation):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    assert np.array_equal(decode(encoded(photo(), "JPEG", exif=exif), 32), decode(encoded(photo(), "JPEG"), 32))
-
-
 def test_bytes_behind_the_end_and_broken_exif_are_passed_over():
     content = encoded(photo(), "JPEG")
     assert np.array_equal(decode(content + b"more" * 300, 32), decode(content, 32))

@@ -1,5 +1,3 @@
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,11 +92,3 @@ def test_a_division_is_disjoint_whole_stratified_and_stable_under_the_files_orde
     other = list(pictures)
     shuffler.shuffle(other)
     assert divide(other, 0.2, seed) == splits
-
-
-def test_study_002s_division_and_another_seeds():
-    pictures = [Picture(f"{CLASSES[i % 2]}.{i // 2}.jpg", i % 2, None) for i in range(25_000)]
-    splits = divide(pictures, 0.2, 0)
-    assert {split: len(chosen) for split, chosen in splits.items()} == {"train": 20_000, "test": 5_000}
-    assert sum(p.label for p in splits["test"]) == 2_500
-    assert divide(random.sample(pictures, 1_000), 0.2, 0) != divide(pictures[:1_000], 0.2, 1)

@@ -33,15 +33,6 @@ def test_the_short_last_batch(last, sizes):
     assert order.num_samples == sum(sizes)  # padding is the feed's, and not counted
 
 
-@pytest.mark.parametrize("last", ["keep", "drop"])
-def test_whole_epochs_are_the_batches_one_after_another(last):
-    order, same = (Order(10, 4, shuffle=True, seed=5, last=last) for _ in range(2))
-    assert [each.tolist() for each in order.epochs()] == [flat(same)]
-    endless, same = (Order(10, 4, shuffle=True, seed=5, endless=True, last="drop") for _ in range(2))
-    first, second = itertools.islice(endless.epochs(), 2)
-    assert [*first, *second] == flat(itertools.islice(same, 4))
-
-
 def test_an_endless_order_goes_on_with_full_batches():
     order = Order(10, 4, endless=True, last="keep")
     assert [len(batch) for batch in itertools.islice(order, 25)] == [4] * 25

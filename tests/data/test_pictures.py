@@ -69,14 +69,6 @@ def test_a_zip_gives_the_same_bytes_as_the_folder_and_one_worker_as_many(photos,
         assert (out / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
 
 
-def test_kept_files_decode_to_the_arrays(photos, out):
-    convert(Folder(photos), CLASSES, 16, out, keep_encoded=True)
-    encoded, arrays = load_encoded(out, "train"), load_split(out, "train")
-    for index, image in enumerate(arrays.images):
-        assert np.array_equal(decode(encoded[index], 16), image)
-    assert np.array_equal(encoded.labels, arrays.labels)
-
-
 def test_of_a_refused_file_or_a_copy_no_bytes_are_kept(photos, out):
     cats = photos / "PetImages" / "Cat"
     (cats / "0.jpg").write_bytes(b"no picture")
@@ -127,11 +119,6 @@ def test_an_archive_of_archives_says_to_unpack_them(out, tmp_path):
         made.writestr("train.zip", b"PK")
     with pytest.raises(DataError, match="there are archives inside it: unpack them first; no pictures of cat, dog"):
         convert(open_source(tmp_path / "dogs-vs-cats.zip"), CLASSES, 16, out)
-
-
-def test_what_is_neither_a_folder_nor_an_archive_says_so(tmp_path):
-    with pytest.raises(DataError, match="neither a folder nor a zip archive"):
-        open_source(tmp_path / "nothing")
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -1,3 +1,5 @@
+import pytest
+
 from accelbench.devices import gpu, packages
 
 from .fakes import FakeNvml
@@ -8,24 +10,18 @@ def torch_folder(tmp_path, cuda):
     return tmp_path
 
 
-def test_no_driver_says_so():
-    report = gpu.look(FakeNvml(driver=False), {})
-    assert not report.present
-    assert report.reason == "no NVIDIA driver found (NVML Shared Library Not Found)"
-    assert (report.count, report.memory_bytes) == (0, None)
-
-
-def test_hidden_by_the_environment(tmp_path):
-    report = gpu.look(FakeNvml(), {"CUDA_VISIBLE_DEVICES": ""}, torch_folder(tmp_path, "12.8"))
-    assert report.reason == "CUDA_VISIBLE_DEVICES='' leaves no GPU visible"
-
-
-def test_no_gpu_behind_the_driver(tmp_path):
-    assert gpu.look(FakeNvml(gpus=()), {}, torch_folder(tmp_path, "12.8")).reason == "no NVIDIA GPU found"
-
-
-def test_a_cpu_build_of_torch_cannot_use_it(tmp_path):
-    assert "without CUDA" in gpu.look(FakeNvml(), {}, torch_folder(tmp_path, None)).reason
+@pytest.mark.parametrize(
+    ("nvml", "environ", "cuda", "reason"),
+    [
+        (FakeNvml(driver=False), {}, "12.8", "no NVIDIA driver found (NVML Shared Library Not Found)"),
+        (FakeNvml(), {"CUDA_VISIBLE_DEVICES": ""}, "12.8", "CUDA_VISIBLE_DEVICES='' leaves no GPU visible"),
+        (FakeNvml(gpus=()), {}, "12.8", "no NVIDIA GPU found"),
+        (FakeNvml(), {}, None, "the installed torch is built without CUDA: install a CUDA build of it"),
+    ],
+)
+def test_why_there_is_none(tmp_path, nvml, environ, cuda, reason):
+    report = gpu.look(nvml, environ, torch_folder(tmp_path, cuda))
+    assert (report.present, report.reason, report.count, report.memory_bytes) == (False, reason, 0, None)
 
 
 def test_a_driver_older_than_torchs_cuda(tmp_path):

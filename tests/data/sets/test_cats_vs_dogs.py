@@ -66,12 +66,3 @@ def test_without_a_network_drawn_digits_stand_in_and_say_so(project, target, few
     assert counts(target) == {"train": [16, 16], "test": [4, 4]}
     assert load_split(target.folder, "train").images.shape == (32, 64, 64, 3)
     assert load_encoded(target.folder, "train")[0][:2] == b"\xff\xd8"
-
-
-def test_a_wrong_image_size_is_named(project, capsys):
-    from accelbench.data.prepare import main
-    from accelbench.settings.params import data_settings
-
-    (project / "params.yaml").write_text("suites: {}\ndata: {cats_vs_dogs: {source: auto, image_size: 0}}\n")
-    assert main(data_settings, ["cats_vs_dogs"]) == 2
-    assert "data.cats_vs_dogs.image_size=0: should be a whole number from 1 to 4096" in capsys.readouterr().err

@@ -157,11 +157,6 @@ def test_without_a_network_drawn_shapes_stand_in(project, target):
     assert load_split(target.folder, "train").images.shape == (12_000, 32, 32, 3)
 
 
-def test_plain_containers_are_read():
-    held = {b"labels": [1, 2], b"pair": (b"a", None, True, 2.5)}
-    assert _unpickle(pickle.dumps(held)) == held
-
-
 @pytest.mark.parametrize("value", [Path("x"), OrderedDict(), print, 1j])
 def test_anything_else_is_named_and_not_made(value):
     with pytest.raises(DataError, match=r"it names \S+, which is neither an array nor a plain container"):

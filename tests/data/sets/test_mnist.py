@@ -38,10 +38,6 @@ def test_a_folder_relative_to_the_project(small_mnist, obtain, target):
     assert obtained.stand_in_reason is None
 
 
-def test_an_absolute_folder_is_named_without_what_is_above_it(small_mnist, obtain):
-    assert obtain(str(small_mnist.folder)).source == "MNIST, from small"
-
-
 def test_a_folder_of_the_home(small_mnist, obtain, monkeypatch):
     monkeypatch.setenv("HOME", str(small_mnist.folder.parent))
     assert obtain("~/small").source == "MNIST, from small"
@@ -52,11 +48,6 @@ def test_auto_takes_what_is_there(small_mnist, project, obtain, target, place):
     shutil.copytree(small_mnist.folder, project / place)
     assert obtain("auto").stand_in_reason is None
     assert is_small(target, small_mnist)
-
-
-def test_download_takes_an_earlier_download(small_mnist, project, obtain):
-    shutil.copytree(small_mnist.folder, project / "data/.downloads/mnist")
-    assert obtain("download").source == "MNIST, downloaded"
 
 
 def test_auto_falls_back_to_the_stand_in_and_says_why(small_mnist, obtain, target):
