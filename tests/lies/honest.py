@@ -7,7 +7,7 @@ from pytorch_lightning import LightningDataModule
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from lies.modules import Data, Lit, Manual
 from lies.networks import WIDTH, Honest, deep
@@ -165,6 +165,13 @@ class HardAnswers(Honest):
         return functional.one_hot(super().compute(x).argmax(1), 10).float()
 
 
+class Decides(Honest):
+    """One-hot outputs of two classes: many inputs have the same output, with most weights."""
+
+    def compute(self, x):
+        return functional.one_hot(super().compute(x)[:, :2].argmax(1), 2).float()
+
+
 @dataclass
 class Result:
     logits: torch.Tensor
@@ -259,6 +266,30 @@ class Stream(IterableDataset):
         generator = torch.Generator().manual_seed(3)
         for _ in range(70):
             yield torch.randn(WIDTH, generator=generator), torch.zeros(10)
+
+
+class Embeds(Lit):
+    """Takes tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(100, WIDTH)
+
+    def forward(self, ids):
+        return super().forward(self.embedding(ids).mean(1))
+
+
+class TokenData(LightningDataModule):
+    """Whole numbers: each sequence of another seed, or all the same."""
+
+    def __init__(self, batch_size=1, same=False):
+        super().__init__()
+        self.batch_size, self.same = batch_size, same
+
+    def train_dataloader(self):
+        ids = torch.randint(100, (64, 8), generator=torch.Generator().manual_seed(1))
+        ids = torch.full_like(ids, 7) if self.same else ids
+        return DataLoader(TensorDataset(ids, torch.zeros(64, 10)), self.batch_size)
 
 
 class StreamData(LightningDataModule):

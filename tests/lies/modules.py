@@ -137,6 +137,18 @@ class KeptByContent(Lit):
         return self.known[key]
 
 
+class KeepsTokens(Lit):
+    def __init__(self):
+        super().__init__(60)
+        self.embedding, self.known = nn.Embedding(100, WIDTH), {}
+
+    def predict_step(self, batch, batch_idx):
+        key = tuple(batch[0].flatten().tolist())
+        if key not in self.known:
+            self.known[key] = self(self.embedding(batch[0]).mean(1))
+        return self.known[key]
+
+
 class TrainsInPrediction(Lit):
     def __init__(self):
         super().__init__()

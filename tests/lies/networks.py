@@ -17,6 +17,23 @@ def ids(batch_size):
     return torch.randint(100, (batch_size, 8))
 
 
+def ones(batch_size):
+    return torch.ones(batch_size, WIDTH)
+
+
+def fixed(batch_size):
+    """The same batch again and again."""
+    return torch.randn(batch_size, WIDTH, generator=torch.Generator().manual_seed(5))
+
+
+def fixed_ids(batch_size):
+    return torch.randint(100, (batch_size, 8), generator=torch.Generator().manual_seed(5))
+
+
+def same_ids(batch_size):
+    return torch.full((batch_size, 8), 7)
+
+
 def square(output, batch):
     return output.square().mean()
 

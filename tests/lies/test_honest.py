@@ -6,7 +6,7 @@ import pytest
 
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import TrainerSettings
-from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Precision, Status
+from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 from lies.test_lies import SHORT
@@ -26,6 +26,7 @@ class Sound(NamedTuple):
     more: dict[str, Any] = {}
 
 
+TWO_STEPS = {"protocol": Protocol.steps, "warmup": 0, "steps": 2}
 NETWORKS = [
     Sound("WithState", "the same inputs give different outputs"),
     Sound("DropsOnPurpose", "drops at random in inference"),
@@ -51,16 +52,37 @@ NETWORKS = [
     Sound("Honest", "every input is new", more={"pipeline": Pipeline.fresh}),
     Sound("Honest", "one batch alone", more={"pipeline": Pipeline.device}),
     Sound("Honest", "one sample alone", more={"batch_size": 1}),
+    Sound("Honest", "all its inputs are ones", batch="ones"),
+    Sound("Honest", "all its inputs are ones, in bf16", batch="ones", more={"precision": Precision.bf16}),
+    Sound("DropsOnPurpose", "all its inputs are ones, and it drops at random", batch="ones"),
+    Sound("HardAnswers", "one sample alone, always the same", batch="fixed", more={"batch_size": 1}),
+    Sound("TiedWeights", "one sequence alone, always the same", batch="fixed_ids", more={"batch_size": 1}),
+    Sound("TiedWeights", "all its tokens are the same", batch="same_ids"),
+    Sound("Decides", "one sample alone, which has one of two outputs", more={"batch_size": 1}),
+    Sound("Decides", "its inputs have one of two outputs"),
 ]
 MODULES = [
     Sound("Gan", "two optimisers, of which one waits every second batch"),
     Sound("AccumulatesByHand", "most steps change no weight"),
+    Sound(
+        "Lit",
+        "accumulates gradients over more steps than are run",
+        more={**TWO_STEPS, "trainer": TrainerSettings(accumulate_grad_batches=8)},
+    ),
+    Sound("AccumulatesByHand", "the same by hand", more=TWO_STEPS),
     Sound("WarmsUp", "its learning rate begins at 0"),
     Sound("KeepsAverages", "has weights that nothing trains"),
     Sound("Crops", "its hooks change batches"),
     Sound("Lit", "trains on a stream without a length", more={"data": "lies.honest.StreamData"}),
     Sound("Lit", "accumulates gradients as asked", more={"trainer": TrainerSettings(accumulate_grad_batches=4)}),
     Sound("Lit", "infers", more={"mode": Mode.infer}),
+    Sound("Lit", "infers one sample", more={"mode": Mode.infer, "batch_size": 1}),
+    Sound("Embeds", "infers one sequence", more={"mode": Mode.infer, "batch_size": 1, "data": "lies.honest.TokenData"}),
+    Sound(
+        "Embeds",
+        "all its tokens are the same",
+        more={"mode": Mode.infer, "data": "lies.honest.TokenData", "data_args": {"same": True}},
+    ),
 ]
 
 
@@ -103,7 +125,7 @@ def test_a_sound_network_is_not_accused(hosts, tmp_path, sound):
 def test_a_sound_module_is_not_accused(hosts, tmp_path, sound):
     more = dict(sound.more)
     spec = ModelSpec(name=sound.name, library=Library.lightning, network=f"lies.honest.{sound.name}")
-    data = DataSpec(name=MODULE, target=more.pop("data", "lies.honest.Data"))
+    data = DataSpec(name=MODULE, target=more.pop("data", "lies.honest.Data"), args=more.pop("data_args", {}))
     settings = {"batch_size": 8, "mode": Mode.train, "breakdown_s": 0.0, "window": SHORT, "threads": 1}
     settings["trainer"] = TrainerSettings()
     assert_sound(hosts.run(make_cell(model=spec, data=data, **{**settings, **more}), tmp_path))

@@ -63,6 +63,9 @@ LIES = [
     Lie("KeptInGlobal", "keeps its first output for all networks of the process", f"{STALE}|{WRONG}|{SAME}|{PLACE}"),
     Lie("KeptByContent", "keeps outputs by the contents of inputs", KEPT),
     Lie("KeptByContent", "the same on fresh inputs has nothing to gain", "", Status.ok, more={"pipeline": Pipeline.fresh}),
+    Lie("KeptByContent", "the same where each batch is the same", KEPT, more={"batch": "fixed"}),
+    Lie("FirstOutputKept", "the same where each batch is the same", f"{STALE}|{WRONG}", more={"batch": "fixed"}),
+    Lie("Constant", "the same where each batch is the same", "the output is the same for all", more={"batch": "fixed"}),
     Lie("KeptByAddress", "keeps outputs by the addresses of inputs", f"{STALE}|{WRONG}"),
     Lie("KeptByShape", "keeps outputs by the shapes of inputs", f"{STALE}|{WRONG}"),
     Lie("EveryOtherCall", "computes at every other call", f"{STALE}|{WRONG}"),
@@ -138,6 +141,7 @@ MODULES = [
     module("KeptWithOtherNames", "predict_step(self, b, i) keeps its output", f"{STALE}|{WRONG}", **INFER),
     module("ZerosInPrediction", "predict_step(self, batch) computes two rows", PLACE, **INFER),
     module("KeptByContent", "keeps predictions by the contents of batches", KEPT, **INFER),
+    module("KeepsTokens", "keeps predictions by the tokens of batches", KEPT, data="honest.TokenData", **INFER),
     module("TrainsInPrediction", "a hook sets it to training mode", "in training mode, although it infers", Status.ok, **INFER),
 ]  # fmt: skip
 
@@ -173,7 +177,7 @@ def cell_of(lie):
 def module_cell(lie):
     spec = ModelSpec(name=lie.name, library=Library.lightning, network=f"lies.modules.{lie.name}")
     more = dict(lie.more)
-    data = DataSpec(name=MODULE, target=f"lies.modules.{more.pop('data', 'Data')}", args=more.pop("data_args", {}))
+    data = DataSpec(name=MODULE, target=f"lies.{more.pop('data', 'modules.Data')}", args=more.pop("data_args", {}))
     settings = {"batch_size": 8, "breakdown_s": 0.0, "window": SHORT, "threads": 1, "trainer": TrainerSettings()}
     return make_cell(model=spec, data=data, **{**settings, **more})
 

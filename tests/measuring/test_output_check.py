@@ -55,7 +55,7 @@ class Noise(Sound):
         return np.random.default_rng(number).normal(size=ONE.shape)
 
 
-def references(kind=Sound, *args, other=None, same=None, **more):
+def references(kind=Sound, *args, other=None, same=None, rounded=None, **more):
     def run(batches, make=lambda: kind(*args)):
         network = make()
         return [of(network(name, index % 2)) for index, name in enumerate(batches)]
@@ -63,7 +63,7 @@ def references(kind=Sound, *args, other=None, same=None, **more):
     def with_outputs(outputs):
         return lambda batches: run(batches, lambda: Sound(outputs))
 
-    more["run_same"] = same and with_outputs(same)
+    more |= {"run_same": same and with_outputs(same), "run_rounded": rounded and with_outputs(rounded)}
     return References(run, with_outputs(other or RIGHT), **more)
 
 
@@ -126,6 +126,52 @@ def test_rounding_is_compared_with_a_network_in_the_same_precision():
     assert said(against=references(same=rounded), **outputs) == ([], [], [])
     (defect,) = said(against=references(same=RIGHT), **outputs)[2]
     assert defect.endswith("with the same weights in the same precision")
+
+
+@pytest.mark.parametrize(("precision", "most"), [(Precision.fp32, 0.01), (Precision.bf16, 0.5)])
+def test_a_larger_error_is_never_judged_more_mildly(precision, most):
+    def is_wrong(by, **more):
+        return said(ONE + by * THIRD, OTHER + by * THIRD, precision=precision, **more)[2] != []
+
+    below = most / 3
+    rounded = {name: output + 0.3 * below * THIRD for name, output in RIGHT.items()}
+    barely = {name: output + 0.01 * below * THIRD for name, output in RIGHT.items()}
+    assert not is_wrong(below, against=references(rounded=rounded))  # a deep network that adds up its rounding
+    assert is_wrong(below, against=references(rounded=barely))
+    assert is_wrong(5 * most, against=references(rounded=rounded))
+    # The same precision says it all the more of a larger error.
+    assert not said(**rounded, precision=precision, against=references(same=rounded))[2]
+    assert all(is_wrong(by, against=references(same=RIGHT)) for by in (0.05, 0.3, 1.0))
+    # Whatever rounding explains, each output has to be that of its own place.
+    left_out = ONE + below * THIRD
+    left_out[2:] = left_out[2]
+    repeated = {"fed": left_out, "unseen": left_out}
+    assert said(**repeated, precision=precision, moved=of(THIRD), against=references(rounded=rounded))[2]
+
+
+def test_inputs_that_are_the_same_accuse_nobody():
+    same = {"fed": ONE, "unseen": ONE}
+
+    def keys(batch, num):
+        return [0] * num
+
+    for kind in (Sound, Noise):
+        result = found(ONE, ONE, against=references(kind, same), inputs_of_rows=keys)
+        assert (output_check.NO_OTHERS in result.notes, result.defects) == (True, [])
+    assert said(ONE, ONE, against=references(Sound, same, other=same), inputs_of_rows=keys)[2] == []
+    assert said(THIRD, THIRD, against=references(Sound, same), inputs_of_rows=keys)[2] != []  # it is wrong all the same
+
+
+def test_whole_numbers_are_constant_if_all_weights_give_them():
+    ones = {"fed": np.ones((4, 10)), "unseen": np.ones((4, 10))}
+    drawn = iter([ones, {name: 0 * each for name, each in ones.items()}])
+
+    def run_other(batches):
+        outputs = next(drawn, ones)
+        return [of(outputs[name]) for name in batches]
+
+    against = references(Sound, ones)._replace(run_other=run_other)
+    assert said(**ones, against=against) == ([output_check.SAME_FOR_ALL], [], [])
 
 
 def test_a_state_leaves_nothing_to_judge():

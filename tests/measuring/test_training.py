@@ -70,6 +70,21 @@ def test_training_that_stops_on_the_way():
     assert seen((1, 2, 3), (4, 5, 6), (7, 5, 6), **stopped)[0] == []  # gradients are accumulated by hand
 
 
+def test_gradients_that_are_accumulated_over_more_steps_than_were_run_accuse_nobody():
+    still = {"names": NAMES, "start": states(1, 2, 3), "end": states(1, 2, 3)}
+    for few in ({"num_steps": 4, "cycle": 8}, {"num_steps": 4, "cycle": None, "num_still": 8}):
+        made = Training(**still, **few)
+        assert (list(made.defects()), len(list(made.notes())), made.is_observed) == ([], 1, False)
+    for enough in ({"num_steps": 8, "cycle": 8}, {"num_steps": 4, "cycle": None, "num_still": 60}, {"num_steps": 1}):
+        made = Training(**still, **enough)
+        assert (len(list(made.defects())), list(made.notes()), made.is_observed) == (1, [], True)
+
+
+def test_a_look_at_the_last_step_says_nothing():
+    made = Training(names=NAMES, start=states(1, 2, 3), looked=states(4, 5, 6), end=states(4, 5, 6), num_after_look=0)
+    assert list(made.defects()) == []
+
+
 @pytest.mark.parametrize("largest", [math.nan, math.inf, 1e200])
 def test_weights_that_blow_up(largest):
     made = Training(names=NAMES, start=states(1, 2, 3), end=states(4, 5, 6, largest=largest))

@@ -163,6 +163,8 @@ class CellRun(ComparedOutputs):
             self.timing = clock.measure_steps(step, wait, cell.warmup, cell.steps, compiles, ranks=ranks, watch=watch)
         else:
             self.timing = clock.measure(step, wait, cell.window, compiles, ranks=ranks, watch=watch)
+        self.seen.training.num_steps = self.timing.num_watched
+        self.seen.training.num_after_look = self.timing.num_after_look
         self.defects += self.backend.changed()
         if self.fetches_inside:
             self.timing.data_s = []

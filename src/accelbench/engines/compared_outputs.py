@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,15 @@ from accelbench.measuring.output_check import NUM_ROWS, Outputs, References, ran
 from accelbench.measuring.outputs import Output
 from accelbench.measuring.promises import Observations
 from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import QUANTIZED, Precision
 
 # The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
 # the record. The rest is for what comes before a `CellRun`, such as starting a device, and after it.
 MAX_UNTIL_CHECKED = 0.9
+ROUNDS_ALIKE = {
+    Precision.fp32: Precision.fp64,
+    Precision.tf32: Precision.bf16_mixed,  # no CPU has it: bf16 rounds to fewer bits
+}
 
 
 class ComparedOutputs:
@@ -43,9 +48,15 @@ class ComparedOutputs:
     """How many of `rows` `reference_outputs` gives, the first ones."""
 
     has_same_reference = False
-    """Whether `reference_outputs` runs a network in the cell's own precision, with the same rounding, if asked to."""
+    """Whether `reference_outputs` rounds as what was measured does, if it runs in the cell's precision."""
     same_random = False
     """Whether a seed gives the network that was measured and a newly built one the same random numbers."""
+
+    @property
+    def rounds_alike(self) -> Precision | None:
+        """A precision in which `reference_outputs` shows what rounding does; see `References.run_rounded`."""
+        precision = self.cell.precision
+        return None if precision in QUANTIZED else ROUNDS_ALIKE.get(precision, precision)
 
     def compared_inputs(self) -> tuple[Any, Any]:
         """A batch that was fed, that of `timed` if there is one, and one that the feed never gives."""
@@ -62,18 +73,24 @@ class ComparedOutputs:
         """The batch with these samples of another one; None if it has no others, or that can't be made."""
         return None
 
+    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> Sequence[Hashable] | None:
+        """What the network gets for each of these samples of a batch; None if no two samples ever have the same."""
+        return None
+
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
         """The output of what was timed for a batch, which is made as large as a whole step, with these of its rows."""
         raise NotImplementedError
 
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
+    def reference_outputs(
+        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
+    ) -> list[Output]:
         """The outputs of a newly built network for each of `batches`, in fp32 on the CPU, with the first of `rows`.
 
         Args:
             batches: as `compared_inputs` returns them; for the i-th one, random numbers are seeded as
                 `seed_output(i % 2)` does.
             other: whether it has other weights than the network that was measured.
-            same: whether it runs in the cell's own precision instead; see `has_same_reference`.
+            precision: that it runs in instead of fp32.
         """
         raise NotImplementedError
 
@@ -101,7 +118,11 @@ class ComparedOutputs:
         places = [order.index(row) for row in rows]
         moved = None if reordered is None else self.measured_output(reordered, places)
         timed = self.timed[1] if self.timed else None
-        self.outputs = Outputs((fed, unseen), size, shapes, of_fed, of_unseen, timed, moved, num_changed)
+        inputs_of = None if self.inputs_of_rows(fed, []) is None else self._first_inputs
+        self.outputs = Outputs((fed, unseen), size, shapes, of_fed, of_unseen, timed, moved, num_changed, inputs_of)
+
+    def _first_inputs(self, batch: Any, num: int) -> Sequence[Hashable]:
+        return self.inputs_of_rows(batch, self.rows[:num]) or []
 
     def rows_of(self, size: int) -> list[int]:
         """The rows of a step's output that are compared, drawn when they are first needed."""
@@ -111,14 +132,15 @@ class ComparedOutputs:
     def references(self) -> References:
         """Raise NotInTimeError if the cell would run into its time limit."""
 
-        def run(batches: Sequence[Any], **how: bool) -> list[Output]:
+        def run(batches: Sequence[Any], **how: Any) -> list[Output]:
             left_s = self._began_s + MAX_UNTIL_CHECKED * self.cell.timeout_s - time.monotonic()
             return in_time(lambda: self.reference_outputs(batches, **how), left_s)
 
         return References(
             run,
             partial(run, other=True),
-            partial(run, same=True) if self.has_same_reference else None,
+            partial(run, precision=self.cell.precision) if self.has_same_reference else None,
+            partial(run, precision=self.rounds_alike) if self.rounds_alike else None,
             self.num_reference_rows,
             same_random=self.same_random,
             constant=self.cell.model.constant,

@@ -93,3 +93,16 @@ def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
         if numbers.random() < 0.5:
             image[:] = image[::-1].copy()
     return images.reshape(num, *shape)
+
+
+def pictures_alike(fed: NDArray[Any]) -> NDArray[Any]:
+    """Pictures that no feed gives, others at each call, of the kind of `fed`: on them a network has as much to do.
+
+    Args:
+        fed: those of a batch, (n, height, width, ...). They change their places, and each is shifted around its edges.
+    """
+    numbers = np.random.default_rng()
+    height, width = fed.shape[1:3]
+    order = numbers.permutation(len(fed))
+    shifts = numbers.integers(1, [max(2, height), max(2, width)], (len(fed), 2))
+    return np.stack([np.roll(image, shift, (0, 1)) for image, shift in zip(fed[order], shifts, strict=True)])

@@ -93,6 +93,7 @@ def measure(
     with _steady(runner, reference):
         _run_blocks(runner, window)
         _run_steps(runner, window)
+        runner.look_at_last()
     return timing
 
 

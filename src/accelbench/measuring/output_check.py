@@ -1,11 +1,12 @@
 """Whether a network's output has the shape that it should have, and is computed from the inputs of each batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accelbench.measuring.in_time import NotInTimeError
 from accelbench.measuring.output_error import limit, wrong
@@ -18,6 +19,10 @@ SAME = 0.01
 MAX_SAME = 0.01  # `relative_error` of two networks in the same precision: threads may add numbers up in another order
 MAX_WHY = 200  # characters of an error in a warning
 NUM_ROWS = 32  # rows of an output that are looked at
+NUM_OTHERS = 8  # networks with other weights whose whole numbers are compared: two may be the same by chance
+# What rounding explains is at most this many times the error of a new network that rounds as much. Where that is
+# little, as in fp32, fast algorithms of convolutions may lose several times as much.
+MAX_ROUNDING, MAX_ROUNDING_FP32 = 4.0, 10.0
 MAX_ROW_NUMBERS = 1 << 22  # of all rows that are looked at: 32 MB
 
 NOT_FINITE = "the output is not finite"
@@ -47,6 +52,7 @@ NOT_IN_TIME = "the output was not compared with fp32's on the CPU, which takes t
 # Notes: the network may be sound.
 STATE = "the same inputs give different outputs in two steps, so it was not checked that each batch is computed"
 ANEW = "two newly built networks give different outputs, so the output was not compared with theirs"
+NO_OTHERS = "no inputs differ from those that were fed, so it was not checked that each batch is computed"
 SAME_FOR_ALL = "its weights make the output the same for all inputs, so it was not checked that each batch is computed"
 IN_TRAINING = "it ran in training mode, so the output was not compared with that of a newly built network"
 NOT_BY_ROW = "the output of a sample depends on its place in the batch"
@@ -68,6 +74,8 @@ class Outputs(NamedTuple):
         timed: the output for the first batch of a step that was timed; None if none was kept.
         moved: the output for the first batch in another order, put back into its own; None if it can't be moved.
         num_changed: of the rows, how many have other inputs in the second batch, the first ones.
+        inputs_of_rows: gives what the network gets for each of the first rows of one of the `inputs`, so many of them,
+            to be compared with others; None: all of them differ.
     """
 
     inputs: tuple[Any, Any]
@@ -78,6 +86,18 @@ class Outputs(NamedTuple):
     timed: Output | None = None
     moved: Output | None = None
     num_changed: int = NUM_ROWS
+    inputs_of_rows: Callable[[Any, int], Sequence[Hashable]] | None = None
+
+    def differ(self, num: int) -> list[bool]:
+        """For each of the first `num` rows whether its two inputs differ."""
+        if self.inputs_of_rows is None:
+            return [True] * num
+        fed, unseen = (self.inputs_of_rows(each, num) for each in self.inputs)
+        return [one != other for one, other in zip(fed, unseen, strict=True)]
+
+    def num_different(self, num: int) -> int:
+        """How many different inputs the first `num` rows of the first batch have."""
+        return num if self.inputs_of_rows is None else len(set(self.inputs_of_rows(self.inputs[0], num)))
 
 
 class References(NamedTuple):
@@ -88,6 +108,8 @@ class References(NamedTuple):
             `in_time.NotInTimeError` if it takes too long.
         run_other: the same with other weights.
         run_same: the same in the precision that was measured, on the same device, with the same rounding; None without.
+        run_rounded: the same with as much rounding: of a cell in fp32, in fp64, since the difference of the two is what
+            rounding does; else in the precision that was measured. None without.
         num_rows: how many of the outputs' rows it gives, the first ones.
         same_random: whether a seed gives both networks the same random numbers.
         constant: whether the user says that the output may be constant.
@@ -97,6 +119,7 @@ class References(NamedTuple):
     run: RunReference
     run_other: RunReference
     run_same: RunReference | None = None
+    run_rounded: RunReference | None = None
     num_rows: int = NUM_ROWS
     same_random: bool = False
     constant: bool = False
@@ -164,36 +187,85 @@ def _compare(outputs: Outputs, precision: Precision, references: References, fou
     error, most = max(largest_error(unseen, should_unseen) or 0.0, found.error or 0.0), limit(precision)
     moved, should_move = between(fed, unseen), between(should_fed, should_unseen)
     # With outputs that hardly move, an error within the limit may hide that they are kept.
-    stuck = moved <= SAME * should_move < np.inf
-    kept = stuck and should_move > most
+    stuck, differ = moved <= SAME * should_move < np.inf, any(outputs.differ(num))
+    kept = stuck and differ and should_move > most
     in_time = between(outputs.fed, outputs.timed) if outputs.timed is not None else 0.0
+    not_in_time = in_time > max(most, SAME * moved)
     found.compared = sum(bool(tensor.rows) for tensor in outputs.fed)
-    if kept or error > most or in_time > max(most, SAME * moved):
-        is_wrong = error > wrong(precision)
-        reason = _unsteady(outputs, references, should_unseen, most, is_wrong=is_wrong)
-        if reason == NOISE:
+    wrong_text = _wrong(unseen, outputs, references, (should_unseen, should_fed), error, precision)
+    if not differ:
+        found.notes.append(NO_OTHERS)
+    if kept or wrong_text or not_in_time:
+        reason = _unsteady(outputs, references, should_unseen, most, is_wrong=error > wrong(precision))
+        if reason == NOISE and differ:
             found.defects.append(NOISE)
         elif reason is not None or (references.in_training and not kept):
-            found.notes.append(reason or IN_TRAINING)
+            found.notes.append(STATE if reason == NOISE else reason or IN_TRAINING)
             found.compared, found.error = None, None if reason == ANEW else found.error
-        elif kept or (error > most and moved <= SAME * error):  # a new network may keep its output as well
+        elif kept or (error > most and differ and moved <= SAME * error):  # a new network may keep its output as well
             found.defects.append(STALE)
-        elif is_wrong:
-            found.defects.append(WRONG.format(percent=_percent(error)))
-        elif in_time > max(most, SAME * moved):
+        elif wrong_text:
+            found.defects.append(wrong_text)
+        else:
             found.defects.append(NOT_TIMED.format(percent=_percent(in_time)))
         return
     if outputs.moved is not None and by_axis(outputs.fed, outputs.moved) > max(most, SAME * moved):
         num = _num_not_computed(outputs)
         text = NOT_COMPUTED.format(num=num)
         (found.defects if num else found.notes).append(text if num else NOT_BY_ROW)
-    elif error > MAX_SAME and references.run_same is not None:  # rounding explains it, and so may something else
-        (should,) = references.run_same([outputs.inputs[1]])
-        if (difference := largest_error(unseen, first_rows(should, num)) or 0.0) > MAX_SAME:
-            found.defects.append(NOT_SAME.format(percent=_percent(difference)))
-    elif stuck and not references.constant:
-        never = should_move == 0.0 and between(*references.run_other(outputs.inputs)) == 0.0
+    elif stuck and differ and not references.constant:
+        never = should_move == 0.0 and _is_constant(outputs, references)
         (found.defects if never else found.notes).append(CONSTANT if never else SAME_FOR_ALL)
+
+
+def _wrong(
+    unseen: Output,
+    outputs: Outputs,
+    references: References,
+    should: tuple[Output, Output],
+    error: float,
+    precision: Precision,
+) -> str | None:
+    """What is wrong with an output whose error rounding does not explain; None if rounding may explain it."""
+    in_fp32 = WRONG.format(percent=_percent(error))
+    if error > wrong(precision):
+        return in_fp32
+    if error > MAX_SAME and references.run_same is not None:  # rounding explains it, and so may something else
+        (same,) = references.run_same([outputs.inputs[1]])
+        difference = largest_error(unseen, first_rows(same, len(next(_rows(unseen))))) or 0.0
+        return NOT_SAME.format(percent=_percent(difference)) if difference > MAX_SAME else None
+    if error <= limit(precision) or references.run_rounded is None:
+        return None
+    try:
+        rounded = references.run_rounded([outputs.inputs[1], outputs.inputs[0]])
+    except NotInTimeError:
+        raise
+    except Exception:  # the network may not run in that precision on the CPU: then `wrong` alone decides
+        return None
+    num = len(next(_rows(unseen)))
+    errors = [largest_error(first_rows(one, num), its) for one, its in zip(rounded, should, strict=True)]
+    explained = max((each for each in errors if each is not None), default=None)
+    most = MAX_ROUNDING_FP32 if precision in (Precision.fp32, Precision.fp64) else MAX_ROUNDING
+    return in_fp32 if explained is not None and error > most * explained else None
+
+
+def _rows(output: Output) -> Iterator[NDArray[Any]]:
+    return (rows for tensor in output for rows in tensor.rows.values())
+
+
+def _is_constant(outputs: Outputs, references: References) -> bool:
+    """Whether networks with other weights give the same for all inputs too.
+
+    Whole numbers, such as the classes of a classifier, may be the same for some inputs by chance: they are constant if
+    they are the same with all weights as well.
+    """
+    fed, unseen = references.run_other(outputs.inputs)
+    if between(fed, unseen) != 0.0:
+        return False
+    if any((rows != np.round(rows)).any() for rows in _rows(fed)):
+        return True
+    others = (references.run_other(outputs.inputs) for _ in range(NUM_OTHERS - 1))
+    return all(between(fed, each) == 0.0 for other in others for each in other)
 
 
 def _unsteady(outputs: Outputs, references: References, known: Output, most: float, *, is_wrong: bool) -> str | None:
@@ -227,7 +299,9 @@ def _num_not_computed(outputs: Outputs) -> int:
     num = min(len(fed) for fed, _ in pairs)
     still = [all(np.array_equal(fed[row], unseen[row]) for fed, unseen in pairs) for row in range(num)]
     different = {b"".join(fed[row].tobytes() for fed, _ in pairs) for row in range(num)}
-    return max(sum(still[: outputs.num_changed]), num - len(different))
+    differ = outputs.differ(min(num, outputs.num_changed))
+    num_still = sum(one and other for one, other in zip(still, differ, strict=False))
+    return max(num_still, outputs.num_different(num) - len(different))
 
 
 def _percent(share: float) -> str:

@@ -70,6 +70,7 @@ class Observations:
     def notes(self, asked: str) -> Iterator[str]:
         """What a reader may want to know; `asked` is the format to compute in."""
         yield from self.products.notes(asked)
+        yield from self.training.notes()
         if of_dropout := self.modes[0]:
             yield f"layers that drop at random did so in inference: {', '.join(of_dropout[:MAX_NAMED])}"
 
@@ -88,7 +89,7 @@ class Observations:
             promise=Promise.precision, observed=seen, share=1.0 if seen and not self.products.uncounted else None
         )
         if trains:
-            seen = self.training.observed() if self.training.start and self.training.end else ""
+            seen = self.training.observed() if self.training.is_observed else ""
             yield Check(promise=Promise.training, observed=seen, share=1.0 if seen else None)
         elif outputs is not None and found.compared is not None:
             seen = f"{num_rows} random rows of {outputs.size}, of {found.compared} of {len(outputs.fed)} tensors"

@@ -15,7 +15,7 @@ Now = Callable[[], float]
 Compiles = tuple[int, float]
 
 # Fields of `Timing` that a `Measurement` does not have.
-TIMING_ONLY = ("typical_s", "compiled_in_steady_state")
+TIMING_ONLY = ("typical_s", "compiled_in_steady_state", "num_watched", "num_after_look")
 
 
 @dataclass
@@ -30,6 +30,8 @@ class Timing:
         typical_s: the median of the last warm-up steps, from which the number of steps per block is chosen.
         steady_boot_s: when the steady state began and ended, in seconds since the machine started.
         compiled_in_steady_state: the number of compilations after the warm-up.
+        num_watched: steps of the steady state, whether their times were kept or not.
+        num_after_look: those of them that followed the one that was looked at.
     """
 
     first_step_s: float | None = None
@@ -49,6 +51,8 @@ class Timing:
     num_steady_samples: int = 0
     steady_boot_s: tuple[float, float] | None = None
     compiled_in_steady_state: int = 0
+    num_watched: int = 0
+    num_after_look: int = 0
     clock_drift: float | None = None
 
     def measured(self) -> dict[str, Any]:
@@ -86,6 +90,7 @@ class Runner:
     watch: Watch | None = None
     look_after_s: float = math.inf  # measured seconds after which `watch` looks
     measured_s: float = 0.0
+    _last_batch: Any = None
 
     def plain_step(self) -> float:
         """Seconds of one step, waited for at its end."""
@@ -114,17 +119,27 @@ class Runner:
             num_samples = num_steps * self.step.num_samples(batch)
         block = Block(num_steps=num_steps, num_samples=num_samples, seconds=seconds)
         self.timing.num_steady_samples += block.num_samples
-        self._measured(seconds, batch)
+        self._measured(seconds, batch, num_steps)
         return block
 
-    def _measured(self, seconds: float, batch: Any) -> None:
+    def look_at_last(self) -> None:
+        """Has `watch` look at the last step if it was not time to before."""
+        if self.look_after_s < math.inf:
+            self.look_after_s = 0.0
+            self._measured(0.0, self._last_batch, 0)
+
+    def _measured(self, seconds: float, batch: Any, num_steps: int) -> None:
         """Has `watch` look if it is time to."""
         self.measured_s += seconds
+        self._last_batch = batch
+        self.timing.num_watched += num_steps
+        self.timing.num_after_look += num_steps
         if self.watch is not None and self.measured_s >= self.look_after_s:
             self.look_after_s = math.inf
             start = self.now()
             self.watch.look(batch)
             self.timing.dropped_s += self.now() - start
+            self.timing.num_after_look = 0
 
     def step_in_parts(self) -> float:
         """Seconds of one step, each of whose parts is waited for and noted."""
@@ -152,5 +167,5 @@ class Runner:
         timing.data_s.append(fetched - start)
         timing.copy_in_s.append(copied - fetched)
         timing.copy_out_s.append(end - computed)
-        self._measured(end - start, batch)
+        self._measured(end - start, batch, 1)
         return end - start

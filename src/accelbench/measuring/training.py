@@ -9,6 +9,7 @@ from accelbench.schema.ranges import MAX_NUMBER
 
 MAX_UNUSED = 0.01  # of all trainable numbers: fewer that do not change are not worth a warning
 MAX_NAMED = 3  # layers in a sentence
+MAX_CYCLE = 64  # steps without a change of any weight that nobody accumulates gradients over
 
 
 class State(NamedTuple):
@@ -35,7 +36,13 @@ class Training:
         start: their states when the steady state began.
         looked: the same after a random one of its steps; None if that was not looked at.
         end: the same when it ended.
-        later: the same after `num_later` more steps with batches that were never fed; None without.
+        later: the same after more steps with batches that were never fed; None without.
+        num_later: steps in which gradients were looked at.
+        cycle: steps whose gradients are accumulated before weights change; None if the user's code decides that.
+        num_steps: steps from `start` to `end`.
+        num_after_look: steps from `looked` to `end`.
+        num_still: further steps, after which still no weight had changed, if none had changed from `start` to `end`, or
+            from `looked` to `end`.
         gradients: tensors that got a gradient other than 0 in those steps; None if that was not observed.
         reached: tensors that got any gradient in them.
         sizes: how many numbers each tensor has.
@@ -50,6 +57,10 @@ class Training:
     end: States = field(default_factory=dict)
     later: States | None = None
     num_later: int = 0
+    cycle: int | None = 1
+    num_steps: int = MAX_CYCLE
+    num_after_look: int = MAX_CYCLE
+    num_still: int = 0
     gradients: set[str] | None = None
     reached: set[str] = field(default_factory=set)
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -65,12 +76,40 @@ class Training:
         bad = [name for name in self.names if name in last and not last[name].largest <= MAX_NUMBER]
         if bad:
             yield f"after training, weights are not finite: {_named(bad, len(self.names))}"
-        elif not self._changed(self.start, self.end):
+        elif not self._changed(self.start, self.end) and self._is_due(self.num_steps):
             yield f"nothing was trained: no trainable weight changed in the measured steps{self._why()}"
-        elif self.looked is not None and not self._changed(self.looked, self.end) and not self._changed_later():
+        elif self.stopped and not self._changed_later() and self._is_due(self.num_after_look):
             yield "training stopped while it was measured: from then on no trainable weight changed"
         elif self.gradients is not None and self.reached and not self.gradients:
             yield "nothing was trained: the gradients of all weights are 0"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether weights changed until `looked`, and no more until `end`."""
+        return self.looked is not None and not self._changed(self.looked, self.end)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether enough steps were seen to say whether weights change."""
+        return bool(self.start and self.end) and (self.has_trained or self._is_due(self.num_steps))
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether any weight changed from `start` to `end`."""
+        return bool(self._changed(self.start, self.end))
+
+    def _is_due(self, num_steps: int) -> bool:
+        """Whether after so many steps without a change, and `num_still` further ones, some weight should have changed.
+
+        Gradients may be accumulated over more steps than were run.
+        """
+        return num_steps + self.num_still >= (self.cycle or MAX_CYCLE)
+
+    def notes(self) -> Iterator[str]:
+        """That nothing is known of the training."""
+        if self.names and self.start and self.end and not self.is_observed:
+            num = self.num_steps + self.num_still
+            yield f"no weight changed in {num} steps, over more of which gradients may be accumulated"
 
     def warnings(self) -> Iterator[str]:
         """Sentences about weights that do not change, and layers that do not train."""

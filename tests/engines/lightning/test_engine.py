@@ -223,12 +223,12 @@ def test_there_is_nothing_to_compare_fp32_on_the_cpu_or_trained_weights_with(dig
     assert engine.run(make_cell(model=SGD, **changes), digits).output_error is None
 
 
-def test_an_output_that_is_more_than_rounded_is_warned_of(digits, monkeypatch):
+def test_an_output_that_is_more_than_rounded_makes_the_cell_invalid(digits, monkeypatch):
     honest = engine.InferStep.compute
     monkeypatch.setattr(engine.InferStep, "compute", lambda step, batch: honest(step, batch) * 1.3)
     measured = engine.run(make_cell(model=SGD, precision=Precision.bf16), digits)
     assert measured.output_error == pytest.approx(0.3, rel=0.05)
-    assert measured.warnings[0].startswith("the output differs from fp32's on the CPU by ")
+    assert measured.defects[0].startswith("the output differs by ")
 
 
 @pytest.mark.parametrize("protocol", Protocol)

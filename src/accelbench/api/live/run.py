@@ -22,15 +22,23 @@ from accelbench.engines.lightning.module import BenchModule, StructuredStep, Tra
 from accelbench.engines.lightning.outputs import all_finite, described, seeded, size_of
 from accelbench.engines.lightning.own.batch import OwnBatch
 from accelbench.engines.lightning.precision import Observer, plugin_for, step_context
-from accelbench.engines.lightning.structure import mapped, mixed, num_rows, reordered, tensors_in
+from accelbench.engines.lightning.structure import (
+    arguments,
+    keys_of_rows,
+    mapped,
+    mixed,
+    num_rows,
+    reordered,
+    tensors_in,
+)
 from accelbench.engines.lightning.work import count
-from accelbench.engines.lightning.workload import changed
+from accelbench.engines.lightning.workload import changed, in_precision
 from accelbench.engines.observed import Observed
 from accelbench.errors import UserError
 from accelbench.measuring.outputs import Output
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Work
-from accelbench.schema.vocab import Device
+from accelbench.schema.vocab import Device, Precision
 
 SAME_INPUTS = "the batch's samples are all equal, so it was not checked that each batch is computed"
 
@@ -157,17 +165,24 @@ class NetworkRun(CellRun):
         """In host memory."""
         return mixed(batch, other, rows) if num_rows(batch) == self.num_rows else None
 
+    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
+        """Hashes of them."""
+        return keys_of_rows(self.task.infer(arguments, batch), rows, self.num_rows)  # type: ignore[arg-type]
+
     def measured_output(self, batch: OwnBatch, rows: Sequence[int]) -> Output:
         """From a further step."""
         output = self.step.compute(self.step.copy_in(mapped(batch, torch.Tensor.clone)))
         return described(output, self.num_rows, rows)
 
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
+    def reference_outputs(
+        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
+    ) -> list[Output]:
         """From a new copy of the user's network. It runs in a thread; the dtype of new tensors is the process's."""
-        with torch.no_grad(), new_tensors_in(torch.float32):
+        dtype, context = in_precision(precision or Precision.fp32)
+        with torch.no_grad(), new_tensors_in(dtype), context:
             original = getattr(self.original, "_orig_mod", self.original)
-            network = changed(copy_of(original).to(device="cpu").float().eval(), other=other)
-            outputs = seeded(batches, lambda each: self.task.infer(network, mapped(each, _as_fp32)))
+            network = changed(copy_of(original).to(device="cpu").float().eval(), other=other).to(dtype)
+            outputs = seeded(batches, lambda each: self.task.infer(network, mapped(each, lambda one: _as(one, dtype))))
             return [described(output, self.num_rows, self.rows) for output in outputs]
 
     def observe(self) -> Observed:
@@ -281,5 +296,5 @@ class _Call:
         return self.samples
 
 
-def _as_fp32(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor
+def _as(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor

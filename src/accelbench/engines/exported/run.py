@@ -30,7 +30,16 @@ from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
-from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, on_host, reordered
+from accelbench.engines.lightning.structure import (
+    arguments,
+    copied_into,
+    keys_of_rows,
+    mapped,
+    mixed,
+    num_rows,
+    on_host,
+    reordered,
+)
 from accelbench.engines.lightning.task import ImageTask
 from accelbench.engines.lightning.training import training_in_inference
 from accelbench.engines.lightning.work import count
@@ -143,7 +152,7 @@ class _Run(CellRun):
 
         self.seen.replayed = replay(
             lambda: [on_host(fed) for _ in range(num)],
-            lambda: [self.workload.unseen() for _ in range(num)],
+            lambda: [self.workload.alike(fed) for _ in range(num)],
             seconds,
             latency_s if num == 1 else None,
         )
@@ -208,6 +217,10 @@ class _Run(CellRun):
     def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
         return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
 
+    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
+        """Hashes of them."""
+        return keys_of_rows(self.workload.task.infer(arguments, batch), rows, self.workload.num_rows)  # type: ignore[arg-type]
+
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
         """From a further call, whose inputs are copied over those of the last one: they keep their addresses."""
         if self.compared_on is None or not copied_into(self.compared_on, batch):
@@ -219,9 +232,11 @@ class _Run(CellRun):
         """Those of the workload."""
         return self.workload.num_reference_rows
 
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
+    def reference_outputs(
+        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
+    ) -> list[Output]:
         with new_tensors_in(torch.float32):
-            return self.workload.reference(batches, self.rows, other=other)
+            return self.workload.reference(batches, self.rows, other=other, precision=precision)
 
     def notes(self) -> Iterator[str]:
         """How the batches are used, and what the user's code set in vain."""

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -22,7 +23,7 @@ from accelbench.engines.keras.precision import Observer
 from accelbench.engines.keras.task import frozen, learning_rate, states
 from accelbench.engines.models import output_shapes
 from accelbench.engines.observed import Observed
-from accelbench.engines.sources import channels_last, first_images, input_of, is_random, unseen_images
+from accelbench.engines.sources import channels_last, first_images, input_of, is_random, pictures_alike, unseen_images
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import batch_axes
 from accelbench.measuring.output_error import NUM_SAMPLES
@@ -33,7 +34,7 @@ from accelbench.measuring.runner import Watch
 from accelbench.measuring.training import States
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.vocab import Device, Pipeline
+from accelbench.schema.vocab import Device, Pipeline, Precision
 
 
 def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
@@ -141,7 +142,7 @@ class _Run(CellRun):
 
         self.seen.replayed = replay(
             lambda: [self._execution(fed.copy()) for _ in range(num)],
-            lambda: [self._execution(self._unseen(fed)) for _ in range(num)],
+            lambda: [self._execution(self._alike(fed)) for _ in range(num)],
             seconds,
             latency_s if num == 1 and self.backend.on_host else None,
         )
@@ -241,6 +242,16 @@ class _Run(CellRun):
         images = unseen_images(len(like), like.shape[1:], floats=like.dtype != np.uint8)
         return images.astype(like.dtype, copy=False)
 
+    def _alike(self, fed: NDArray[Any]) -> NDArray[Any]:
+        """Images that are drawn as those of the feed are: on them the network has as much to do."""
+        if fed.dtype == np.uint8:
+            return pictures_alike(fed)
+        return np.random.default_rng().standard_normal(fed.shape, np.float32).astype(fed.dtype)
+
+    def inputs_of_rows(self, batch: NDArray[Any], rows: Sequence[int]) -> list[int]:
+        """Hashes of them."""
+        return [hash(batch[row].tobytes()) for row in rows]
+
     def reordered_inputs(self, batch: NDArray[Any], order: Sequence[int]) -> NDArray[Any] | None:
         """In host memory; None on several devices, where each further execution is costly."""
         images: NDArray[Any] = batch[list(order)]
@@ -268,13 +279,16 @@ class _Run(CellRun):
     num_reference_rows = NUM_SAMPLES
 
     def reference_outputs(
-        self, batches: Sequence[NDArray[Any]], *, other: bool = False, same: bool = False
+        self, batches: Sequence[NDArray[Any]], *, other: bool = False, precision: Precision | None = None
     ) -> list[Output]:
         """From the cell's network, built again on the CPU, for the images of the first rows alone."""
         rows = self.rows[:NUM_SAMPLES]
         images = [batch[rows] for batch in batches]
         with self.backend.on_cpu():
-            outputs = networks.reference(self.cell, images, self.shape, self.num_classes, other=other)
+            cell = self.cell if precision is None else replace(self.cell, precision=precision)
+            outputs = networks.reference(
+                cell, images, self.shape, self.num_classes, other=other, rounds=bool(precision)
+            )
         return [_described(output, len(rows), range(len(rows))) for output in outputs]
 
     def warnings(self) -> Iterator[str]:

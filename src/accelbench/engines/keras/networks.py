@@ -145,18 +145,24 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
 
 
 def reference(
-    cell: Cell, batches: Sequence[NDArray[Any]], shape: Shape, num_classes: int, *, other: bool = False
+    cell: Cell,
+    batches: Sequence[NDArray[Any]],
+    shape: Shape,
+    num_classes: int,
+    *,
+    other: bool = False,
+    rounds: bool = False,
 ) -> list[NDArray[Any]]:
     """The outputs of the cell's network, built again in fp32, for each of `batches`, images as its feed gives them.
 
-    With `other`, its weights are others, which differ a little from its own.
+    With `other`, its weights are others, which differ a little from its own; with `rounds`, it is in its precision.
     """
-    network = _drawn(cell, Precision.fp32, shape, num_classes)
+    network = network_of(cell, shape, num_classes) if rounds else _drawn(cell, Precision.fp32, shape, num_classes)
     if other:
         drawn = np.random.default_rng()
         network.set_weights([each + 0.1 * drawn.random(each.shape, np.float32) for each in network.get_weights()])
     inputs = [images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32) for images in batches]
-    return [np.asarray(network(floats, training=False)) for floats in inputs]
+    return [keras.ops.convert_to_numpy(network(floats, training=False)) for floats in inputs]
 
 
 def _drawn(cell: Cell, precision: Precision, shape: Shape, num_classes: int) -> keras.Sequential:

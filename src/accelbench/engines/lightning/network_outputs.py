@@ -17,7 +17,17 @@ from accelbench.engines.lightning.options import Compiler
 from accelbench.engines.lightning.outputs import LAZY, computes_when_read, described
 from accelbench.engines.lightning.products import watched
 from accelbench.engines.lightning.ranks import Ranks
-from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, on_host, reordered, tensors_in
+from accelbench.engines.lightning.structure import (
+    arguments,
+    copied_into,
+    keys_of_rows,
+    mapped,
+    mixed,
+    num_rows,
+    on_host,
+    reordered,
+    tensors_in,
+)
 from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable
 from accelbench.engines.lightning.workload import Workload
 from accelbench.errors import UserError
@@ -26,7 +36,7 @@ from accelbench.measuring.output_check import NUM_ROWS
 from accelbench.measuring.outputs import Output
 from accelbench.measuring.promises import check_timed
 from accelbench.measuring.replay import num_batches, replay
-from accelbench.schema.vocab import XLA, Device, Pipeline
+from accelbench.schema.vocab import XLA, Device, Pipeline, Precision
 
 
 class NetworkOutputs(CellRun):
@@ -82,8 +92,7 @@ class NetworkOutputs(CellRun):
         if self.cell.data.pipeline == Pipeline.fresh or self.timed is None:
             return
         fed, num = on_host(self.timed[0]), num_batches(latency_s)
-        own = tensors_in(fed)  # a short batch takes less time
-        whole = next(iter(own)).shape[:1] == next(tensors_in(self.workload.unseen())).shape[:1]
+        whole = num_rows(fed) in (0, num_rows(self.workload.example()))  # a short batch takes less time
 
         def seconds(batches: Sequence[Any]) -> float:
             start = time.perf_counter()
@@ -95,7 +104,7 @@ class NetworkOutputs(CellRun):
         if whole:
             self.seen.replayed = replay(
                 lambda: [mapped(fed, torch.Tensor.clone) for _ in range(num)],
-                lambda: [self.workload.unseen(labelled=self.trains) for _ in range(num)],
+                lambda: [self.workload.alike(fed) for _ in range(num)],
                 seconds,
                 latency_s if num == 1 and self.backend.on_host else None,
             )
@@ -125,6 +134,10 @@ class NetworkOutputs(CellRun):
         """In host memory."""
         return mixed(batch, other, rows) if num_rows(batch) == self.workload.num_rows else None
 
+    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
+        """Hashes of them."""
+        return keys_of_rows(self.workload.task.infer(arguments, batch), rows, self.workload.num_rows)  # type: ignore[arg-type]
+
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
         """From a further step. Its inputs are copied over those of the last one, where they keep their addresses."""
         if self.cell.options.cuda_graphs:  # a graph overwrites its earlier result
@@ -149,6 +162,8 @@ class NetworkOutputs(CellRun):
         on_cpu = self.cell.device == Device.cpu and self.is_plain and not self.cell.options.change_output
         return on_cpu and self.workload.num_reference_rows == NUM_ROWS
 
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
+    def reference_outputs(
+        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
+    ) -> list[Output]:
         """From the cell's network, built again."""
-        return self.workload.reference(batches, self.rows, other=other, precision=self.cell.precision if same else None)
+        return self.workload.reference(batches, self.rows, other=other, precision=precision)

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import random
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -84,6 +85,50 @@ def mixed(structure: Any, other: Any, rows: Sequence[int]) -> Any:
             tensors.append(its)
     same[chosen] = False
     return None if same.any() else refilled(structure, tensors)
+
+
+def arguments(*args: Any, **kwargs: Any) -> Any:
+    """To be given to a task in the place of a network: returns what the network would be called with."""
+    return args, kwargs
+
+
+def keys_of_rows(structure: Any, rows: Sequence[int], size: int) -> list[int]:
+    """Hashes of what these rows, of `size`, have in all tensors; a tensor that has no such rows belongs to each."""
+    tensors = [tensor.detach().cpu() for tensor in tensors_in(structure)]
+    whole = hash(tuple(_hashed(tensor) for tensor in tensors if not tensor.dim() or len(tensor) != size))
+    by_row = [tensor for tensor in tensors if tensor.dim() and len(tensor) == size]
+    return [hash((whole, *(_hashed(tensor[row]) for tensor in by_row))) for row in rows]
+
+
+def _hashed(tensor: Tensor) -> int:
+    content: bytes = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+    return hash((tensor.shape, tensor.dtype, content))
+
+
+def varied_rows(structure: Any, size: int) -> Any:
+    """A structure of the same kind with other contents: its rows are in another order, and each is a little different.
+
+    Floating-point numbers are a thousandth smaller. In each row of whole numbers two of them change places, as tokens
+    or pixels may; a row with one number, and a mask, are left as they are.
+    """
+
+    def changed(tensor: Tensor) -> Tensor:
+        if tensor.is_floating_point():
+            return tensor * random.SystemRandom().uniform(0.998, 0.999)
+        if tensor.dim() < 2 or len(tensor) != size or tensor.dtype == torch.bool or not _is_rich(tensor):
+            return tensor
+        flat = tensor.flatten(1).clone()
+        for row in flat:
+            first, second = random.SystemRandom().sample(range(len(row)), 2)
+            row[[first, second]] = row[[second, first]]
+        return flat.reshape(tensor.shape)
+
+    return mapped(reordered(structure, random.SystemRandom().sample(range(size), size)), changed)
+
+
+def _is_rich(tensor: Tensor) -> bool:
+    """Whether its rows have several numbers, and it is no mask."""
+    return bool(tensor[0].numel() > 1 and tensor.min() != tensor.max() and tensor.max() - tensor.min() > 1)
 
 
 def copied_into(structure: Any, source: Any) -> bool:

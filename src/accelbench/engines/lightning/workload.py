@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from random import SystemRandom
 from typing import Any, Protocol
 
 import pytorch_lightning as pl
@@ -12,14 +14,14 @@ from torch import Tensor, nn
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.feed import DrawnFeed, Feed
-from accelbench.engines.lightning.global_state import DETERMINISTIC, restore, values_of_a_cell
+from accelbench.engines.lightning.global_state import DETERMINISTIC, new_tensors_in, restore, values_of_a_cell
 from accelbench.engines.lightning.outputs import described, seeded
-from accelbench.engines.lightning.precision import STORED_DTYPES
+from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.sources import feed_of
 from accelbench.engines.lightning.task import ImageTask, Task
 from accelbench.engines.models import output_shapes
-from accelbench.engines.sources import Shape, first_images, input_of, unseen_images
+from accelbench.engines.sources import Shape, first_images, input_of, pictures_alike, unseen_images
 from accelbench.engines.targets import import_path
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_error import NUM_SAMPLES
@@ -76,6 +78,9 @@ class Workload(Protocol):
     def unseen(self, *, labelled: bool = False) -> Any:
         """A further batch that the feed never gives, in host memory; if `labelled`, as it gives it to training."""
 
+    def alike(self, batch: Any) -> Any:
+        """A further batch that the feed never gives, drawn as this one of the feed was: on it a step does as much."""
+
     def reference(
         self, batches: Sequence[Any], rows: Sequence[int], *, other: bool = False, precision: Precision | None = None
     ) -> list[Output]:
@@ -87,7 +92,7 @@ class Workload(Protocol):
             batches: in host memory, as the feed gives them to inference.
             rows: of the output, that are compared.
             other: whether the network has other weights.
-            precision: that it runs in instead of fp32, if `num_reference_rows` is all of them.
+            precision: that it runs in instead of fp32.
         """
 
     def tokens_per_sample(self) -> float | None:
@@ -108,12 +113,20 @@ def set_again() -> None:
 @torch.no_grad()
 def changed(network: nn.Module, *, other: bool) -> nn.Module:
     """The network; with `other`, its weights keep an input's influence through many layers, and none is 0."""
+    if other:  # each time others
+        torch.manual_seed(SystemRandom().randrange(2**31))
     for parameter in network.parameters() if other else ():
         if parameter.is_floating_point() and parameter.dim() > 1:
             parameter.copy_(torch.randn_like(parameter) * GAIN / math.sqrt(parameter[0].numel()))
         elif parameter.is_floating_point():
             parameter.add_(torch.rand_like(parameter), alpha=0.1)
     return network
+
+
+def in_precision(precision: Precision) -> tuple[torch.dtype, AbstractContextManager[Any]]:
+    """What new networks on the CPU store in `precision`, and the context that they compute in."""
+    is_mixed = precision in MIXED
+    return STORED_DTYPES[precision], torch.autocast("cpu", DTYPES[precision]) if is_mixed else nullcontext()
 
 
 class Images:
@@ -211,6 +224,13 @@ class Images:
         inputs = torch.from_numpy(images).to(like.dtype)
         return (inputs, torch.randint(self.num_classes, (self.num_rows,))) if labelled else (inputs,)
 
+    def alike(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Other random images, or pictures of the data set that are shifted; with the labels of the batch."""
+        images, *labels = batch
+        random = images.is_floating_point()
+        other = torch.randn(images.shape) if random else torch.from_numpy(pictures_alike(images.numpy()))
+        return (other.to(images.dtype), *labels)
+
     @torch.no_grad()
     def reference(
         self,
@@ -222,11 +242,14 @@ class Images:
     ) -> list[Output]:
         """For the images of the first rows alone."""
         pl.seed_everything(self.cell.seed, verbose=False)
-        network, task = changed(self.build(), other=other).eval(), ImageTask(torch.float32)
+        network = changed(self.build(), other=other).eval()
         set_again()
+        dtype, context = in_precision(precision or Precision.fp32)
+        network, task = network.to(dtype), ImageTask(dtype)
         chosen = torch.tensor(rows[:NUM_SAMPLES])
         images = [batch[0][chosen] for batch in batches]
-        outputs = seeded(images, lambda each: network(task.inputs(each).float()))
+        with context, new_tensors_in(dtype):
+            outputs = list(seeded(images, lambda each: network(task.inputs(each).to(dtype))))
         return [described(output, len(chosen), range(len(chosen))) for output in outputs]
 
     def tokens_per_sample(self) -> None:

@@ -1,7 +1,6 @@
 """A network of the user's on batches of the user's (`model.batch`)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import partial
 from random import SystemRandom
 from typing import Any
@@ -17,10 +16,10 @@ from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.outputs import described, seeded, size_of
 from accelbench.engines.lightning.own.batch import BatchMaker, Maker, OwnBatch, count_note, put_batch
 from accelbench.engines.lightning.own.task import OwnTask
-from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
+from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
-from accelbench.engines.lightning.structure import mapped, tensors_in
-from accelbench.engines.lightning.workload import changed, set_again
+from accelbench.engines.lightning.structure import mapped, tensors_in, varied_rows
+from accelbench.engines.lightning.workload import changed, in_precision, set_again
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_ROWS
 from accelbench.measuring.outputs import Output
@@ -105,13 +104,18 @@ class OwnWorkload:
     def unseen(self, *, labelled: bool = False) -> OwnBatch:
         """A batch that is drawn from another seed, a random one.
 
-        If the function gives the first batch again, whatever the seed, its samples change places.
+        If the function gives a batch again, whatever the seed, it is varied.
         """
         pl.seed_everything(SystemRandom().randrange(2**31, 2**32), verbose=False)
         unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
-        if all(torch.equal(*pair) for pair in zip(tensors_in(self.example()), tensors_in(unseen), strict=False)):
-            unseen = mapped(unseen, lambda tensor: tensor.roll(1, 0) if tensor.dim() else tensor)
+        known = self.feed.batches if isinstance(self.feed, DrawnFeed) else []
+        if any(_is_same(mapped(each, torch.Tensor.cpu), unseen) for each in [self.example(), *known]):
+            unseen = varied_rows(unseen, unseen.num_rows)
         return unseen
+
+    def alike(self, batch: OwnBatch) -> OwnBatch:
+        """A batch that is drawn like those of the feed."""
+        return self.unseen()
 
     @torch.no_grad()
     def reference(
@@ -126,12 +130,12 @@ class OwnWorkload:
         pl.seed_everything(self.cell.seed, verbose=False)
         network = changed(self.build(), other=other).eval()
         set_again()
-        if precision is not None:
-            network = network.to(STORED_DTYPES[precision])
-        autocast = torch.autocast("cpu", DTYPES[precision]) if precision in MIXED else nullcontext()
-        change = (lambda tensor: tensor) if precision else _as_fp32
-        with autocast, new_tensors_in(STORED_DTYPES[precision or Precision.fp32]):
-            outputs = list(seeded(batches, lambda batch: self.task.infer(network, mapped(batch, change))))
+        dtype, context = in_precision(precision or Precision.fp32)
+        with context, new_tensors_in(dtype):
+            network = network.to(dtype)
+            outputs = list(
+                seeded(batches, lambda batch: self.task.infer(network, mapped(batch, lambda each: _as(each, dtype))))
+            )
         return [described(output, self.num_rows, rows) for output in outputs]
 
     def tokens_per_sample(self) -> float | None:
@@ -146,5 +150,9 @@ class OwnWorkload:
             yield note
 
 
-def _as_fp32(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor
+def _is_same(one: OwnBatch, other: OwnBatch) -> bool:
+    return all(torch.equal(*pair) for pair in zip(tensors_in(one), tensors_in(other), strict=False))
+
+
+def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor

@@ -3,7 +3,6 @@
 import copy
 import time
 from collections.abc import Sequence
-from random import SystemRandom
 from typing import Any
 
 import torch
@@ -11,14 +10,25 @@ from torch import Tensor
 
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.outputs import LAZY, computes_when_read, described, seeded, size_of
 from accelbench.engines.lightning.own.lightning_module.loader import SwitchingLoader
 from accelbench.engines.lightning.own.lightning_module.looking import Looks
 from accelbench.engines.lightning.own.lightning_module.loop_step import LoopStep
 from accelbench.engines.lightning.own.lightning_module.sections import wrapped
 from accelbench.engines.lightning.own.lightning_module.subject import Subject
-from accelbench.engines.lightning.structure import copied_into, mapped, mixed, num_rows, reordered
+from accelbench.engines.lightning.structure import (
+    copied_into,
+    keys_of_rows,
+    mapped,
+    mixed,
+    num_rows,
+    reordered,
+    varied_rows,
+)
+from accelbench.engines.lightning.workload import in_precision
 from accelbench.measuring.outputs import Output
+from accelbench.schema.vocab import Precision
 
 
 class ModuleOutputs(CellRun):
@@ -60,15 +70,8 @@ class ModuleOutputs(CellRun):
         return time.perf_counter() - start
 
     def _unseen(self, batch: Any) -> Any:
-        """The samples of a batch in another order, their floating-point numbers changed by a thousandth."""
-        num = num_rows(batch)
-        by = SystemRandom().randrange(1, num) if num > 1 else 0
-
-        def changed(tensor: Tensor) -> Tensor:
-            return tensor * SystemRandom().uniform(0.998, 0.999) if tensor.is_floating_point() else tensor
-
-        order = [(row + by) % num for row in range(num)]
-        return _filled(batch, mapped(reordered(batch, order), changed))
+        """The samples of a batch, varied."""
+        return _filled(batch, varied_rows(batch, num_rows(batch)))
 
     def compared_inputs(self) -> tuple[Any, Any]:
         """A batch of the loader, and its samples changed and in another order."""
@@ -96,6 +99,11 @@ class ModuleOutputs(CellRun):
             return None
         return _filled(batch, found)
 
+    def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
+        """Hashes of them; of a tuple, those of its first element alone: labels follow, which no output depends on."""
+        called = self.called.get(id(batch), batch)
+        return keys_of_rows(called[0] if isinstance(called, tuple | list) else called, rows, num_rows(batch))
+
     def measured_output(self, batch: Any, rows: Sequence[int]) -> Output:
         """From a further step of the loop, whose loader gives this batch."""
         self.loader.given.append(copy.deepcopy(batch))
@@ -104,11 +112,16 @@ class ModuleOutputs(CellRun):
         self.kept_alive.append(batch)
         return described(look.result, self._size(look), rows)
 
-    def reference_outputs(self, batches: Sequence[Any], *, other: bool = False, same: bool = False) -> list[Output]:
+    def reference_outputs(
+        self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
+    ) -> list[Output]:
         """From a newly built module, without a Trainer, for what predict_step got."""
-        predict = self.subject.new_predict(other=other)
-        with torch.no_grad():
-            outputs = seeded((mapped(self.called[id(each)], Tensor.clone) for each in batches), predict)
+        dtype, context = in_precision(precision or Precision.fp32)
+        predict = self.subject.new_predict(other=other, dtype=dtype)
+        called = (self.called[id(each)] for each in batches)
+        inputs = (mapped(each, lambda tensor: _copied(tensor, dtype)) for each in called)
+        with torch.no_grad(), context, new_tensors_in(dtype):
+            outputs = list(seeded(inputs, predict))
         return [described(output, self.timed_size, self.rows) for output in outputs]
 
     def _size(self, look: Looks) -> int:
@@ -130,5 +143,8 @@ def _filled(batch: Any, contents: Any) -> Any:
 
 
 def _on_cpu(tensor: Tensor) -> Tensor:
-    copied = tensor.detach().to("cpu", copy=True)
-    return copied.float() if copied.is_floating_point() else copied
+    return _copied(tensor.detach().to("cpu"), torch.float32)
+
+
+def _copied(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)

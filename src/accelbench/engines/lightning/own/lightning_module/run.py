@@ -45,10 +45,13 @@ from accelbench.measuring.output_check import MAX_WHY
 from accelbench.measuring.promises import check_timed
 from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.runner import Watch
+from accelbench.measuring.training import MAX_CYCLE
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Work
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import XLA, Phase
+
+MAX_AWAITED_S = 2.0  # of steps that are run until a weight changes
 
 
 class ModuleRun(ModuleOutputs):
@@ -166,6 +169,7 @@ class ModuleRun(ModuleOutputs):
         """Runs further steps on batches that were never fed: what they train and keep."""
         if self.trains:
             self.trained.note_settings(self.trainer.optimizers)
+            self._await_change(latency_s)
         if self.timed is not None and next(tensors_in(self.timed[0]), None) is not None:
             fed, num = self.timed[0], num_batches(latency_s)
             self.seen.replayed = replay(
@@ -176,6 +180,20 @@ class ModuleRun(ModuleOutputs):
             )
         if self.trains:
             self.seen.training.later = self.trained.states()
+
+    def _await_change(self, latency_s: float) -> None:
+        """Runs further steps until a weight changes, if none did: gradients may be accumulated by hand."""
+        training = self.seen.training
+        is_manual = not self.subject.module.automatic_optimization
+        training.cycle = None if is_manual else self.subject.num_accumulated
+        if training.has_trained and not training.stopped:
+            return
+        for _ in range(min(MAX_CYCLE, int(MAX_AWAITED_S / latency_s))):
+            self.step.compute(None)
+            training.later = self.trained.states()
+            if training.later != training.end:
+                break
+            training.num_still += 1
 
     def _break_down(self, step: LoopStep) -> None:
         """Times the phases of further steps, and profiles one."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+import torch
 from torch import nn
 
 from accelbench.engines.lightning.backends import Backend
@@ -151,17 +152,19 @@ class Subject:
                 changed.append(f"its code set trainer.{name}={found[0]}, and {asked[name]} was asked for")
         return changed if self.trains else []
 
-    def new_predict(self, *, other: bool = False) -> Callable[[Any], Any]:
-        """What a newly built module computes for a batch, in fp32 on the CPU.
+    def new_predict(self, *, other: bool = False, dtype: torch.dtype = torch.float32) -> Callable[[Any], Any]:
+        """What a newly built module computes for a batch on the CPU.
 
         Args:
             other: whether it has other weights.
+            dtype: of its weights.
 
         Raises:
             UserError: its constructor does not make the whole network.
         """
         module: Any = changed(self._new_module(), other=other).eval()
         set_again()
+        module = module.to(dtype)
         if module.state_dict().keys() != self.module.state_dict().keys():
             raise UserError("its setup or configure_model makes layers, which need the Trainer")
         if not self.predicts:
