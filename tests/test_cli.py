@@ -622,7 +622,7 @@ def test_an_interruption_is_no_traceback(capsys, project, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("accelbench.sweep.run.prepare", interrupted)
+    monkeypatch.setattr("accelbench.sweep.context.prepare", interrupted)
     assert main(["tracking=none"]) == 130
     assert capsys.readouterr().err == "\nInterrupted; every finished cell has its record.\n"
 
@@ -632,7 +632,7 @@ def test_what_is_no_users_mistake_keeps_its_traceback(project, monkeypatch, defe
     def broken(*_):
         raise defect
 
-    monkeypatch.setattr("accelbench.sweep.run.prepare", broken)
+    monkeypatch.setattr("accelbench.sweep.context.prepare", broken)
     with pytest.raises(type(defect), match="a defect"):
         main(["tracking=none"])
 
@@ -649,7 +649,7 @@ def test_what_the_system_refuses_is_one_line(project, monkeypatch, capsys, error
     def refused(*_):
         raise error
 
-    monkeypatch.setattr("accelbench.sweep.run.prepare", refused)
+    monkeypatch.setattr("accelbench.sweep.context.prepare", refused)
     assert main(["tracking=none"]) == 2
     assert capsys.readouterr().err == f"accelbench: {told}\n"
 

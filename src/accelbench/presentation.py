@@ -1,6 +1,7 @@
 """Texts of numbers and durations, and the colours of phases."""
 
 import math
+import re
 
 from accelbench.schema.vocab import Phase
 
@@ -27,6 +28,12 @@ PHASE_COLOURS = {
 
 
 UNKNOWN = "–"
+
+
+def seconds_of(text: str) -> float | None:
+    """The seconds of a time that the user wrote, such as `90s`, `5m` or `2h`; None if it is none, or 0."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", text)
+    return (float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] or None) if found else None
 
 
 def significant(value: float | None, digits: int = 3) -> str:

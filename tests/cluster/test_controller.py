@@ -19,6 +19,7 @@ from accelbench.errors import UserError
 from accelbench.schema.vocab import Device, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.settings.executors import Executor, ExecutorConfig
+from accelbench.sweep import context
 from accelbench.sweep import run as local
 from cluster.jobs import ProcessEngine
 from fakes import give_ceilings, make_cell, make_project
@@ -53,9 +54,9 @@ def swept(project, monkeypatch):
 
     def swept(cells, num_jobs=1, processes=None, **options):
         processes = processes or ProcessEngine(num_jobs)
-        monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+        monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
         console = Console(file=io.StringIO(), width=200)
-        result = controller.run(cells, dataclasses.replace(OPTIONS, **options), console)
+        result = dispatch.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=None)
         return result, console.file.getvalue(), processes
 
     return swept
@@ -85,10 +86,10 @@ def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(proje
 def test_a_job_that_ends_before_its_only_cell_is_measured_is_a_message(project, monkeypatch):
     processes = ProcessEngine()
     processes.submit = lambda parts, need, job_name: ["0"]  # no such process
-    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
     shown = []
     with pytest.raises(UserError, match="1 of 1 cells have no record: their jobs were ended from outside"):
-        controller.run(cells_of(1), OPTIONS, Console(file=io.StringIO()), show=shown.append)
+        dispatch.run(cells_of(1), OPTIONS, Console(file=io.StringIO()), show=shown.append, hosts=None)
     assert not shown
 
 
@@ -101,9 +102,9 @@ def test_a_refused_job_cancels_those_of_other_groups(project, monkeypatch):
         return ["0"]
 
     processes.submit, processes.cancel = refuse, cancelled.extend
-    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
     with pytest.raises(UserError, match="refused"):
-        controller.run([*cells_of(1), make_cell(device=Device.gpu)], OPTIONS, Console(file=io.StringIO()))
+        dispatch.run([*cells_of(1), make_cell(device=Device.gpu)], OPTIONS, Console(file=io.StringIO()), hosts=None)
     assert cancelled == ["0"]
 
 
@@ -136,14 +137,14 @@ def test_a_job_that_only_the_scheduler_knows_is_waited_for(project, monkeypatch)
         yield
 
     processes.submit = die
-    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
     console = Console(file=io.StringIO(), width=200)
     with pytest.raises(KeyboardInterrupt):
-        controller.run(cells_of(1), OPTIONS, console)
+        dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
     processes.submit = lambda parts, need, job_name: submitted.append(job_name) or []
     processes.states = answering(iter([{"7": "running"}] * 3))
     with pytest.raises(UserError, match="have no record"):
-        controller.run(cells_of(1), OPTIONS, console)
+        dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
     assert "Waiting for 1 job of an earlier start" in console.file.getvalue()
     assert len(submitted) == 1
 
@@ -157,19 +158,19 @@ def test_a_job_that_the_scheduler_gets_to_know_late_is_not_submitted_again(proje
         yield
 
     processes.submit = die
-    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
     monkeypatch.setattr(controller, "POLL_S", 0.01)
     console = Console(file=io.StringIO(), width=200)
     with pytest.raises(KeyboardInterrupt):
-        controller.run(cells_of(1), OPTIONS, console)
+        dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
     (left,) = rounds(project)
     processes.submit = lambda parts, need, job_name: submitted.append(job_name) or []
     processes.states = answering(iter([{}, {}, {"7": "running"}, {"7": "running"}, {"7": "running"}, {}]))
     monkeypatch.setattr(controller, "SETTLE_S", 60.0)
     with monkeypatch.context() as patched:
-        patched.setattr(controller._SpreadSweep, "_start", lambda self: None)
+        patched.setattr(controller.Controller, "_start", lambda self: None)
         with pytest.raises(UserError, match="have no record"):
-            controller.run(cells_of(1), OPTIONS, console)
+            dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
     assert "Waiting for 1 job of an earlier start" in console.file.getvalue()
     assert submitted == []
     assert rounds(project) == [left]
@@ -184,9 +185,9 @@ def test_the_end_of_a_jobs_log_is_named_and_the_log_kept(project, monkeypatch):
         return ["0"]
 
     processes.submit = submit
-    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
     with pytest.raises(UserError, match=r"1 of 1 cells have no record: job 0 ended: out of memory\. The same"):
-        controller.run(cells_of(1), OPTIONS, Console(file=io.StringIO()))
+        dispatch.run(cells_of(1), OPTIONS, Console(file=io.StringIO()), hosts=None)
     (spread,) = rounds(project)
     assert (spread / "0.err").exists()
 
@@ -207,10 +208,10 @@ def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, monke
     path.write_text("{")
     processes = ProcessEngine()
     processes.submit = lambda parts, need, job_name: ["0"]
-    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
     console = Console(file=io.StringIO(), width=300)
     with pytest.raises(UserError, match="1 of 1 cells have no record"):
-        controller.run([cell], OPTIONS, console)
+        dispatch.run([cell], OPTIONS, console, hosts=None)
     assert path.with_name(f"{path.name}.unreadable").read_text() == "{"
     assert f"kept as {path.name}.unreadable" in console.file.getvalue()
 
@@ -219,11 +220,11 @@ def test_a_scheduler_that_does_not_answer_is_named_once(project, monkeypatch):
     processes = ProcessEngine()
     processes.submit = lambda parts, need, job_name: ["0"]
     processes.states = answering(iter([{"0": engine.UNKNOWN}] * 4))
-    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
     monkeypatch.setattr(watching, "SILENCE_S", 0.0)
     console = Console(file=io.StringIO(), width=300)
     with pytest.raises(UserError, match="1 of 1 cells have no record"):
-        controller.run(cells_of(1), OPTIONS, console)
+        dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
     assert console.file.getvalue().count("processes has not answered for 0 s") == 1
 
 
@@ -237,11 +238,11 @@ def test_an_interrupt_says_so_if_the_jobs_can_not_be_cancelled(project, monkeypa
         raise KeyboardInterrupt
 
     processes.submit, processes.cancel = lambda parts, need, job_name: ["0"], refuse
-    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
     monkeypatch.setattr(watching.Watch, "run", interrupt)
     console = Console(file=io.StringIO(), width=300)
     with pytest.raises(KeyboardInterrupt):
-        controller.run(cells_of(1), OPTIONS, console)
+        dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
     assert "scancel failed: no reason: the jobs may still run" in console.file.getvalue()
 
 
@@ -353,7 +354,7 @@ def test_an_interrupt_cancels_the_jobs(project, swept):
 
 @pytest.mark.slow
 def test_why_a_job_could_not_go_on_is_said(project, swept, monkeypatch):
-    monkeypatch.setattr(controller, "prepare_missing", lambda *given: None)
+    monkeypatch.setattr(context, "prepare_missing", lambda *given: None)
     processes = ProcessEngine()
     submit = processes.submit
 
@@ -373,15 +374,15 @@ def test_without_its_extra_an_executor_is_refused(project, monkeypatch):
     for name in ("on_slurm", "on_ray"):
         monkeypatch.delitem(__import__("sys").modules, f"accelbench.cluster.{name}", raising=False)
     with pytest.raises(UserError, match=r"executor=slurm: submitit is not installed: the extra `slurm` has it"):
-        engine.engine_of(ExecutorConfig(name=Executor.slurm))
+        dispatch.engine_of(ExecutorConfig(name=Executor.slurm))
     with pytest.raises(UserError, match=r"executor=ray: ray is not installed: the extra `ray` has it"):
-        engine.engine_of(ExecutorConfig(name=Executor.ray))
+        dispatch.engine_of(ExecutorConfig(name=Executor.ray))
 
 
 @pytest.mark.slow
 def test_a_sweep_is_measured_where_its_settings_say(project, swept, shared, monkeypatch):
     processes = ProcessEngine()
-    monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
+    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
     console = Console(file=io.StringIO())
     dispatch.run(cells_of(1), OPTIONS, console, hosts=shared)
     assert len(processes.processes) == 1

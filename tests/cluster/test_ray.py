@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from accelbench.cluster.engine import engine_of
+from accelbench.cluster.dispatch import engine_of
 from accelbench.errors import UserError
 from accelbench.settings.executors import Executor, ExecutorConfig, RayConfig
 

@@ -10,7 +10,7 @@ from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, look
-from accelbench.doctor import show, support, tensorflow_gpus
+from accelbench.doctor import facts, show, tensorflow_gpus
 from accelbench.errors import UserError
 from accelbench.project import OUR_LAUNCHER, Workplace
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision
@@ -152,9 +152,9 @@ def test_a_broken_model_is_named(project, text):
 
 def test_judges_every_kind_of_cell_once():
     gpu = DeviceReport(device=Device.gpu, present=True, name="T4", count=1, details={"compute_capability": "7.5"})
-    verdicts = list(support.judge([gpu], [ModelSpec(name="mlp")]))
-    assert len({(v.precision, v.mode) for v in verdicts}) == len(verdicts) == len(NOT_QUANTIZED) * len(Mode)
-    refused = {v.precision for v in verdicts if v.reason is not None and v.mode == Mode.infer}
+    kinds = list(facts.kinds_on([gpu], [ModelSpec(name="mlp")]))
+    assert len({(v.precision, v.mode) for v in kinds}) == len(kinds) == len(NOT_QUANTIZED) * len(Mode)
+    refused = {v.precision for v in kinds if v.reason is not None and v.mode == Mode.infer}
     assert refused == {Precision.tf32, Precision.bf16, Precision.bf16_mixed}
 
 

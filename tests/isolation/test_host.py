@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from accelbench.isolation import deaths
+from accelbench.isolation import host as module
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Status
 from fakes import faulty_host, is_gone, make_cell
@@ -85,9 +85,9 @@ def test_a_fresh_process_per_cell_costs_little_after_the_first(hosts, tmp_path):
 
 
 def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():
-    assert deaths.death(-signal.SIGKILL, 1, "").status == Status.oom
-    assert deaths.death(-signal.SIGKILL, 0, "").status == Status.killed
-    assert deaths.death(-signal.SIGTERM, 1, "").status == Status.killed
+    assert module.death(-signal.SIGKILL, 1, "").status == Status.oom
+    assert module.death(-signal.SIGKILL, 0, "").status == Status.killed
+    assert module.death(-signal.SIGTERM, 1, "").status == Status.killed
 
 
 @pytest.mark.parametrize("before", [3984, 3992, 3999])
@@ -95,15 +95,15 @@ def test_a_secret_at_the_edge_of_what_is_kept_of_a_log_is_masked(before, tmp_pat
     """Masked, then cut: the other way round, what the cut leaves of a secret looks like none."""
     monkeypatch.setenv("SERVICE_TOKEN", "q8ZpL2xVw7Rt5Ym")
     (tmp_path / "log").write_text("x" * 5000 + " q8ZpL2xVw7Rt5Ym" + "." * before)
-    told = deaths.log_end(str(tmp_path / "log"))
+    told = module.log_end(str(tmp_path / "log"))
     assert len(told) == 4000
     assert set(told) <= set("x *.")
 
 
 def test_the_rest_of_a_word_at_the_beginning_of_what_is_read_of_a_log_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(deaths, "READ_BYTES", 100)
+    monkeypatch.setattr(module, "READ_BYTES", 100)
     (tmp_path / "log").write_text("a first line q8ZpL2xVw7\n" + 90 * "." + "\n")
-    assert deaths.log_end(str(tmp_path / "log")) == 90 * "." + "\n"
+    assert module.log_end(str(tmp_path / "log")) == 90 * "." + "\n"
 
 
 def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):

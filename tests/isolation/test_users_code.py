@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from accelbench.isolation import users_code
+from accelbench.isolation import child
 
 SOURCE = """import json
 
@@ -38,8 +38,8 @@ def error_of(function, *args):
 
 def test_the_innermost_call_in_the_users_own_files_is_named(nets):
     error = error_of(nets.outer, "{")
-    assert users_code.place(error) == "nets.py:9"
-    text = users_code.described(error)
+    assert child.place_of(error) == "nets.py:9"
+    text = child.described(error)
     assert [line for line in text.splitlines() if "File" in line] == [
         '  File "nets.py", line 5, in outer',
         '  File "nets.py", line 9, in inner',
@@ -52,14 +52,14 @@ def test_an_error_without_the_users_code_keeps_its_whole_traceback():
     import json
 
     error = error_of(json.loads, "{")
-    assert users_code.place(error) is None
-    assert "json/decoder.py" in users_code.described(error)
+    assert child.place_of(error) is None
+    assert "json/decoder.py" in child.described(error)
 
 
 @pytest.mark.parametrize("name", ["json", "pytest", "accelbench.errors"])
 def test_libraries_are_not_the_users(name):
     path = importlib.util.find_spec(name).origin
-    assert not users_code.is_the_users(path)
-    assert users_code.is_the_users("/home/me/nets.py")
-    assert not users_code.is_the_users("<string>")
+    assert not child.is_the_users(path)
+    assert child.is_the_users("/home/me/nets.py")
+    assert not child.is_the_users("<string>")
     assert sys.prefix

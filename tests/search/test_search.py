@@ -13,8 +13,6 @@ import pytest
 from rich.console import Console
 
 from accelbench.cli import main
-from accelbench.compare import course
-from accelbench.compare.race import Pull, Race
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
@@ -24,7 +22,9 @@ from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
+from accelbench.search import schedule
 from accelbench.search.goal import Goal
+from accelbench.search.race import Race, Sample
 from accelbench.search.search import search
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import early, run
@@ -354,12 +354,12 @@ def test_races_replayed_from_a_grid_that_was_measured_in_full_say_what_is_true()
 
         def measure(i, is_long, left_s, draw=draw, left=left):
             left[0] -= 1
-            return Pull(draw.choice(scores[keys[i]]))
+            return Sample(draw.choice(scores[keys[i]]))
 
         race = Race([groups[key] for key in keys], margin=0.02)
-        course.run(race, course.Course(measure, lambda *_: 1.0, lambda left=left: left[0], 60.0), seed)
-        for group, standing in race.standings.items():
+        schedule.run(race, schedule.Schedule(measure, lambda *_: 1.0, lambda left=left: left[0], 60.0), seed)
+        for group, ranking in race.rankings.items():
             best = max(statistics.median(scores[key]) for key in keys if groups[key] == group)
-            behind = best - statistics.median(scores[keys[standing.leader]])
-            num_true.append(behind <= math.log1p(standing.margin))
+            behind = best - statistics.median(scores[keys[ranking.leader]])
+            num_true.append(behind <= math.log1p(ranking.margin))
     assert statistics.mean(num_true) >= 0.95

@@ -11,9 +11,9 @@ from accelbench.schema.ceilings import Ceilings, read_ceilings
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.measurement import Block, Work
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Engine, Status
-from accelbench.sweep.prober import Prober, flops_per_s
-from fakes import faulty_host, make_cell, make_measurement
+from accelbench.schema.vocab import Engine, Precision, Status
+from accelbench.sweep.prober import Prober, flops_per_s, slow_formats
+from fakes import faulty_host, make_ceilings, make_cell, make_measurement
 
 ENVIRONMENT = {"machine": {"cpu_name": "a CPU"}, "versions": {"torch": "2"}, "variables": {}, "code": "c"}
 CELL = make_cell(batch_size=32)
@@ -310,3 +310,35 @@ def test_a_real_cpu_is_probed_in_a_process_of_its_own(tmp_path, said):
     assert found.device_name
     assert found.flops_per_s["fp32"] > 1e9
     assert found.launch_s < 1e-3
+
+
+WITHOUT_UNITS = {"fp32": 90e9, "bf16": 15e9, "fp16": 2.4e9, "fp64": 44e9, "int8": 9e9}
+BF16 = (
+    "bf16 has no units here (15 against 90 GFLOP/s in fp32): expect its cells about 6 times slower than fp32's, or more"
+)
+FP16 = (
+    "fp16 has no units here (2.4 against 90 GFLOP/s in fp32): expect its cells about 38 times slower than fp32's, or "
+    "more"
+)
+
+
+@pytest.mark.parametrize(
+    ("rates", "precisions", "told"),
+    [
+        (WITHOUT_UNITS, ["fp32", "bf16"], [BF16]),
+        (WITHOUT_UNITS, ["bf16", "fp16", "bf16"], [BF16, FP16]),
+        (WITHOUT_UNITS, ["bf16_mixed"], [BF16]),
+        (WITHOUT_UNITS, ["fp32", "fp64", "int8", "tf32"], []),  # integers and fp64 have units, which may be slower
+        ({"fp32": 90e9, "bf16": 350e9}, ["bf16"], []),
+        ({"fp32": 90e9, "bf16": 50e9}, ["bf16"], []),  # not far below: a probe may have been disturbed
+        ({"fp32": 90e9}, ["bf16"], []),  # not known
+        ({"bf16": 15e9}, ["bf16"], []),
+    ],
+)
+def test_a_format_far_below_fp32_is_told(rates, precisions, told):
+    ceilings = make_ceilings(flops_per_s=rates, how=dict.fromkeys(rates, "matmul"))
+    assert list(slow_formats(ceilings, map(Precision, precisions))) == told
+
+
+def test_without_a_probe_nothing_is_told():
+    assert not list(slow_formats(None, [Precision.bf16]))

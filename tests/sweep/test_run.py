@@ -30,7 +30,7 @@ from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Pr
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
-from accelbench.sweep import delivery, run, session
+from accelbench.sweep import context, delivery, run, session
 from accelbench.sweep.session import Session
 from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_project
 
@@ -319,8 +319,8 @@ def test_a_cell_that_removes_the_temporary_folder_costs_only_itself(swept, proje
 
 def test_data_is_prepared_while_nothing_is_measured(swept, project, monkeypatch):
     events = []
-    monkeypatch.setattr(run.lock, "hold_measuring", lambda say: contextlib.nullcontext(events.append("lock")))
-    monkeypatch.setattr(run, "prepare_missing", lambda *given: events.append("prepare"))
+    monkeypatch.setattr(context.lock, "hold_measuring", lambda say: contextlib.nullcontext(events.append("lock")))
+    monkeypatch.setattr(context, "prepare_missing", lambda *given: events.append("prepare"))
     swept([make_cell()])
     assert events == ["lock", "prepare"]
 

@@ -20,7 +20,7 @@ from accelbench.grid import fingerprint, support
 from accelbench.isolation.sampler import Sampler
 from accelbench.judging.asked import judge
 from accelbench.judging.disturbed import ALLOWED, BUSY
-from accelbench.judging.roofline import WINOGRAD, verdict
+from accelbench.judging.roofline import excess, verdict
 from accelbench.judging.row import summarise
 from accelbench.project import workplace
 from accelbench.schema import measurement as schema
@@ -282,13 +282,11 @@ def _judged(record: Record, asked: _Asked) -> Measurement:
     row = summarise(record)
     rate, ceiling = row["flops_per_s"], row["ceiling_flops_per_s"]
     if isinstance(rate, float) and isinstance(ceiling, float) and rate > ceiling:
-        excess = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
+        above = excess(rate, ceiling)
         if verdict(rate, ceiling) == CeilingVerdict.beyond:
-            raise InvalidError(
-                f"{record.cell.model.name}: {excess}: more than the {WINOGRAD} that a faster algorithm explains; if "
-                "`accelbench doctor --probe` finds no higher ceiling, the number is wrong"
-            )
-        warned = dataclasses.replace(measurement, warnings=[*measurement.warnings, excess])
+            wrong = "if `accelbench doctor --probe` finds no higher ceiling, the number is wrong"
+            raise InvalidError(f"{record.cell.model.name}: {above}; {wrong}")
+        warned = dataclasses.replace(measurement, warnings=[*measurement.warnings, above])
         record = dataclasses.replace(record, measurement=warned)
         row = summarise(record)
     if asked.is_function:

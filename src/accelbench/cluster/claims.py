@@ -17,7 +17,6 @@ class Claims:
 
     Args:
         folder: shared by the jobs of the round; made if it is missing.
-        job: the name of this job; a job that was started again has the same one.
         is_alive: whether the job of that name may still measure, or be started again.
         is_done: whether the job of that name has left the record of the cell with that id.
     """
@@ -43,14 +42,12 @@ class Claims:
                     yield cell_id
 
     def owners(self, cell_id: str) -> list[str]:
-        """The jobs that have claimed the cell, in their order."""
         found: list[str] = []
         while (path := self._path(cell_id, len(found))).exists():
             found.append(path.read_text())
         return found
 
     def _take(self, cell_id: str) -> bool:
-        """Whether the cell is this job's to measure now."""
         owners = self.owners(cell_id)
         if not owners:
             return self._make(cell_id, 0)

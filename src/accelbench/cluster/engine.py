@@ -1,14 +1,32 @@
-"""What a controller asks of a cluster's scheduler."""
+"""What a controller asks of a cluster's scheduler, and how the cells are shared between its jobs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from accelbench.cluster.groups import Need
-from accelbench.errors import UserError
-from accelbench.settings.executors import Executor, ExecutorConfig
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import SHARE_ONE_CPU, Device
 
 UNKNOWN = "no answer"  # the state of each job while the scheduler does not answer
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a cell needs of its node: `num` devices. `cpu` is also for what else computes on the processor.
+
+    A processor is needed once, since several devices of it are parts of one.
+    """
+
+    device: Device
+    num: int
+
+    @classmethod
+    def of(cls, cell: Cell) -> "Need":
+        return cls(Device.cpu, 1) if cell.device in SHARE_ONE_CPU else cls(cell.device, cell.devices)
+
+    def __str__(self) -> str:
+        return self.device.value if self.num == 1 else f"{self.num} x {self.device.value}"
 
 
 class ClusterEngine(ABC):
@@ -36,9 +54,7 @@ class ClusterEngine(ABC):
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
         """Job -> its state in the scheduler's word, of those that may still measure or be started again.
 
-        Args:
-            jobs: those that are known.
-            job_name: under which they were submitted; others of this name, which only the scheduler knows, come too.
+        Of the known `jobs`, and of others with `job_name`, which only the scheduler knows.
         """
 
     @abstractmethod
@@ -53,29 +69,31 @@ class ClusterEngine(ABC):
         """What the log of a job of the round in the folder `spread` says of its end, and the log; empty if nothing."""
         return ""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # an engine may have nothing to leave
         """Leaves the cluster. The engine is not used afterwards."""
-        return
 
 
-def engine_of(executor: ExecutorConfig) -> ClusterEngine:
-    """The engine that the user has chosen.
+def groups(cells: Iterable[Cell]) -> dict[Need, list[Cell]]:
+    """Need -> the cells that have it, in their order."""
+    found: dict[Need, list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(Need.of(cell), []).append(cell)
+    return found
 
-    Raises:
-        UserError: it is not installed, or its cluster is not there.
+
+def shares(cells: list[Cell], num: int) -> list[list[Cell]]:
+    """The cells in the order in which each of `num` jobs takes them: first its own, then what the others left.
+
+    All cells of a repeat belong to one job, on whose node they can be compared; to several if there are fewer repeats
+    than jobs. There are at most as many jobs as cells.
     """
-    extra = executor.name.value
-    try:
-        if executor.name == Executor.slurm:
-            from accelbench.cluster.on_slurm import SlurmEngine
-
-            return SlurmEngine(executor.slurm)
-        from accelbench.cluster.on_ray import RayEngine
-
-        return RayEngine(executor.ray)
-    except ModuleNotFoundError as error:
-        if error.name not in ("submitit", "ray"):
-            raise
-        how = f"pip install '/path/to/accelbench[{extra}]'"
-        problem = f"executor={extra}: {error.name} is not installed: the extra `{extra}` has it"
-        raise UserError(f"{problem}: {how}") from error
+    num = min(num, len(cells))
+    repeats: dict[int, list[Cell]] = {}
+    for cell in cells:
+        repeats.setdefault(cell.repeat, []).append(cell)
+    parts: list[list[Cell]] = [[] for _ in range(num)]
+    for number, repeat in enumerate(repeats.values()):
+        own = parts[number % num :: len(repeats)]  # one job, unless there are fewer repeats than jobs
+        for k, cell in enumerate(repeat):
+            own[k % len(own)].append(cell)
+    return [[cell for part in (*parts[k:], *parts[:k]) for cell in part] for k in range(num)]

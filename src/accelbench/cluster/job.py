@@ -11,24 +11,21 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
-from accelbench import lock
 from accelbench.cluster.claims import Claims
 from accelbench.cluster.shared_state import Part, Round, read_part
 from accelbench.errors import UserError
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared, prepare
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import SAFETENSORS, workplace
+from accelbench.project import SAFETENSORS, Workplace, workplace
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import UNEXPECTED
-from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sweep.run import wait
+from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
 
 # A scheduler signals all processes of a job at once: the signal that ended a cell's process reaches this one within it.
@@ -40,10 +37,8 @@ def run_part(path: str, job: str, is_alive: Callable[[str], bool], new_hosts: Ca
     """Measures the cells of a part that no other job measures; each record lies in the job's folder when it is whole.
 
     Args:
-        path: of the part.
         job: the name of this job; a job that was started again has the same one.
         is_alive: whether another job of the round may still measure.
-        new_hosts: starts what the cells are forked from.
 
     Raises:
         Exception: the job can't go on; its problem file has the message.
@@ -69,30 +64,20 @@ def run_part(path: str, job: str, is_alive: Callable[[str], bool], new_hosts: Ca
 
 def _measure(part: Part, shared: Round, job: str, is_alive: Callable[[str], bool], hosts: Hosts) -> None:
     console = Console(file=sys.stdout, highlight=False)
-    with lock.hold_measuring(partial(wait, console, hosts)):
-        ready = _prepared(part, job)
+    place = workplace().with_data(part.options.data_root)
+    context = SweepContext(part.options, console, hosts, place, shared.work(job), part.sweep_id)
+    with context.alone():
+        ready = _prepared(part, job, place)
         items = {item.cell.id: item for item in ready.planned}
         claims = Claims(shared.claims, job, is_alive, shared.is_done)
-        todo = [items[cell.id] for cell in part.cells]
-        options = SweepOptions(
-            suite=todo[0].cell.suite,
-            title="",
-            study=None,
-            profile=None,
-            tracking="none",
-            out=None,
-            retry=Retry.none,
-            quiet_s=part.quiet_s,
-            verbose=part.verbose,
-        )
-        with Session(ready, todo, shared.work(job), options, console, part.sweep_id, hosts) as session:
+        with Session(context, ready, ready.planned) as session:
             for cell_id in claims.turns(list(items)):
-                _measure_cell(session, items[cell_id], shared.work(job), shared.finished(job))
+                _measure_cell(session, items[cell_id], context.folder, shared.finished(job))
 
 
-def _prepared(part: Part, job: str) -> Prepared:
+def _prepared(part: Part, job: str, place: Workplace) -> Prepared:
     """The part's cells on this machine, in the part's order and with its labels."""
-    ready = prepare(part.cells, workplace().with_data(part.data_root))
+    ready = prepare(part.cells, place)
     found = {item.cell.id: item for item in ready.planned}
     planned = [replace(found[cell.id], label=label) for cell, label in zip(part.cells, part.labels, strict=True)]
     host = next((os.environ[name] for name in NODE_NAMES if name in os.environ), platform.node())

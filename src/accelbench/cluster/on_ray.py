@@ -14,8 +14,7 @@ from ray._private import services
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from accelbench.cluster.engine import ClusterEngine
-from accelbench.cluster.groups import Need
+from accelbench.cluster.engine import ClusterEngine, Need
 from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
 from accelbench.schema.text import one_line
@@ -54,7 +53,6 @@ class RayEngine(ClusterEngine):
             raise UserError(f"{problem}; executor.ray.address=local starts one on this machine") from error
 
     def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
-        """See `ClusterEngine.submit`."""
         nodes = [node for node in ray.nodes() if node["Alive"] and _has(node, need)]
         if not nodes:
             raise UserError(f"executor=ray: no node of this cluster has {need}")
@@ -73,7 +71,7 @@ class RayEngine(ClusterEngine):
             yield job
 
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """See `ClusterEngine.states`. The tasks of another controller have ended with it."""
+        # The tasks of another controller have ended with it.
         tasks = [self._tasks[job] for job in jobs if job in self._tasks]
         if not tasks:
             return {}
@@ -81,7 +79,6 @@ class RayEngine(ClusterEngine):
         return {job: "submitted" for job in jobs if self._tasks.get(job) in waiting}
 
     def cancel(self, jobs: Sequence[str]) -> None:
-        """See `ClusterEngine.cancel`."""
         for job in jobs:
             if job in self._tasks:
                 ray.cancel(self._tasks[job], force=True)
@@ -89,7 +86,6 @@ class RayEngine(ClusterEngine):
                     ray.get(self._tasks[job], timeout=10)
 
     def close(self) -> None:
-        """See `ClusterEngine.close`."""
         ray.shutdown()
 
 

@@ -12,8 +12,7 @@ import submitit
 from submitit.core.utils import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
-from accelbench.cluster.engine import UNKNOWN, ClusterEngine
-from accelbench.cluster.groups import Need
+from accelbench.cluster.engine import UNKNOWN, ClusterEngine, Need
 from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
 from accelbench.project import shown
@@ -42,7 +41,6 @@ class SlurmEngine(ClusterEngine):
                 raise UserError(f"executor=slurm: no {program} on this machine: run it on a node that submits jobs")
 
     def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
-        """See `ClusterEngine.submit`."""
         parameters = self._parameters(need, job_name)
         for part in parts:
             try:
@@ -63,11 +61,9 @@ class SlurmEngine(ClusterEngine):
         return {"job_name": job_name, **node, **gpus, **given, "additional_parameters": others}
 
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """See `ClusterEngine.states`."""
         return states(jobs, job_name)
 
     def cancel(self, jobs: Sequence[str]) -> None:
-        """See `ClusterEngine.cancel`."""
         if not jobs:
             return
         try:
@@ -78,7 +74,6 @@ class SlurmEngine(ClusterEngine):
             raise UserError(f"executor=slurm: scancel failed: {_last_line(done.stderr)}")
 
     def last_words(self, spread: Path, job: str) -> str:
-        """See `ClusterEngine.last_words`."""
         log = spread / LOGS / f"{job}_0_log.err"
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
         # Slurm's own daemon names the reason, such as the time limit; srun's line after it has a number alone.
@@ -109,11 +104,9 @@ class SlurmPart(submitit.helpers.Checkpointable):
     """
 
     def __call__(self, path: str) -> None:
-        """Runs the part."""
         run_part(path, os.environ["SLURM_JOB_ID"], _Alive())
 
     def checkpoint(self, path: str) -> DelayedSubmission:
-        """The same part: it goes on where it stopped."""
         return DelayedSubmission(self, path)
 
 
@@ -134,6 +127,5 @@ class _Alive:
 
 
 def _last_line(text: str) -> str:
-    """What a command of Slurm's says at last."""
     lines = [line.strip() for line in text.splitlines() if "error: " in line or "fatal: " in line]
     return one_line(lines[-1]) if lines else "no reason was given"

@@ -38,8 +38,6 @@ class Part:
         name: of the sweep's folder.
         sweep_id: kept in every record.
         project: the current folder of the controller, from which it found the project.
-        data_root: the setting data.root.
-        verbose, quiet_s: the settings of these names.
         cells: in the order in which the job takes them.
         labels: of the cells.
     """
@@ -47,11 +45,9 @@ class Part:
     name: str
     sweep_id: str
     project: str
-    data_root: str | None
-    verbose: bool
+    options: SweepOptions
     cells: list[Cell]
     labels: list[str]
-    quiet_s: float = SweepOptions.quiet_s
 
 
 @dataclass(frozen=True)
@@ -68,23 +64,18 @@ class Round:
 
     @property
     def claims(self) -> Path:
-        """The folder of the claims."""
         return self.folder / "claims"
 
     def finished(self, job: str) -> Path:
-        """Where a job leaves its finished records."""
         return self.folder / "jobs" / job / self.name
 
     def work(self, job: str) -> Path:
-        """Where a job writes the record of the cell that it measures."""
         return self.folder / "work" / job
 
     def problem(self, job: str) -> Path:
-        """The file that says why the job could not go on."""
         return self.folder / "problems" / f"{job}.txt"
 
     def is_done(self, job: str, cell_id: str) -> bool:
-        """Whether the job has left the record of the cell."""
         return any(self.finished(job).glob(f"{cell_id}-*.json"))
 
     def sources(self) -> list[Path]:
@@ -94,11 +85,9 @@ class Round:
         return [folder for folder in folders if any(folder.glob(RECORDS))]
 
     def problems(self) -> dict[str, str]:
-        """Job -> why it could not go on."""
         return {path.stem: path.read_text().strip() for path in sorted((self.folder / "problems").glob("*.txt"))}
 
     def cell_ids(self) -> set[str]:
-        """The ids of the cells of the round."""
         parts = [read_part(path) for path in self.folder.glob("part-*.json")]
         return {cell.id for part in parts for cell in part.cells}
 
@@ -112,19 +101,16 @@ class Round:
         return all((folder / path.name).exists() for path in (self.folder / "jobs").rglob(RECORDS))
 
     def write_part(self, number: int, part: Part) -> Path:
-        """Writes the part of the job with that number."""
         path = self.folder / f"part-{number}.json"
         write_json(path, asdict(part))
         return path
 
     def jobs(self) -> list[str]:
-        """The jobs of the round that were submitted."""
         with contextlib.suppress(FileNotFoundError):
             return list(map(str, read_json(self.folder / "jobs.json")))
         return []
 
     def write_jobs(self, jobs: list[str]) -> None:
-        """Writes the jobs, for a controller that is started later."""
         write_json(self.folder / "jobs.json", jobs)
 
 
@@ -157,7 +143,6 @@ class SharedState:
             yield
 
     def rounds(self) -> list[Round]:
-        """All rounds that are there, the oldest first."""
         return [Round(path, self._name) for path in sorted(self.folder.glob("round-*"))]
 
     def new_round(self) -> Round:
@@ -169,7 +154,6 @@ class SharedState:
         return new
 
     def remove_round(self, finished: Round) -> None:
-        """Removes a round whose records are in the sweep's folder."""
         shutil.rmtree(finished.folder, ignore_errors=True)
 
     def set_aside(self, record: Path) -> None:

@@ -4,9 +4,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
-
-from rich.console import Console
 
 from accelbench.cluster import collecting
 from accelbench.cluster.engine import UNKNOWN, ClusterEngine
@@ -16,6 +13,7 @@ from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.prepare import Prepared
 from accelbench.project import RECORDS
 from accelbench.schema.record import Record, read_all
+from accelbench.sweep.context import SweepContext
 from accelbench.sweep.delivery import Delivery
 from accelbench.sweep.prober import PROBING_ENGINE
 from accelbench.sweep.progress import SweepProgress
@@ -27,33 +25,15 @@ MERGE_S = 30.0  # between two merges on the way, at least; ten times as long as 
 SHARE = 10
 
 
-class JobsProgress(SweepProgress):
-    """The progress of several jobs: says how many jobs are in which state instead of the time left."""
-
-    def show_states(self, states: Counter[str]) -> None:
-        """Shows how many jobs are in which state."""
-        words = ", ".join(f"{num} {state}" for state, num in states.most_common())
-        self.bar.update(self.task, description=f"jobs: {words}")
-
-
 class Watch:
-    """Waits for the jobs of a round.
-
-    Args:
-        ready: the prepared sweep.
-        spread: the round.
-        folder: of the sweep.
-        engine: whose jobs they are.
-        console: where the progress is shown.
-        delivery: gets the records that come while it waits.
-    """
+    """Waits for the jobs of a round, and delivers the records that come meanwhile."""
 
     def __init__(
-        self, ready: Prepared, spread: Round, folder: Path, engine: ClusterEngine, console: Console, delivery: Delivery
+        self, context: SweepContext, ready: Prepared, spread: Round, engine: ClusterEngine, delivery: Delivery
     ) -> None:
-        self._ready, self._spread, self._folder = ready, spread, folder
-        self._engine, self._console, self._delivery = engine, console, delivery
-        self._seen = {path.name for path in folder.glob(RECORDS)}
+        self._context, self._ready, self._spread = context, ready, spread
+        self._engine, self._delivery = engine, delivery
+        self._seen = {path.name for path in context.folder.glob(RECORDS)}
         self._merge_at = time.monotonic() + MERGE_S
         self._states_now: Mapping[str, str] = {}
         self._ask_at = 0.0
@@ -63,12 +43,10 @@ class Watch:
         """Returns when no job runs or is to run."""
         wanted = self._spread.cell_ids()
         todo = [item for item in self._ready.planned if item.cell.id in wanted]
-        machine = fingerprint(PROBING_ENGINE)["machine"]
-        evidence = read_evidence(self._ready.place.root, machine, set())
+        evidence = read_evidence(self._context.place.root, fingerprint(PROBING_ENGINE)["machine"], set())
         if len(wanted) > 1:
             self._delivery.open()
-        progress = JobsProgress(self._console, todo, evidence)
-        with progress:
+        with SweepProgress(self._context.console, todo, evidence) as progress:
             while True:
                 states = self._states(is_whole=not wanted)  # before the records: a job leaves none after it has ended
                 for record in self._new():
@@ -78,7 +56,8 @@ class Watch:
                 self._delivery.deliver()
                 if not states:
                     return
-                progress.show_states(Counter(states.values()))
+                words = ", ".join(f"{num} {state}" for state, num in Counter(states.values()).most_common())
+                progress.bar.update(progress.task, description=f"jobs: {words}")
                 if time.monotonic() > self._merge_at:
                     self.collect()
                 time.sleep(POLL_S)
@@ -86,7 +65,7 @@ class Watch:
     def collect(self) -> None:
         """Brings the records that are there into the sweep's folder."""
         start = time.monotonic()
-        collecting.collect(self._spread, self._folder)
+        collecting.collect(self._spread, self._context.folder)
         self._merge_at = time.monotonic() + max(MERGE_S, SHARE * (time.monotonic() - start))
 
     def _states(self, is_whole: bool) -> Mapping[str, str]:
@@ -100,7 +79,7 @@ class Watch:
             self._warn_at = now + SILENCE_S
         elif now > self._warn_at:
             words = f"{self._engine.name} has not answered for {SILENCE_S:.0f} s: still waiting for its jobs"
-            self._console.print(words, style="yellow", markup=False, soft_wrap=True)
+            self._context.say(words, "yellow")
             self._warn_at = math.inf  # once, until it answers
         return self._states_now
 

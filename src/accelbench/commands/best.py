@@ -1,13 +1,13 @@
 """`accelbench best`: what to use, from records or by a search that measures; or the largest batch that fits."""
 
 import math
-import re
 import shlex
 from argparse import Namespace
 
 from accelbench.commands.command import VERBOSE, Command, Context
 from accelbench.commands.default_folder import default_folder
 from accelbench.errors import UserError
+from accelbench.presentation import seconds_of
 from accelbench.project import workplace
 from accelbench.settings.parser import Parser
 
@@ -102,10 +102,10 @@ def _seconds(budget: str | None) -> float:
     """The seconds that the user wrote, such as `90s`, `5m` or `2h`."""
     if budget is None:
         raise UserError("--search: needs --budget, the time that it may take, such as --budget 5m")
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", budget)
-    if found is None or not float(found[1]):
+    found = seconds_of(budget)
+    if found is None:
         raise UserError(f"--budget {budget}: should be a time such as 90s, 5m or 2h")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+    return found
 
 
 def _limit(latency_ms: str | None) -> float | None:

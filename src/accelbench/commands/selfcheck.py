@@ -1,38 +1,35 @@
 """`accelbench selfcheck`: what this machine's verdicts are worth."""
 
-import math
 from argparse import Namespace
 
 from accelbench.commands.command import Command, Context
 from accelbench.errors import UserError
+from accelbench.presentation import seconds_of
 from accelbench.settings.parser import Parser
 
 MAX_MINUTES = 120
 
 
 def _add_flags(parser: Parser) -> None:
-    parser.add_argument("--minutes", metavar="N", default="10", help="the time that it may take (10)")
+    parser.add_argument("--budget", metavar="10m", help="the time that it may take (10m); in s, m or h")
+    parser.add_argument("--minutes", metavar="N", help="the same in minutes")
 
 
 def _run(chosen: Namespace, context: Context) -> int:
-    minutes = _minutes(chosen.minutes)
+    if chosen.budget and chosen.minutes:
+        raise UserError("--minutes: says what --budget says: leave one out")
+    flag = "--minutes" if chosen.minutes else "--budget"
+    given = chosen.minutes or chosen.budget or "10m"
+    budget_s = seconds_of(f"{given}m" if chosen.minutes else given)
+    if budget_s is None or budget_s > 60 * MAX_MINUTES:
+        raise UserError(f"{flag} {given}: should be a time such as 90s, 5m or 2h, at most 2h")
     from accelbench.sweep import early
 
     with early.hosts([]) as hosts:
         # Imported while the host starts.
         from accelbench.doctor.selfcheck import selfcheck
 
-        return selfcheck(60 * minutes, context.console, hosts)
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError as error:
-        raise UserError(f"--minutes {text}: should be a number") from error
-    if not 0 < minutes <= MAX_MINUTES or math.isnan(minutes):
-        raise UserError(f"--minutes {text}: should be above 0, and at most {MAX_MINUTES}")
-    return minutes
+        return selfcheck(budget_s, context.console, hosts)
 
 
 COMMAND = Command(
@@ -40,5 +37,5 @@ COMMAND = Command(
     summary="measure how small a difference this machine can tell",
     add_flags=_add_flags,
     run=_run,
-    description="Runs small networks against themselves, and against ones that are 5 % slower, in turns.",
+    description="Runs small networks against themselves, and against ones that are 5 % slower, interleaved.",
 )

@@ -1,10 +1,10 @@
 """Measures what this machine's verdicts are worth: cells against themselves, and against ones of a known slow-down."""
 
-import dataclasses
 import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from accelbench import lock
 from accelbench.compare.machine_error import MIN_ROUNDS, Round, machine_error
+from accelbench.doctor import noise
 from accelbench.errors import UserError, WriteError
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.identity import identity
 from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared, prepare
+from accelbench.grid.prepare import Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
 from accelbench.judging.disturbed import DISTURBED
@@ -31,10 +31,8 @@ from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.selfcheck import SELFCHECK, Estimate, MachineError, SelfCheck, percent, write_selfcheck
 from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
-from accelbench.settings.config import SweepOptions
 from accelbench.stats.order_statistics import median
-from accelbench.sweep import noise, run
-from accelbench.sweep.missing_data import prepare_missing
+from accelbench.sweep.context import SweepContext
 from accelbench.sweep.progress import BudgetProgress
 from accelbench.sweep.session import Session
 
@@ -56,13 +54,8 @@ CELLS = {
 def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[], float] = time.monotonic) -> int:
     """Measures rounds of each cell until the time is spent, keeps and prints what they say, and returns 0.
 
-    Interrupted, it does so with the rounds that were measured until then, if these are enough.
-
-    Args:
-        budget_s: seconds; at least `MIN_ROUNDS` rounds are needed.
-        console: where progress and the answer are shown.
-        hosts: from which the cells are forked; the caller ends them.
-        now: the clock of the budget, in seconds.
+    At least `MIN_ROUNDS` rounds are needed. Interrupted, it answers with the rounds that were measured until then, if
+    these are enough. `now` is the clock of the budget, in seconds.
 
     Raises:
         UserError: the time was too short, or processes failed.
@@ -70,18 +63,16 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
     began_s, began_at = now(), datetime.now(UTC)
     place = workplace()
     cells = {name: one_cell(WORDS.format(**settings)) for name, settings in CELLS.items()}
-    options = next(iter(cells.values()))[1]
-    with lock.hold_measuring(partial(run.wait, console, hosts)):
+    folder = place.cache / FOLDER / f"{began_at:%Y-%m-%d_%H-%M-%S}"
+    context = SweepContext(next(iter(cells.values()))[1], console, hosts, place, folder, folder.name)
+    with context.alone():
         sides = {name: (cell, _slowed(cell)) for name, (cell, _) in cells.items()}
-        everything = [cell for pair in sides.values() for cell in pair]
-        prepare_missing(place, everything[0].data, console)
-        ready = prepare(everything, place)
-        folder = place.cache / FOLDER / f"{began_at:%Y-%m-%d_%H-%M-%S}"
+        ready = context.prepare([cell for pair in sides.values() for cell in pair])
         before = noise.steal()
-        measured = _Measured(ready, folder, options, sides)
+        measured = _Measured(context, ready, sides)
         interrupted = None
         try:
-            measured.run(budget_s, lambda: budget_s - (now() - began_s), console, hosts)
+            measured.run(budget_s, lambda: budget_s - (now() - began_s))
         except KeyboardInterrupt as error:
             if measured.num_rounds < MIN_ROUNDS:
                 raise
@@ -98,8 +89,8 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts, now: Callable[[],
 
 
 def _slowed(cell: Cell) -> Cell:
-    model = dataclasses.replace(cell.model, args={**cell.model.args, "slowdown": SLOWDOWN})
-    return dataclasses.replace(cell, model=model)
+    model = replace(cell.model, args={**cell.model.args, "slowdown": SLOWDOWN})
+    return replace(cell, model=model)
 
 
 class _Measured:
@@ -113,23 +104,19 @@ class _Measured:
         rounds_s: how long each round took; the first one includes the start of the framework.
     """
 
-    def __init__(
-        self, ready: Prepared, folder: Path, options: SweepOptions, sides: dict[str, tuple[Cell, Cell]]
-    ) -> None:
-        self.ready, self.folder, self.options, self.sides = ready, folder, options, sides
+    def __init__(self, context: SweepContext, ready: Prepared, sides: dict[str, tuple[Cell, Cell]]) -> None:
+        self.context, self.ready, self.sides = context, ready, sides
         self.wanted: list[WantedCell] = []
         self.seen: list[noise.Disturbance] = []
         self.failures: list[str] = []
         self.rounds_s: list[float] = []
         self.rounds: dict[str, list[Round]] = {name: [] for name in sides}
 
-    def run(self, budget_s: float, left_s: Callable[[], float], console: Console, hosts: Hosts) -> None:
+    def run(self, budget_s: float, left_s: Callable[[], float]) -> None:
         """Measures rounds until there is no time for another one."""
         progress = partial(BudgetProgress, left_s=left_s, budget_s=budget_s)
-        session = Session(
-            self.ready, self.ready.planned, self.folder, self.options, console, self.folder.name, hosts, progress
-        )
-        console.print(f"Measuring what verdicts are worth here, for {duration(budget_s)} ...", highlight=False)
+        session = Session(self.context, self.ready, self.ready.planned, progress)
+        self.context.say(f"Measuring what verdicts are worth here, for {duration(budget_s)} ...")
         dice = random.Random(0)
         try:
             with session:
@@ -139,11 +126,10 @@ class _Measured:
                         self._round(session, name, dice.sample([plain, plain, slowed], 3))
                     self.rounds_s.append(start_s - left_s())
         finally:
-            run.write_wanted(self.wanted, self.options, self.folder)
+            self.context.write_plan(self.wanted)
 
     @property
     def num_rounds(self) -> int:
-        """The number of rounds of the cell that has the fewest."""
         return min(len(rounds) for rounds in self.rounds.values())
 
     @property
@@ -155,7 +141,7 @@ class _Measured:
         """Measures a round's processes in this order; it counts if all of them end ok and undisturbed."""
         rates: dict[bool, list[list[float]]] = {True: [], False: []}
         for cell in cells:
-            numbered = dataclasses.replace(cell, repeat=len(self.wanted))
+            numbered = replace(cell, repeat=len(self.wanted))
             code = identity(numbered, self.ready.data, self.ready.fingerprints[cell.engine])
             record = session.judge(session.measure(Planned(numbered, code, None)))
             session.show(record)
@@ -177,8 +163,8 @@ def _judged(measured: _Measured, began_at: datetime, took_s: float, advice: list
         bad = f"; {len(measured.failures)} processes do not count: {measured.failures[0]}" if measured.failures else ""
         more_s = (MIN_ROUNDS - fewest) * (measured.round_s or measured.rounds_s[0])
         raise UserError(
-            f"--minutes: {fewest} rounds were measured, and {MIN_ROUNDS} are needed: give it at least "
-            f"{math.ceil((took_s + more_s) / 60)}{bad}"
+            f"--budget: {fewest} rounds were measured, and {MIN_ROUNDS} are needed: give it at least "
+            f"{math.ceil((took_s + more_s) / 60)}m{bad}"
         )
     cells = {name: machine_error(rounds, SLOWDOWN) for name, rounds in measured.rounds.items()}
     within = [name for name, cell in cells.items() if cell.between is not None and cell.between < 0.5]

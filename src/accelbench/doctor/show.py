@@ -6,10 +6,9 @@ from rich.console import Console
 
 from accelbench import lock
 from accelbench.devices.registry import look
-from accelbench.doctor.full import examine
-from accelbench.doctor.short import summarise
-from accelbench.doctor.support import cell_of
-from accelbench.grid import fingerprint
+from accelbench.doctor import full, short
+from accelbench.doctor.facts import Facts, cell_of
+from accelbench.grid.fingerprint import fingerprint
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import Workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS
@@ -24,26 +23,23 @@ def show(place: Workplace, console: Console | None = None, *, probe: bool = Fals
     """Prints what this machine has and can do; as plain text if the output is not a terminal.
 
     Args:
-        place: whose configuration, data sets and ceilings are shown.
-        console: where to print.
         probe: whether to measure the ceilings of each device first.
-        whole: whether to print everything that `examine` finds, rather than a summary of at most 12 lines.
+        whole: whether to print all of it, rather than a summary of at most 12 lines.
 
     Raises:
         UserError: another measurement is under way, or a file in conf/model is not readable.
     """
     console = console or Console()
     if probe:
-        measure_ceilings(place, console)
-    console.print(examine(place) if whole else summarise(place))
+        _measure_ceilings(place, console)
+    console.print((full if whole else short).view(Facts.of(place)))
 
 
-def measure_ceilings(place: Workplace, console: Console) -> None:
-    """Probes every present device, and keeps the results."""
+def _measure_ceilings(place: Workplace, console: Console) -> None:
     say = functools.partial(console.print, markup=False)
     with lock.hold_measuring(say), Hosts() as hosts:
         quiet = Quiet(0.0 if is_allowed() else SweepOptions.quiet_s, say)
-        prober = Prober(hosts, place.cache, fingerprint.fingerprint(PROBING_ENGINE), say, quiet=quiet)
+        prober = Prober(hosts, place.cache, fingerprint(PROBING_ENGINE), say, quiet=quiet)
         for device in Device:
             if look(device).present:
                 prober.probe(cell_of(device, Precision.fp32, Mode.infer, ModelSpec(name="mlp")), TRUE_PRECISIONS)

@@ -44,12 +44,7 @@ def visible() -> list[str]:
 
 
 def look(shown: Callable[[], list[str]] = visible, ask: Callable[[], list[str] | None] = ask_tensorflow) -> Answer:
-    """What TensorFlow finds of the GPUs here. It is asked only if there are any, since it takes seconds.
-
-    Args:
-        shown: the GPUs that the driver shows.
-        ask: the GPUs that TensorFlow finds; None if it can't be asked.
-    """
+    """What TensorFlow finds of the GPUs here. It is asked only if there are any, since it takes seconds."""
     if packages.folder("tensorflow") is None:
         return Answer(False, f"TensorFlow is not installed: {packages.how_to_install('keras')}")
     num = len(shown())

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import sysconfig
 import tempfile
 import time
 import traceback
@@ -14,10 +15,10 @@ from dataclasses import replace
 from multiprocessing import connection
 from pathlib import Path
 
+import accelbench
 from accelbench.devices import allocators
 from accelbench.devices.proc import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.isolation import users_code
 from accelbench.isolation.messages import Answer, CellRequest, ProbeRequest, Request, encode
 from accelbench.lifeline import end_with_starter
 from accelbench.measuring import witness
@@ -35,6 +36,11 @@ NOT_IMPLEMENTED = re.compile(
     r"|itensor_view_from_dense expects .*Double",  # inductor's freezing of convolutions in fp64
     re.IGNORECASE,
 )
+# Code below these folders is Python's, a library's or accelbench's own.
+NOT_THE_USERS = (
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    str(Path(accelbench.__path__[0])),
+)
 # On this signal a child writes its call stack. SIGUSR1 is taken: Lightning handles it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2
 
@@ -49,7 +55,6 @@ def main(
     """The entry of the process; it does not return.
 
     Args:
-        request: what to do.
         environment: this rank's variables.
         answers: gets the encoded `Answer`.
         stack: gets the call stack at each `STACK_DUMP_SIGNAL`, also while a library's code runs.
@@ -139,10 +144,43 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Answer:
     by_user, kind = isinstance(error, UserError), type(error).__name__
     reason = text if by_user else f"{kind}: {text}" if text else kind
     reason = "; ".join([reason.partition("\n")[0], *getattr(error, "__notes__", [])])
-    place = users_code.place(error) if has_own_code and not by_user else None
+    place = place_of(error) if has_own_code and not by_user else None
     return Answer(
         status=Status.oom if out_of_memory else Status.failed,
         reason=reason if place is None else f"{place}: {reason}",
-        error=users_code.described(error) if has_own_code else "".join(traceback.format_exception(error)),
+        error=described(error) if has_own_code else "".join(traceback.format_exception(error)),
         user_error=by_user,
     )
+
+
+def is_the_users(path: str) -> bool:
+    """Whether the file at `path` is neither Python's, a library's nor accelbench's own."""
+    parts = Path(path).parts
+    if path.startswith("<") or "site-packages" in parts or "dist-packages" in parts:
+        return False
+    return not any(Path(path).is_relative_to(folder) for folder in NOT_THE_USERS)
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The calls in the user's own files that led to the exception, the innermost last."""
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if is_the_users(frame.filename)]
+
+
+def place_of(error: BaseException) -> str | None:
+    """The innermost call in the user's own files, such as `nets.py:12`; None without such a call."""
+    found = _frames(error)
+    return f"{_shown(found[-1].filename)}:{found[-1].lineno}" if found else None
+
+
+def described(error: BaseException) -> str:
+    """The traceback of the calls in the user's own files; the whole one without such calls."""
+    if not (calls := _frames(error)):
+        return "".join(traceback.format_exception(error))
+    for call in calls:
+        call.filename = _shown(call.filename)
+    lines = [*traceback.format_list(calls), *traceback.format_exception_only(error)]
+    return "".join(["Traceback (most recent call last):\n", *lines])
+
+
+def _shown(path: str) -> str:
+    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path

@@ -25,11 +25,9 @@ class Exports:
         self._parent, self._max_bytes = parent, max_bytes
 
     def folder(self, exported_as: str, data_folder: Path) -> Path:
-        """The folder of a network, which exists if it has been exported.
+        """The folder of a network (`HostSpec.exported_as`), which exists if it has been exported.
 
-        Args:
-            exported_as: see `HostSpec.exported_as`.
-            data_folder: of the cell's data set, which may calibrate the network.
+        The data set may calibrate the network.
         """
         path = self._parent / digest([exported_as, str(data_folder)])[:16]
         self._parent.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.isolation import child
-from accelbench.isolation.deaths import death, log_end, oom_kills
 from accelbench.isolation.messages import Answer, CellRequest, Outcome, Request, decode, decode_request, encode
 from accelbench.isolation.processes import children, end_orphans
 from accelbench.isolation.sampler import Sampler
@@ -33,6 +32,7 @@ from accelbench.judging.asked import judge
 from accelbench.lifeline import adopt_orphans
 from accelbench.measuring.witness import Moment
 from accelbench.schema.conditions import Witnessed
+from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Status
 
 # A process that has answered but does not exit, because a framework's thread hangs, is killed after this long.
@@ -44,7 +44,9 @@ STACK_S = 0.5
 MAX_WORD = 32  # bytes of what a process says
 STACK_CALLS = 12  # innermost calls of a stack that are kept
 LOCALHOST = "127.0.0.1"
-HUNG_BYTES = 1000  # of the end of the output of a cell that hung: stacks say more
+ERROR_SIZE = 4000  # characters of the end of a cell's output, which become its error
+READ_BYTES = 1 << 18  # of the end of a log, so that a secret at the edge of what is kept is seen whole, and masked
+HUNG_SIZE = 1000  # of the end of the output of a cell that hung: stacks say more
 # The statuses of processes that did their work: they end by themselves.
 GOOD = (Status.ok, Status.invalid)
 
@@ -78,7 +80,7 @@ class _Rank:
 
     @property
     def pid(self) -> int:
-        """The process id, which is also the id of its process group."""
+        # It is also the id of its process group.
         assert self.process.pid is not None
         return self.process.pid
 
@@ -107,8 +109,7 @@ class _Rank:
         return "\n".join(reversed(calls[:STACK_CALLS]))
 
     def kill(self) -> None:
-        """Kills the process and its data workers."""
-        # There is no group if the process has ended, or has only just started.
+        # Its data workers too. There is no group if the process has ended, or has only just started.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         if self.process.is_alive():
@@ -120,12 +121,9 @@ Answers = dict[int, Answer | None]
 
 
 def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None]) -> None:
-    """Runs a request and answers it; its processes end while the sweep goes on, and before the next request.
+    """Runs a request; its processes end while the sweep goes on, and before the next request.
 
-    Args:
-        context: of the forkserver.
-        request: what to run.
-        answer: gets None if nothing more is timed, and then the outcome.
+    `answer` gets None if nothing more is timed, and then the outcome.
     """
     num_oom_kills = oom_kills()
     forkserver.ensure_running()  # starts another one if it has died
@@ -160,10 +158,9 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
 
 
 def _result(ranks: Sequence[_Rank], answers: Answers | None, request: Request, num_before: int) -> Answer:
-    """What the answers, or their lack, say of the request."""
     if answers is None:
         reason = f"no result within {request.timeout_s:g} s (timeout_s)"
-        error = "\n".join([log_end(request.log, HUNG_BYTES).strip(), *_hung(ranks)]).strip()
+        error = "\n".join([log_end(request.log, HUNG_SIZE).strip(), *_hung(ranks)]).strip()
         return Answer(status=Status.timeout, reason=reason, error=error)
     answer = answers.get(0)
     if answer is None or not all(map(_is_good, answers.values())):
@@ -189,13 +186,11 @@ def _end(ranks: Sequence[_Rank], own: Collection[int]) -> None:
     _join(ranks)
     end_orphans(own)
     for rank in ranks:
-        rank.answers.close()
-        rank.stack.close()
-        rank.timed.close()
+        for pipe in (rank.answers, rank.stack, rank.timed):
+            pipe.close()
 
 
 def _join(ranks: Sequence[_Rank]) -> None:
-    """Waits until all processes have ended, at most `END_S`."""
     deadline = time.monotonic() + END_S
     for rank in ranks:
         rank.process.join(max(0.0, deadline - time.monotonic()))
@@ -208,9 +203,8 @@ def _start(context: Any, request: Request, environment: dict[str, str]) -> _Rank
     arguments = (request, environment, to_answers, to_stack, to_timed)
     process: ForkServerProcess = context.Process(target=child.main, args=arguments, daemon=False)
     process.start()
-    to_answers.close()
-    to_stack.close()
-    to_timed.close()
+    for pipe in (to_answers, to_stack, to_timed):
+        pipe.close()
     return _Rank(process, answers, stack, timed)
 
 
@@ -306,3 +300,35 @@ def _hung(ranks: Sequence[_Rank]) -> Iterator[str]:
             yield calls
         else:
             yield f"{name} gave no call stack" if rank.process.is_alive() else f"{name} had ended"
+
+
+def death(exitcode: int | None, num_oom_kills: int, log: str) -> Answer:
+    """How a process ended that gave no answer: what the kernel and the process's last words say."""
+    if exitcode == -signal.SIGKILL and num_oom_kills:
+        status, reason = Status.oom, "killed by the kernel: out of memory"
+    elif exitcode is not None and exitcode < 0:
+        status, reason = Status.killed, f"killed by signal {-exitcode} ({signal.Signals(-exitcode).name})"
+    else:
+        status, reason = Status.failed, f"its process ended with exit code {exitcode} and no result"
+    return Answer(status=status, reason=reason, error=log or None)
+
+
+def oom_kills() -> int:
+    """Processes that the kernel killed for memory since the machine started; 0 if it does not count them."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
+def log_end(path: str, size: int = ERROR_SIZE) -> str:
+    """The last characters of a log, with *** for secrets; empty if it is gone."""
+    with contextlib.suppress(OSError), open(path, "rb") as log:
+        start = max(0, os.path.getsize(path) - READ_BYTES)
+        log.seek(start)
+        text = log.read(READ_BYTES).decode(errors="replace")
+        if start:  # the first word may be the rest of a secret
+            text = text.partition("\n")[2]
+        return masked(text)[-size:]
+    return ""

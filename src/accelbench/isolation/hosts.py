@@ -92,12 +92,8 @@ class Hosts:
         """Runs `cell` in a fresh process (or one per rank); blocks until its outcome is known, whatever that is.
 
         The process may still be ending. It has ended before another one starts. If the engine loads an exported
-        network, and no cell before has had it exported, another process does that first.
-
-        Args:
-            cell: the cell.
-            data_folder: where its data set is.
-            weights: the file that gets the trained weights; None: they are not saved.
+        network, and no cell before has had it exported, another process does that first. The file `weights` gets the
+        trained weights; None: they are not saved.
         """
         spec, counted_as = self._spec_of(cell), _counted_as(cell)
         exported, export_s = None, 0.0
@@ -131,7 +127,6 @@ class Hosts:
         return outcome
 
     def _export(self, spec: HostSpec, cell: Cell, data_folder: Path, folder: Path) -> Outcome:
-        """Has the network of `cell` exported to `folder`, in a process of its own."""
         self._exports.make_room()
         request = CellRequest(
             cell=cell,
@@ -152,27 +147,20 @@ class Hosts:
         return self._ask(spec, request)
 
     def can_probe(self, cell: Cell) -> bool:
-        """Whether the cell's engine can probe ceilings."""
         return self._spec_of(cell).prober is not None
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings:
-        """The ceilings of the cell's device, measured in a fresh process. The cell's engine has to be able to probe.
-
-        Args:
-            cell: names the device and the engine.
-            precisions: the true ones to probe.
+        """The ceilings of the cell's device in true precisions, measured in a fresh process by the cell's engine.
 
         Raises:
             ProbeFailedError: the probe failed.
         """
         spec = self._spec_of(cell)
         assert spec.prober is not None
-        outcome = self._ask(
-            spec,
-            ProbeRequest(
-                prober=spec.prober, device=cell.device, precisions=list(precisions), timeout_s=PROBE_TIMEOUT_S
-            ),
+        request = ProbeRequest(
+            prober=spec.prober, device=cell.device, precisions=list(precisions), timeout_s=PROBE_TIMEOUT_S
         )
+        outcome = self._ask(spec, request)
         if outcome.ceilings is None:
             raise ProbeFailedError(outcome.reason or outcome.status)
         reason = load.while_sampled(outcome.system)
@@ -215,10 +203,7 @@ def _counted_as(cell: Cell) -> str | None:
 class _Host:
     """A running host process and its two pipes.
 
-    Args:
-        process: the host.
-        log: gets what it prints.
-        mark: a part of its environment that no other process has, except those below it.
+    `log` gets what it prints; `mark` is a part of its environment that no other process has, except those below it.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: IO[bytes], mark: str) -> None:
@@ -233,12 +218,7 @@ class _Host:
         self.stdin.flush()
 
     def ask(self, request: Request, margin_s: float, meanwhile: Callable[[], None] | None = None) -> Outcome | None:
-        """The outcome of `request`; blocks until it comes. None if the host died.
-
-        Args:
-            request: what to run.
-            margin_s: see `Hosts`.
-            meanwhile: is called when nothing more is timed.
+        """The outcome of `request`; blocks until it comes. None if the host died. See `Hosts` for the others.
 
         Raises:
             TimeoutError: no outcome came within the request's `timeout_s` and `margin_s`.

@@ -25,19 +25,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class _Request:
-    """What the host needs to know of a request.
+    """What the host needs to know of a request."""
 
-    Attributes:
-        timeout_s: seconds after which the host kills the request's processes.
-        num_gpus: GPUs to sample, the first visible ones.
-        num_processes: processes (ranks) to start.
-        log: path of the file that gets what the processes print; `Hosts` chooses it.
-    """
-
-    timeout_s: float
-    num_gpus: int = 0
-    num_processes: int = 1
-    log: str = ""
+    timeout_s: float  # after which the host kills the request's processes
+    num_gpus: int = 0  # to sample, the first visible ones
+    num_processes: int = 1  # ranks
+    log: str = ""  # the file that gets what the processes print; `Hosts` chooses it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +41,6 @@ class CellRequest(_Request):
         engine: the module whose `run(cell, data_folder)` measures, with those of the arguments `weights`, `work` and
             `exported` that are given; whose `check(cell, data_folder)` checks; and whose
             `export(cell, data_folder, exported)` exports the network.
-        data_folder: path of the prepared data set.
-        only_check: whether nothing is measured.
-        only_export: whether the network is exported and nothing is measured.
         exported: path of the folder that the network is exported to, or has been; None for engines that export none.
         weights: path of the file that gets the trained weights; None: they are not saved.
         work: of one step, as a cell counted it that differs only in seed or repeat; None: it is to be counted.
@@ -70,14 +60,9 @@ class CellRequest(_Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeRequest(_Request):
-    """Probe a device's ceilings.
+    """Probe a device's ceilings in true precisions."""
 
-    Attributes:
-        prober: the module whose `run(device, precisions)` probes.
-        precisions: the true ones to probe.
-    """
-
-    prober: str
+    prober: str  # the module whose `run(device, precisions)` probes
     device: Device
     precisions: list[Precision]
 
@@ -115,32 +100,20 @@ class _Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer(_Result):
-    """What one process says of a request.
+    """What one process says of a request."""
 
-    Attributes:
-        peak_host_bytes: the process's peak of resident memory, up to the end of the measurement.
-        until_boot_s: when the measurement ended, in seconds since the machine started; later samples do not count.
-        ended_s: when the process had its answer (`time.monotonic`).
-    """
-
-    peak_host_bytes: int | None = None
-    until_boot_s: float | None = None
-    ended_s: float | None = None
+    peak_host_bytes: int | None = None  # of resident memory, up to the end of the measurement
+    until_boot_s: float | None = None  # when that was, in seconds since the machine started; later samples don't count
+    ended_s: float | None = None  # when the process had its answer (`time.monotonic`)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(_Result):
-    """What the host says of a request, whose processes have all ended.
+    """What the host says of a request, whose processes have all ended."""
 
-    Attributes:
-        system: the samples taken meanwhile; None if the host died.
-        witnessed: what the host saw of the process that timed a cell; None without a measurement.
-        took_s: seconds from the start of the processes to the outcome; 0 if the host died.
-    """
-
-    system: SystemSeries | None = None
-    witnessed: Witnessed | None = None
-    took_s: float = 0.0
+    system: SystemSeries | None = None  # the samples taken meanwhile; None if the host died
+    witnessed: Witnessed | None = None  # what the host saw of the process that timed a cell
+    took_s: float = 0.0  # from the start of the processes to the outcome; 0 if the host died
 
 
 def encode(message: object) -> str:

@@ -32,19 +32,12 @@ SLOWED_DOWN = 0x8 | 0x20 | 0x40 | 0x80
 
 
 class _Usage(NamedTuple):
-    """What a process uses, or several together: times and page faults include waited-for children's.
+    """What a process uses, or several together: times and page faults include waited-for children's."""
 
-    Attributes:
-        memory_bytes: resident.
-        cpu_ticks: processor time, as the kernel counts it.
-        system_ticks: the part of it that the kernel worked for the process.
-        page_faults: minor and major ones.
-    """
-
-    memory_bytes: int
+    memory_bytes: int  # resident
     cpu_ticks: int
-    system_ticks: int
-    page_faults: int
+    system_ticks: int  # the part of it that the kernel worked for the process
+    page_faults: int  # minor and major ones
 
     def plus(self, other: "_Usage") -> "_Usage":
         return _Usage(
@@ -85,7 +78,7 @@ class Sampler:
         Args:
             pid: the root of the process tree; if there is no such process, the series is empty.
             num_gpus: how many of the visible GPUs the cell uses, the first ones; 0 on every other device.
-            nvml: the pynvml module or a fake of it.
+            nvml: the pynvml module, or what stands for it.
             environ: where CUDA_VISIBLE_DEVICES is read from.
             others: further ranks of the cell, whose trees are included. Sampling goes on if one of them ends.
         """
@@ -110,11 +103,7 @@ class Sampler:
             pass
 
     def sample(self) -> bool:
-        """Takes one sample.
-
-        Returns:
-            Whether the root was still alive; if not, no sample was taken, and none will be.
-        """
+        """Takes one sample, if the root is still alive; returns whether it was."""
         if self._root is None:
             return False
         start_s = time.thread_time()
@@ -190,7 +179,6 @@ class Sampler:
         return times._replace(busy_s=times.busy_s - time.process_time() - adopted_ticks / TICKS_PER_S)
 
     def _others(self, now: float, tree_percent: float | None) -> dict[str, float | None]:
-        """What was taken from the cell: by other processes, and by a hypervisor."""
         (before_s, before), self._last_machine = self._last_machine, (now, self._machine())
         after, wall_s = self._last_machine[1], now - before_s
         whole = tree_percent is not None and wall_s >= SHORTEST_INTERVAL_S
@@ -207,18 +195,13 @@ class Sampler:
         return 100 * sum(max(0, ns - before.get(thread, 0)) for thread, ns in waited_ns.items()) / 1e9 / wall_s
 
     def _below(self, root: int) -> list[int]:
-        """The processes of the tree but for its root."""
+        # The tree without its root.
         below = [pid for each in (root, *self._others_pids) for pid in descendants(each)]
         return [*self._others_pids, *below]
 
 
 def _measure(root: int, below: Sequence[int]) -> _Usage:
-    """What the tree uses.
-
-    Raises:
-        ProcessLookupError: the root has ended or is about to.
-        OSError: it has been waited for.
-    """
+    """What the tree uses; raises an OSError if the root has ended."""
     total = _of_process(root)
     if total.memory_bytes == 0:  # a zombie, or about to be one
         raise ProcessLookupError(f"process {root} has ended")

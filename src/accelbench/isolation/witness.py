@@ -11,11 +11,7 @@ LATE_S = 0.05  # below it, a busy machine explains why the host woke up late
 
 
 class Witness:
-    """What the host sees of the process of a cell, or of its first rank, which times it.
-
-    Args:
-        pid: of the process.
-    """
+    """What the host sees of the process of a cell, or of its first rank, which times it."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -45,7 +41,6 @@ class Witness:
             self._late_s += late_s
 
     def witnessed(self) -> Witnessed:
-        """What was seen so far."""
         return Witnessed(
             num_sections=self._num_sections,
             timed_s=self._timed_s,

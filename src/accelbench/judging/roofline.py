@@ -99,3 +99,10 @@ def verdict(rate: float, ceiling: float) -> CeilingVerdict:
     if rate <= ceiling:
         return CeilingVerdict.below
     return CeilingVerdict.above if rate <= WINOGRAD * ceiling else CeilingVerdict.beyond
+
+
+def excess(rate: float, ceiling: float) -> str:
+    """By how much a rate is above the ceiling, in words."""
+    times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
+    is_beyond = verdict(rate, ceiling) == CeilingVerdict.beyond
+    return f"{times}: more than the {WINOGRAD} that a faster algorithm explains" if is_beyond else times

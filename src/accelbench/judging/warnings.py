@@ -144,8 +144,7 @@ def _about_page_faults(record: Record, row: Row) -> Iterator[str]:
     share, faults, busy = row["system_time_share"], row["page_faults_per_s"], row["cpu_utilization_percent"]
     if not (isinstance(share, float) and isinstance(faults, float) and isinstance(busy, float)):
         return
-    is_likely = faults * FAULT_S > MAX_SYSTEM_SHARE * busy / 100
-    if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and is_likely:
+    if record.cell.device in SHARE_ONE_CPU and share > MAX_SYSTEM_SHARE and page_faults_matter(faults, busy):
         plain = record.cell.options.allocator == Allocator.default
         advice = ": allocator=jemalloc may be faster" if plain else ""
         yield f"{100 * share:.0f} % of the CPU time is the kernel's, with {faults:,.0f} page faults a second{advice}"
@@ -167,3 +166,8 @@ def _about_throttling(record: Record, measured: Measurement) -> Iterator[str]:
         if any(gpu):
             which, samples = f"GPU {index}" if index else "the GPU", f"{sum(gpu):.0f} of {len(gpu)} samples"
             yield f"{which} was slowed down by its temperature or its power supply in {samples}"
+
+
+def page_faults_matter(faults_per_s: float, busy_percent: float) -> bool:
+    """Whether page faults explain much of the kernel's part of a process that keeps cores so busy (100: one core)."""
+    return faults_per_s * FAULT_S > MAX_SYSTEM_SHARE * busy_percent / 100

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
-from accelbench.compare.race import Pull
 from accelbench.errors import UserError
 from accelbench.judging import disturbed
 from accelbench.judging.row import steady_rates, summarise
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
+from accelbench.search.race import Sample
 
 # Enough to tell cells apart that differ by a few per cent; of slow steps, a first one and another one.
 SHORT = Window(
@@ -24,25 +24,16 @@ UNITS = {"throughput": "samples/s", "latency": "ms", "energy": "J/sample"}
 
 @dataclass(frozen=True)
 class Goal:
-    """What a search looks for.
+    """What a search looks for."""
 
-    Attributes:
-        by: one of `UNITS`.
-        latency_ms: the longest median step of a cell that may be the best; None for no limit.
-        margin: by which share another cell may be better.
-        budget_s: seconds that the search may take.
-        per_batch: whether each batch size has a best cell of its own.
-    """
-
-    by: str
-    latency_ms: float | None
-    margin: float
+    by: str  # one of `UNITS`
+    latency_ms: float | None  # the longest median step of a cell that may be the best; None for no limit
+    margin: float  # by which share another cell may be better
     budget_s: float
-    per_batch: bool
+    per_batch: bool  # whether each batch size has a best cell of its own
 
     @property
     def needs_latency(self) -> bool:
-        """Whether single steps have to be timed."""
         return self.by == "latency" or self.latency_ms is not None
 
     @property
@@ -61,25 +52,24 @@ class Goal:
         least = {name: min(bound, asked[name]) for name, bound in bounds.items() if name != "width"}
         return replace(cell, window=replace(cell.window, **least), breakdown_s=0.0, save_weights=False)
 
-    def pull(self, record: Record, asked: Cell) -> Pull:
-        """What the record tells the race.
+    def sample(self, record: Record, asked: Cell) -> Sample:
+        """What the record of a process of the cell tells the race.
 
-        Args:
-            record: of a process of the cell. A disturbed one says as little as one that was cut off.
-            asked: the cell with the time limit that the user gave it, which may have been cut for the process.
+        A disturbed process says as little as one that was cut off. `asked` is the cell with the time limit that the
+        user gave it, which may have been cut for the process.
 
         Raises:
             UserError: the energy of an ok cell is unknown.
         """
         is_cut = record.status == Status.timeout and record.cell.timeout_s < asked.timeout_s
         if is_cut or disturbed.reason(record):
-            return Pull(None, is_cut=True)
+            return Sample(None, is_cut=True)
         value = self.value(record)
         if value is None:
-            return Pull(None)
+            return Sample(None)
         latency_s = _latency_s(record) if self.needs_latency else None
         limited = -math.inf if latency_s is None else math.log(1e3 * latency_s)
-        return Pull(self.score(value), limited)
+        return Sample(self.score(value), limited)
 
     def score(self, value: float) -> float:
         """The logarithm of what is to be large."""
@@ -111,6 +101,5 @@ class Goal:
 
 
 def _latency_s(record: Record) -> float | None:
-    """Seconds of the median step that was waited for; None if none was."""
     steps = record.measurement.latency_s if record.measurement else []
     return median(steps) if steps else None

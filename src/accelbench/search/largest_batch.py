@@ -4,10 +4,10 @@ The peak memory of small batches tells where the limit is about: memory grows in
 which take long, are tried only just below and just above it, and only if there is time: else the limit is an estimate.
 """
 
-import dataclasses
 import io
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import psutil
 from rich.console import Console
@@ -36,13 +36,8 @@ MIN_GROWTH = 0.15
 GROWTH = 4  # from one try to the next, while the peaks draw no line: below the limit, since `MIN_GROWTH` * 4 < 1
 
 
-def no_guess() -> int | None:
-    """For `search` without a guess."""
-    return None
-
-
 def search(
-    fits: Callable[[int], bool], start: int, most: int = MAX_BATCH, guess: Callable[[], int | None] = no_guess
+    fits: Callable[[int], bool], start: int, most: int = MAX_BATCH, guess: Callable[[], int | None] = lambda: None
 ) -> tuple[int | None, int | None]:
     """Tries batches: just below and above the guess where there is one, else larger ones, and then halves the gap.
 
@@ -126,18 +121,32 @@ def find(
         raise UserError(f"batch_size={cell.batch_size}: the search starts there and tries at most {most}")
     tries = _Tries(cell, options, console, hosts, budget_s)
     bound = "" if tries.memory is None else f" in {tries.memory / GB:.1f} GB of memory on the {cell.device}"
-    console.print(f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...", soft_wrap=True, markup=False)
+    tries.say(f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...")
     try:
         largest, smallest = search(tries.fits, cell.batch_size, most, tries.guess)
-    except _NoTimeError as end:
-        return _tell_estimate(end, tries.guess(), tries.done, console)
-    except _OtherEndError as end:
-        return _tell_other_end(end.record, tries.done, console)
+    except BudgetExceeded as end:
+        return tries.conclude_early(end)
+    except Inconclusive as end:
+        tries.say(f"The search ended: {end}")
+        if fitting := tries.fitting:
+            tries.say(f"The largest batch that was seen to fit: {max(fitting):,}{tries.peak(max(fitting))}.")
+        return 1
     finally:
         if tries.options.out is not None:
-            text = f"Records of the tries: {shown(place.root / tries.options.out)}"
-            console.print(text, markup=False, soft_wrap=True)
-    return _tell(largest, smallest, most, tries.done, console)
+            tries.say(f"Records of the tries: {shown(place.root / tries.options.out)}")
+    return tries.conclude(largest, smallest, most)
+
+
+class BudgetExceeded(Exception):  # noqa: N818  # no mistake of anybody's
+    """A try would take longer than there is time for."""
+
+    def __init__(self, batch: int, takes_s: float) -> None:
+        super().__init__(batch)
+        self.batch, self.takes_s = batch, takes_s
+
+
+class Inconclusive(Exception):  # noqa: N818
+    """A try had an outcome that says nothing about memory: the message says which."""
 
 
 class _Tries:
@@ -152,8 +161,8 @@ class _Tries:
     def __init__(self, cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budget_s: float) -> None:
         # In training the optimizer takes its memory at the end of the first step, so that the second needs the most.
         warmup = 1 if cell.mode == Mode.train else 0
-        self.cell = dataclasses.replace(cell, protocol=Protocol.steps, warmup=warmup, steps=1, breakdown_s=0.0)
-        self.options = dataclasses.replace(options, tracking="none")
+        self.cell = replace(cell, protocol=Protocol.steps, warmup=warmup, steps=1, breakdown_s=0.0)
+        self.options = replace(options, tracking="none")
         self.console, self.hosts = console, hosts
         self.ends_s = time.monotonic() + budget_s
         self.memory = look(cell.device).memory_bytes
@@ -161,23 +170,27 @@ class _Tries:
             self.memory = min(self.memory, psutil.virtual_memory().available)
         self.done: dict[int, Record] = {}
 
+    def say(self, line: str) -> None:
+        self.console.print(line, markup=False, soft_wrap=True)
+
     def fits(self, batch: int) -> bool:
-        """Tries a batch, unless it would take too long."""
-        takes_s = self._expected_s(batch)
+        """Tries a batch, unless it would take too long: in proportion to the largest batch that fitted."""
+        largest = max(self.fitting, default=None)
+        takes_s = 0.0 if largest is None else self.done[largest].wall_s * max(1.0, batch / largest)
         if time.monotonic() + takes_s > self.ends_s:
-            raise _NoTimeError(batch, takes_s)
-        one = dataclasses.replace(self.cell, batch_size=batch)
+            raise BudgetExceeded(batch, takes_s)
+        one = replace(self.cell, batch_size=batch)
         # A sweep's lines are about speed, which one step does not show.
         console = self.console if self.options.verbose else Console(file=io.StringIO())
         done = run.run([one], self.options, console, hosts=self.hosts, show=lambda result: None)
         done.check_request()
-        self.options = dataclasses.replace(self.options, out=str(done.folder.relative_to(done.folder.parents[1])))
+        self.options = replace(self.options, out=str(done.folder.relative_to(done.folder.parents[1])))
         (record,) = done.records
         self.done[batch] = record
-        fits = f"fits{_peak(record)}" if record.status == Status.ok else f"{record.status}: {record.reason}"
-        self.console.print(f"{batch:,} samples, {record.wall_s:.0f} s: {fits}", markup=False, soft_wrap=True)
+        fits = f"fits{self.peak(batch)}" if record.status == Status.ok else f"{record.status}: {record.reason}"
+        self.say(f"{batch:,} samples, {record.wall_s:.0f} s: {fits}")
         if record.status not in (Status.ok, Status.oom, Status.killed):
-            raise _OtherEndError(record)
+            raise Inconclusive(f"{record.label}: {record.status}: {record.reason}")
         return record.status == Status.ok
 
     def guess(self) -> int | None:
@@ -185,40 +198,35 @@ class _Tries:
         peaks = {batch: peak for batch, record in self.done.items() if (peak := _peak_bytes(record)) is not None}
         return None if self.memory is None else expected_limit(peaks, self.memory)
 
-    def _expected_s(self, batch: int) -> float:
-        """What a try is expected to take, in proportion to the largest batch that fitted; 0 for the first one."""
-        largest = max(_fitting(self.done), default=None)
-        return 0.0 if largest is None else self.done[largest].wall_s * max(1.0, batch / largest)
+    @property
+    def fitting(self) -> list[int]:
+        return [batch for batch, record in self.done.items() if record.status == Status.ok]
 
+    def peak(self, batch: int) -> str:
+        """The memory that a batch took, in words; empty if unknown."""
+        peak = _peak_bytes(self.done[batch])
+        return "" if peak is None else f", which takes {peak / GB:.1f} GB"
 
-def _tell(largest: int | None, smallest: int | None, most: int, tried: Mapping[int, Record], console: Console) -> int:
-    if largest is None:
-        console.print("No batch fits: not even one sample does.")
-        return 1
-    above = f"{smallest:,} does not ({tried[smallest].reason})" if smallest else f"more than {most:,} was not tried"
-    fitting = f"The largest batch that fits: {largest:,}{_peak(tried[largest])}"
-    console.print(f"{fitting}; {above}.", soft_wrap=True, markup=False)
-    return 0
+    def conclude(self, largest: int | None, smallest: int | None, most: int) -> int:
+        if largest is None:
+            self.say("No batch fits: not even one sample does.")
+            return 1
+        failed = f"{smallest:,} does not ({self.done[smallest].reason})" if smallest else ""
+        above = failed or f"more than {most:,} was not tried"
+        self.say(f"The largest batch that fits: {largest:,}{self.peak(largest)}; {above}.")
+        return 0
 
-
-def _tell_estimate(end: "_NoTimeError", guess: int | None, tried: Mapping[int, Record], console: Console) -> int:
-    """What is known when the time is over."""
-    fitting = _fitting(tried)
-    failing = tried.keys() - fitting
-    text = f"{max(fitting):,} fits{_peak(tried[max(fitting)])}"
-    text += f"; {min(failing):,} does not" if failing else ""
-    console.print(f"{text}.", soft_wrap=True, markup=False)
-    if guess is not None and guess > max(fitting):
-        sizes = f"{min(fitting):,} and {max(fitting):,}"
-        console.print(f"About {guess:,} should fit: estimated from the memory of {sizes}.", markup=False)
-    more = f"{end.batch:,} was not tried: it takes about {end.takes_s:.0f} s, more than --budget (1m if unset) leaves."
-    console.print(more, markup=False, soft_wrap=True)
-    return 0
-
-
-def _fitting(tried: Mapping[int, Record]) -> list[int]:
-    """The batches that fitted."""
-    return [batch for batch, record in tried.items() if record.status == Status.ok]
+    def conclude_early(self, end: BudgetExceeded) -> int:
+        """Says what is known when the time is over."""
+        fitting, guess = self.fitting, self.guess()
+        failing, largest = self.done.keys() - fitting, max(fitting)
+        self.say(f"{largest:,} fits{self.peak(largest)}{f'; {min(failing):,} does not' if failing else ''}.")
+        if guess is not None and guess > largest:
+            sizes = f"{min(fitting):,} and {largest:,}"
+            self.say(f"About {guess:,} should fit: estimated from the memory of {sizes}.")
+        more = f"{end.batch:,} was not tried: it takes about {end.takes_s:.0f} s"
+        self.say(f"{more}, more than --budget (1m if unset) leaves.")
+        return 0
 
 
 def _num_samples(cell: Cell, place: Workplace) -> int | None:
@@ -230,38 +238,7 @@ def _num_samples(cell: Cell, place: Workplace) -> int | None:
 
 
 def _peak_bytes(record: Record) -> int | None:
-    """The peak of memory that its batch took; None if it did not fit or nothing tells."""
     measured = record.measurement
     if measured is None or record.status != Status.ok:
         return None
     return measured.peak_host_bytes if record.cell.device == Device.cpu else measured.peak_device_bytes
-
-
-def _peak(record: Record) -> str:
-    """The same in words; empty if unknown."""
-    peak = _peak_bytes(record)
-    return "" if peak is None else f", which takes {peak / GB:.1f} GB"
-
-
-def _tell_other_end(record: Record, tried: Mapping[int, Record], console: Console) -> int:
-    known = max(_fitting(tried), default=None)
-    console.print(f"The search ended: {record.label}: {record.status}: {record.reason}", markup=False)
-    if known is not None:
-        console.print(f"The largest batch that was seen to fit: {known:,}{_peak(tried[known])}.")
-    return 1
-
-
-class _NoTimeError(Exception):
-    """A try would take longer than there is time for."""
-
-    def __init__(self, batch: int, takes_s: float) -> None:
-        super().__init__(batch)
-        self.batch, self.takes_s = batch, takes_s
-
-
-class _OtherEndError(Exception):
-    """A try had an outcome that says nothing about memory."""
-
-    def __init__(self, record: Record) -> None:
-        super().__init__(record.reason)
-        self.record = record

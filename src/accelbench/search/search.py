@@ -1,29 +1,24 @@
 """Finds the best of many cells within a budget of time: a race of short processes, with longer ones for the best."""
 
-import dataclasses
 import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import count
-from pathlib import Path
 
 from rich.console import Console
 
-from accelbench import lock
-from accelbench.compare import course
-from accelbench.compare.race import Pull, Race
 from accelbench.errors import UserError, WriteError
 from accelbench.grid.estimate import length_of
 from accelbench.grid.identity import identity
 from accelbench.grid.plan import Planned
-from accelbench.grid.prepare import Prepared, check_request, prepare
+from accelbench.grid.prepare import Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging import disturbed
 from accelbench.presentation import duration
-from accelbench.project import PLAN, RUNS, shown, workplace
+from accelbench.project import PLAN, shown
 from accelbench.schema import plan_file
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.plan_file import WantedCell
@@ -31,12 +26,13 @@ from accelbench.schema.race_file import RacedProcess
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Engine, Precision, Protocol, Status
-from accelbench.search import search_answer
+from accelbench.search import schedule, search_answer
 from accelbench.search.goal import Goal
+from accelbench.search.race import Race, Sample
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
+from accelbench.sweep.context import SweepContext
 from accelbench.sweep.kept import KeptFiles
-from accelbench.sweep.missing_data import prepare_missing
 from accelbench.sweep.progress import BudgetProgress
 from accelbench.sweep.session import Session
 
@@ -60,37 +56,24 @@ def search(
 
     Every process has a record, as in a sweep. The plan of their folder names those that measured a cell in full or
     failed, and cells that are skipped; race.json names those in short windows too. Records that are there already
-    count. Trackers get none of them: `accelbench sync` delivers them.
-
-    Args:
-        cells: the grid.
-        options: settings of the whole search.
-        goal: what is searched for.
-        console: where progress and the answer are shown.
-        hosts: from which the cells are forked; the caller ends them.
-        now: the clock of the budget, in seconds.
+    count. Trackers get none of them: `accelbench sync` delivers them. `now` is the clock of the budget, in seconds.
 
     Raises:
         UserError: the search could not start, or not go on, for a reason that the user can mend.
     """
+    context = SweepContext.begin(cells, options, console, hosts, kind="search")
     _check(cells, options, goal)
-    name = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-search"
-    place = workplace().with_data(options.data_root)
-    folder = run.folder_under_runs(place, options.out or f"{RUNS}/{name}")
-    with lock.hold_measuring(partial(run.wait, console, hosts)):
-        prepare_missing(place, cells[0].data, console)
-        run.set_aside_plan(folder, console)
-        earlier = plan_file.read_plan(folder).cells if os.path.lexists(folder / PLAN) else []
-        ready = prepare(cells, place)
-        run.announce_stand_in(ready, console)
-        searched = _Search(ready, folder, options, goal, earlier, console, now)
-        with run.telling_where_it_stopped(ready, folder):
-            searched.run(hosts, name)
-    return search_answer.show(searched.found(), goal, folder, console)
+    with context.alone():
+        context.set_aside_plan()
+        ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
+        context.earlier = plan_file.read_plan(context.folder).cells if os.path.lexists(context.folder / PLAN) else []
+        searched = _Search(context, ready, goal, now)
+        with context.telling_where_it_stopped(ready):
+            searched.run()
+    return search_answer.show(searched.found(), goal, context.folder, console)
 
 
 def _check(cells: Sequence[Cell], options: SweepOptions, goal: Goal) -> None:
-    check_request(cells)
     if options.repeats > 1 or any(cell.repeat for cell in cells):
         raise UserError("repeat, repeats: --search decides how many processes each cell gets: leave it out")
     if len({cell.id for cell in cells}) < 2:
@@ -107,18 +90,8 @@ class _Search:
         race: of `asked`, by their positions.
     """
 
-    def __init__(
-        self,
-        ready: Prepared,
-        folder: Path,
-        options: SweepOptions,
-        goal: Goal,
-        earlier: Sequence[WantedCell],
-        console: Console,
-        now: Callable[[], float],
-    ) -> None:
-        self.ready, self.folder, self.options, self.goal = ready, folder, options, goal
-        self.console, self.earlier = console, earlier
+    def __init__(self, context: SweepContext, ready: Prepared, goal: Goal, now: Callable[[], float]) -> None:
+        self.context, self.ready, self.folder, self.goal = context, ready, context.folder, goal
         # Equal costs are common where nothing was measured yet: cells that need no compilation come first then.
         self.asked = sorted(
             (item for item in ready.planned if item.skip_reason is None),
@@ -135,35 +108,26 @@ class _Search:
         self.now, self.began_s = now, now()
         self.race_written_s = self.began_s
 
-    def run(self, hosts: Hosts, name: str) -> None:
-        """Runs the race.
-
-        Args:
-            hosts: of its processes.
-            name: of the search, kept in every record.
-        """
+    def run(self) -> None:
+        """Runs the race."""
         progress = partial(BudgetProgress, left_s=self._left_s, budget_s=self.goal.budget_s)
         self._write_plan()
-        self.session = Session(
-            self.ready, self.ready.planned, self.folder, self.options, self.console, name, hosts, progress
-        )
+        self.session = Session(self.context, self.ready, self.ready.planned, progress)
         reasons = [item.skip_reason for item in self.ready.planned if item.skip_reason is not None]
-        self.console.print(
-            f"Searching {len(self.asked)} cells ({len(reasons)} skipped) for {duration(self.goal.budget_s)} ...",
-            highlight=False,
-        )
-        run.say_skipped(reasons, self.console)
+        number = f"{len(self.asked)} cells ({len(reasons)} skipped)"
+        self.context.say(f"Searching {number} for {duration(self.goal.budget_s)} ...")
+        run.say_skipped(reasons, self.context.console)
         try:
             with self.session:
                 for item in self.ready.planned:
                     if item.skip_reason is not None:
                         self.kept.note_record(self.session.judge(self.session.measure(item)), self.folder)
                 first = [min(members, key=self._plainness) for members in self.race.groups.values()]
-                way = course.Course(self._measure, self._cost_s, self._left_s, self.goal.budget_s, first)
-                course.run(self.race, way, seed=len(self.asked))
+                plan = schedule.Schedule(self._measure, self._cost_s, self._left_s, self.goal.budget_s, first)
+                schedule.run(self.race, plan, seed=len(self.asked))
         finally:  # an interrupted search keeps its records, and what they tell, too
             self._note_drops()
-            run.say_restored(self.kept.restore(), self.console)
+            run.say_restored(self.kept.restore(), self.context)
             if self.records:
                 self._write_race()
 
@@ -173,7 +137,6 @@ class _Search:
         return cell.engine != Engine.lightning, len(cell.options.enabled), cell.precision != Precision.fp32, i
 
     def found(self) -> search_answer.Found:
-        """What the race found so far."""
         return search_answer.Found(
             goal=self.goal,
             race=self.race,
@@ -193,9 +156,8 @@ class _Search:
         return self.goal.budget_s - (self.now() - self.began_s)
 
     def _item(self, i: int, is_full: bool, repeat: int) -> Planned:
-        """The process of a cell with this number among those in full, or among those in short windows."""
         asked = self.asked[i]
-        cell = dataclasses.replace(asked.cell if is_full else self.short[i], repeat=repeat)
+        cell = replace(asked.cell if is_full else self.short[i], repeat=repeat)
         label = f"{asked.label}{'' if is_full else '-short'}{f'-r{repeat}' if repeat else ''}"
         return Planned(cell, identity(cell, self.ready.data, self.ready.fingerprints[cell.engine]), None, label)
 
@@ -216,8 +178,7 @@ class _Search:
                     if not os.path.lexists(self.folder / f"{item.record_name}.json"):
                         break
                     items.append(item)
-        ready = dataclasses.replace(self.ready, planned=items)
-        done, _ = run.known(ready, self.folder, self.options.retry, self.console)
+        done, _ = run.known(self.context, items)
         limits_s = {item.record_name: item.cell.timeout_s for item in items}
         # One that was disturbed, or cut off by the end of a budget, says nothing.
         return {
@@ -237,7 +198,7 @@ class _Search:
         return max(self.cut_s.get(i, 0.0), (known_s if known_s < math.inf else guess_s) + self._wait_s(cell))
 
     def _wait_s(self, cell: Cell) -> float:
-        """How long the cell waits until its host has started, or its network has been exported."""
+        # Until its host has started, or its network has been exported.
         evidence = self.session.evidence
         if evidence.traits(cell).needs in self.ready_needs:
             return 0.0
@@ -246,34 +207,34 @@ class _Search:
             return longest_s
         return COMPILED_S if cell.engine in COMPILED_FIRST else 0.0
 
-    def _measure(self, i: int, is_long: bool, left_s: float) -> Pull:
+    def _measure(self, i: int, is_long: bool, left_s: float) -> Sample:
         self._note_drops()
         item, is_full = self._next(i, is_long)
         record = self._known.get(item.record_name)
         if record is None:
             limit_s = min(item.cell.timeout_s, max(1.0, left_s))
-            cut = dataclasses.replace(item, cell=dataclasses.replace(item.cell, timeout_s=limit_s))
+            cut = replace(item, cell=replace(item.cell, timeout_s=limit_s))
             record = self.session.judge(self.session.measure(cut, left_s))
             if record.measurement is not None:
                 self.ready_needs.add(self.session.evidence.traits(self.asked[i].cell).needs)
             self.session.show(record)
-        pull = self.goal.pull(record, item.cell)
+        sample = self.goal.sample(record, item.cell)
         if why := disturbed.reason(record):
             self.disturbed.append(why)
-        elif pull.is_cut:
+        elif sample.is_cut:
             self.cut_s[i] = record.wall_s
         else:
             self.kept.note_record(record, self.folder)
             self.records.append((i, is_full, record))
-            if is_full or pull.score is None:
+            if is_full or sample.score is None:
                 self._write_plan()
             if self.now() - self.race_written_s >= RACE_WRITTEN_S:
                 self._write_race()
-        return pull
+        return sample
 
     def _note_drops(self) -> None:
-        for i, entrant in enumerate(self.race.entrants):
-            if entrant.was_tried and not entrant.is_in:
+        for i, candidate in enumerate(self.race.candidates):
+            if candidate.was_tried and not candidate.is_in:
                 self.dropped_after.setdefault(i, len(self.records))
 
     def _write_plan(self) -> None:
@@ -284,7 +245,7 @@ class _Search:
             *(WantedCell(item.cell, item.record_name, item.label) for item in skipped),
             *(WantedCell(record.cell, record.name, record.label) for record in told),
         ]
-        write = partial(run.write_wanted, plan_file.joined(self.earlier, named), self.options, self.folder)
+        write = partial(self.context.write_plan, named)
         write()
         self.kept.note(self.folder / PLAN, write)
 

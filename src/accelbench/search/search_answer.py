@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.compare.race import Race, Standing
 from accelbench.errors import UserError
 from accelbench.judging.disturbed import was_beside_others
 from accelbench.presentation import and_more, duration, significant
@@ -22,6 +21,7 @@ from accelbench.report.tables.table import Column, count, number, tabulate_known
 from accelbench.schema.race_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
 from accelbench.schema.record import Record
 from accelbench.search.goal import UNITS, Goal
+from accelbench.search.race import Race, Ranking
 
 MAX_CELLS = 8  # of a table
 MAX_NAMED = 6  # cells that were not tried
@@ -69,24 +69,24 @@ class Found:
 
     def outcome(self, i: int) -> RaceOutcome:
         """What became of a cell."""
-        entrant = self.race.entrants[i]
-        if entrant.has_failed:
+        candidate = self.race.candidates[i]
+        if candidate.has_failed:
             return RaceOutcome.failed
-        if not entrant.was_tried:
+        if not candidate.was_tried:
             return RaceOutcome.untried
-        if entrant.is_over:
+        if candidate.is_over:
             return RaceOutcome.over
-        if entrant.has_dropped:
+        if candidate.has_dropped:
             return RaceOutcome.dropped
-        led = [group for group, standing in self.race.standings.items() if standing.leader == i]
+        led = [group for group, ranking in self.race.rankings.items() if ranking.leader == i]
         if not led:
             return RaceOutcome.left
         return RaceOutcome.best if self.race.is_decided(led[0]) else RaceOutcome.leads
 
     def value(self, i: int) -> float | None:
         """The median of the cell's processes; None if none gave a number."""
-        entrant = self.race.entrants[i]
-        return self.goal.value_of(entrant.score) if entrant.scores else None
+        candidate = self.race.candidates[i]
+        return self.goal.value_of(candidate.score) if candidate.scores else None
 
     def name(self, group: Hashable) -> str:
         """What the cells of a group do, with their batch size if each has a best cell of its own."""
@@ -131,15 +131,15 @@ def show(found: Found, goal: Goal, folder: Path, console: Console) -> int:
         UserError: no cell could be tried in the time.
     """
     race = found.race
-    if race.entrants and not any(entrant.was_tried for entrant in race.entrants):
+    if race.candidates and not any(candidate.was_tried for candidate in race.candidates):
         if found.disturbed:
             raise UserError(f"every process was disturbed ({found.disturbed[0]}): search on a quiet machine")
         raise UserError(f"--budget: {goal.budget_s:g} s is too short to measure one cell: give it more")
-    for group, standing in race.standings.items():
+    for group, ranking in race.rankings.items():
         console.print()
         for line in sentences(found, group):
             console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
-        if (table := tabulate_known("", _columns(found), _shown_cells(found, group, standing))) is not None:
+        if (table := tabulate_known("", _columns(found), _shown_cells(found, group, ranking))) is not None:
             console.print(rendered(table))
     took_s = sum(process.took_s for process in found.processes)
     if found.disturbed:
@@ -165,24 +165,24 @@ def show(found: Found, goal: Goal, folder: Path, console: Console) -> int:
             highlight=False,
             soft_wrap=True,
         )
-    return 0 if all(standing.leader is not None for standing in race.standings.values()) else 1
+    return 0 if all(ranking.leader is not None for ranking in race.rankings.values()) else 1
 
 
 def sentences(found: Found, group: Hashable) -> Iterator[str]:
     """What is best, how sure that is, and what would need more time."""
-    goal, race, standing = found.goal, found.race, found.race.standings[group]
-    if standing.leader is None:
+    goal, race, ranking = found.goal, found.race, found.race.rankings[group]
+    if ranking.leader is None:
         limit = "" if goal.latency_ms is None else f" within {goal.latency_ms:g} ms"
-        inside = [i for i in standing.rivals if race.limit is None or race.entrants[i].limited <= race.limit]
+        inside = [i for i in ranking.rivals if race.limit is None or race.candidates[i].limited <= race.limit]
         so_far = f"; so far {BEST[goal.by]} with {_named(found, inside[0])}" if inside else ""
         yield f"{found.name(group)}: no cell{limit} was measured often enough to recommend it{so_far}."
     else:
         so_far = "" if race.is_decided(group) else "so far "
-        yield f"{found.name(group)}: {so_far}{BEST[goal.by]} with {_named(found, standing.leader)}"
-        yield f"{_sureness(found, group, standing)}; {_counts(found, group)}."
+        yield f"{found.name(group)}: {so_far}{BEST[goal.by]} with {_named(found, ranking.leader)}"
+        yield f"{_sureness(found, group, ranking)}; {_counts(found, group)}."
     if needed := _needs_time(found, group):
         yield f"More time is needed for {needed}."
-    if untried := [found.labels[i] for i in race.groups[group] if not race.entrants[i].was_tried]:
+    if untried := [found.labels[i] for i in race.groups[group] if not race.candidates[i].was_tried]:
         more = f" {and_more(num, 'cell')}" if (num := len(untried) - MAX_NAMED) > 0 else ""
         yield f"Not tried: {', '.join(untried[:MAX_NAMED])}{more}."
     beside = [was_beside_others(record) for i, _, record in found.records if i in race.groups[group]]
@@ -191,7 +191,7 @@ def sentences(found: Found, group: Hashable) -> Iterator[str]:
             f"Not alone: {sum(beside):,} of {len(beside):,} processes; others used the machine's cores meanwhile."
             " That may slow some cells down more than others."
         )
-    reasons = Counter(found.reported[i].outcome for i in race.groups[group] if race.entrants[i].has_failed)
+    reasons = Counter(found.reported[i].outcome for i in race.groups[group] if race.candidates[i].has_failed)
     if reasons:
         yield "Failed: " + ", ".join(f"{num} {status}" for status, num in reasons.most_common()) + "."
 
@@ -201,10 +201,10 @@ def _named(found: Found, i: int) -> str:
     return f"{found.text(i)}: {significant(found.value(i))} {UNITS[found.goal.by]}"
 
 
-def _sureness(found: Found, group: Hashable, standing: Standing) -> str:
-    goal, entrants = found.goal, found.race.entrants
-    ok = [entrants[i] for i in found.race.groups[group] if entrants[i].num_pulls and not entrants[i].has_failed]
-    tried = [entrant for entrant in ok if not entrant.is_over]
+def _sureness(found: Found, group: Hashable, ranking: Ranking) -> str:
+    goal, candidates = found.goal, found.race.candidates
+    ok = [candidates[i] for i in found.race.groups[group] if candidates[i].num_samples and not candidates[i].has_failed]
+    tried = [candidate for candidate in ok if not candidate.is_over]
     if len(ok) > len(tried) == 1:
         return f"Of the {len(ok):,} cells that were tried, it is the only one within {goal.latency_ms:g} ms"
     if len(tried) == 1:
@@ -212,11 +212,11 @@ def _sureness(found: Found, group: Hashable, standing: Standing) -> str:
     which = f"the {len(tried):,} cells that were tried"
     which += "" if goal.latency_ms is None else f" and are within {goal.latency_ms:g} ms"
     asked = f"{100 * goal.margin:g} %"
-    if standing.margin <= goal.margin:
+    if ranking.margin <= goal.margin:
         return f"With 95 % confidence none of {which} is more than {asked} {BETTER[goal.by]}"
-    if standing.margin > MAX_MARGIN:
+    if ranking.margin > MAX_MARGIN:
         return f"It is not known yet by how much any of {which} may be {BETTER[goal.by]}"
-    known = math.ceil(1000 * standing.margin) / 10
+    known = math.ceil(1000 * ranking.margin) / 10
     return f"With 95 % confidence none of {which} is more than {known:g} % {BETTER[goal.by]} ({asked} was asked for)"
 
 
@@ -241,40 +241,40 @@ def _counts(found: Found, group: Hashable) -> str:
 def _needs_time(found: Found, group: Hashable) -> str:
     """The cells that would be measured with more time; empty without."""
     race = found.race
-    num_left = 0 if race.is_decided(group) else len(race.standings[group].rivals)
-    num_untried = sum(not race.entrants[i].was_tried for i in race.groups[group])
+    num_left = 0 if race.is_decided(group) else len(race.rankings[group].rivals)
+    num_untried = sum(not race.candidates[i].was_tried for i in race.groups[group])
     parts = [f"{num_left:,} that may be {BETTER[found.goal.by]}"] if num_left else []
     if num_untried:
         parts.append(f"{num_untried:,} that {'was' if num_untried == 1 else 'were'} not tried")
     return " and ".join(parts)
 
 
-def _shown_cells(found: Found, group: Hashable, standing: Standing) -> list[int]:
+def _shown_cells(found: Found, group: Hashable, ranking: Ranking) -> list[int]:
     """The leader, then by their speed its rivals and the best of those that dropped out."""
-    scores = {i: found.race.entrants[i] for i in found.race.groups[group] if found.race.entrants[i].scores}
+    scores = {i: found.race.candidates[i] for i in found.race.groups[group] if found.race.candidates[i].scores}
     others = sorted(
-        (i for i in scores if i not in standing.left and not scores[i].is_over), key=lambda i: -scores[i].score
+        (i for i in scores if i not in ranking.left and not scores[i].is_over), key=lambda i: -scores[i].score
     )
-    shown = [*standing.left, *others][:MAX_CELLS]
-    return sorted(shown, key=lambda i: (i != standing.leader, -scores[i].score if i in scores else math.inf))
+    shown = [*ranking.left, *others][:MAX_CELLS]
+    return sorted(shown, key=lambda i: (i != ranking.leader, -scores[i].score if i in scores else math.inf))
 
 
 def _columns(found: Found) -> list[Column[int]]:
     race = found.race
 
-    leaders = {i: race.standings[group].leader for group, members in race.groups.items() for i in members}
+    leaders = {i: race.rankings[group].leader for group, members in race.groups.items() for i in members}
 
     def behind(i: int) -> float | None:
         leader = leaders[i]
         if leader is None or leader == i:
             return None
-        return -100 * math.expm1(race.entrants[i].score - race.entrants[leader].score)
+        return -100 * math.expm1(race.candidates[i].score - race.candidates[leader].score)
 
     return [
         Column("with", lambda i: word(found.text(i))),
         Column(UNITS[found.goal.by], lambda i: number(found.value(i))),
         Column("behind (%)", lambda i: number(behind(i), 2)),
-        Column("processes", lambda i: count(race.entrants[i].num_pulls)),
+        Column("processes", lambda i: count(race.candidates[i].num_samples)),
         Column("in full", lambda i: count(sum(j == i and is_full for j, is_full, _ in found.records) or None)),
         Column("", lambda i: word(found.outcome(i))),
     ]

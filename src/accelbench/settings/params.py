@@ -13,6 +13,7 @@ from yaml import YAMLError
 from accelbench.data.registry import find
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
+from accelbench.presentation import seconds_of
 from accelbench.project import PARAMS
 from accelbench.schema.serialize import read_bytes
 from accelbench.schema.text import one_line
@@ -96,9 +97,10 @@ def confirm_s(project: Path | None) -> float:
     settings = OmegaConf.to_container(load(project))
     assert isinstance(settings, dict), "load checks it"
     value = _of_profile(settings.get("confirm_s", 0), settings.get("profile"))
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < MAX_FIGURE:
-        raise UserError(f"{PARAMS}: confirm_s={value}: should be a number of seconds, or 0")
-    return value
+    found = seconds_of(value) if isinstance(value, str) else value
+    if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found < MAX_FIGURE:
+        raise UserError(f"{PARAMS}: confirm_s={value}: should be a number of seconds, or 0, or a time such as 1m")
+    return found
 
 
 def report_extension(project: Path | None) -> Path | None:

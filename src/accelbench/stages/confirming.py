@@ -23,16 +23,11 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
 @dataclass(frozen=True)
 class Question:
-    """Which of the two best cells of a model and a mode is faster.
-
-    Attributes:
-        first, second: the cells, in an order that does not depend on their speeds.
-        lead: of the faster one, as a share of its speed.
-    """
+    """Which of the two best cells of a model and a mode is faster; their order does not depend on their speeds."""
 
     first: ReportedCell
     second: ReportedCell
-    lead: float
+    lead: float  # of the faster one, as a share of its speed
 
     @cached_property
     def key(self) -> str:
@@ -40,8 +35,7 @@ class Question:
         return digest([self.first.cell.id, self.second.cell.id])[:8]
 
     @property
-    def name(self) -> str:
-        """The name of its folder."""
+    def name(self) -> str:  # of its folder
         return f"{self.first.cell.suite}-{self.key}"
 
     @property
@@ -54,9 +48,7 @@ class Question:
 def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
     """The questions that are worth asking: the cheapest that are not answered yet, and of these the closest first.
 
-    Args:
-        sweeps: what was measured; the same questions are chosen before and after they were answered.
-        budget_s: seconds for all of them.
+    The same questions are chosen before and after they were answered. All of them together take `budget_s`.
     """
     chosen, left_s = [], budget_s
     asked = _open([replace(each, confirming=[]) for each in sweeps])
@@ -81,12 +73,6 @@ def confirm(chosen: Sequence[Question], folder: Path, console: Console, hosts: H
 
     Records of an earlier call count if they are of the same cells, machine and code. The folders of other questions
     lose their plans, so that the report does not read them; their records stay.
-
-    Args:
-        chosen: the questions.
-        folder: where the folders of the questions are.
-        console: where progress is shown.
-        hosts: of all processes.
     """
     folder.mkdir(exist_ok=True)
     for plan in folder.glob(f"*/{PLAN}"):
@@ -97,7 +83,7 @@ def confirm(chosen: Sequence[Question], folder: Path, console: Console, hosts: H
         first, second = question.first, question.second
         console.print(
             f"\nQuestion {number} of {len(chosen)}: is {first.label} or {second.label} faster? "
-            f"{MIN_PROCESSES} processes of each, in turns: about {duration(question.cost_s)}",
+            f"{MIN_PROCESSES} processes of each, interleaved: about {duration(question.cost_s)}",
             markup=False,
             soft_wrap=True,
         )

@@ -26,23 +26,15 @@ from accelbench.sweep import answer
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite of params.yaml.
-
-    Attributes:
-        root: the project's folder.
-        name: as in params.yaml.
-        cells: by id, in the order in which they run.
-        options: of its sweep.
-    """
+    """A suite of the params.yaml in the project's folder `root`."""
 
     root: Path
     name: str
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, Cell]  # by id, in the order in which they run
     options: SweepOptions
 
     @property
-    def folder(self) -> Path:
-        """Where its records are."""
+    def folder(self) -> Path:  # of its records
         return self.root / RESULTS / self.name
 
     def left(self) -> list[Cell]:
@@ -59,11 +51,7 @@ class Suite:
         return [cell for cell in wanted if names[cell.id] not in stands]
 
     def measure(self, console: Console, hosts: Hosts) -> None:
-        """Measures every cell that has no record.
-
-        Args:
-            console: where progress and the answer are shown.
-            hosts: from which the cells are forked.
+        """Measures every cell that has no record, and shows the answer.
 
         Raises:
             UserError: the sweep could not start, or not go on, for a reason that the user can mend.
@@ -74,11 +62,7 @@ class Suite:
 
 
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
-    """Suites of params.yaml, in its order; every setting of theirs has been checked.
-
-    Args:
-        root: the project's folder.
-        names: of the suites; None for all.
+    """The suites of params.yaml with these names, or all in its order; every setting of theirs has been checked.
 
     Raises:
         UserError: a setting is wrong; the message names it.
@@ -96,11 +80,6 @@ def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:
 
 def confirm(root: Path, console: Console, hosts: Hosts) -> None:
     """Measures the two best cells of the cheapest questions again, as `confirm_s` in params.yaml says.
-
-    Args:
-        root: the project's folder.
-        console: where progress is shown.
-        hosts: of all processes.
 
     Raises:
         UserError: there are no results, or the processes could not be started.

@@ -34,13 +34,7 @@ PHASES = {
 
 
 def show(record: Record, path: str, console: Console) -> None:
-    """Prints the card of `record`; unknown figures have no line.
-
-    Args:
-        record: of any status; measurements are shown only if it is ok.
-        path: of its file.
-        console: where to print.
-    """
+    """Prints the card of a record of any status, whose file is at `path`; unknown figures have no line."""
     row = summarise(record)
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True, min_width=NAME_WIDTH)
@@ -84,7 +78,6 @@ def show_places(places: Mapping[str, str], console: Console) -> None:
 
 
 def _outcome(record: Record, row: Row) -> str:
-    """The speed of an ok cell, `disturbed`, or the status."""
     if row["disturbed"]:
         return DISTURBED
     speed = number_of(row, "samples_per_s")
@@ -92,7 +85,6 @@ def _outcome(record: Record, row: Row) -> str:
 
 
 def _conditions(record: Record, row: Row) -> str:
-    """The device and the data set; a stand-in is marked as one."""
     parts = []
     if row["device_name"] is not None:
         parts.append(f" on {row['device_name']}")
@@ -102,7 +94,6 @@ def _conditions(record: Record, row: Row) -> str:
 
 
 def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
-    """Yields the name and the content of each line of measurements."""
     cell = record.cell
     if interval := _interval(row, "samples_per_s", 4):
         yield "speed", Text(f"{interval} samples/s with 95 % confidence, in this process")

@@ -1,9 +1,9 @@
 """The trackers of a sweep: opened before the first of several cells, or else when all were measured."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from accelbench.schema.record import Record
 from accelbench.sinks.base import Sink
@@ -12,12 +12,10 @@ from accelbench.sinks.registry import make_sinks
 from accelbench.sinks.relative_speed import relative_speeds
 
 
-class Delivery(AbstractContextManager["Delivery"]):
+class Delivery:
     """Delivers records to the trackers of one sweep, in the order in which they were measured.
 
-    Args:
-        tracking: one of `sinks.registry.TRACKING`.
-        root: the folder of MLflow's store.
+    `tracking` is one of `sinks.registry.TRACKING`, `root` the folder of MLflow's store.
     """
 
     def __init__(self, tracking: str, root: Path) -> None:
@@ -26,13 +24,14 @@ class Delivery(AbstractContextManager["Delivery"]):
         self._waiting: list[Record] = []
         self._stack = ExitStack()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __enter__(self) -> "Delivery":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
         try:
             self.deliver()
         finally:
-            self._stack.__exit__(kind, error, trace)
+            self._stack.__exit__(*error)
 
     def open(self) -> None:
         """Opens the trackers: MLflow's import and its database take seconds."""
@@ -56,11 +55,7 @@ class Delivery(AbstractContextManager["Delivery"]):
         self.deliver()
 
     def relate(self, records: Sequence[Record]) -> None:
-        """Adds to the runs of the sweep how their speeds compare, and the means of its cells.
-
-        Args:
-            records: of the whole sweep, also those of earlier sessions.
-        """
+        """Adds to the runs of the whole sweep how their speeds compare, and the means of its cells."""
         found = relative_speeds(records) if self._sinks else []
         means = cell_means(map(Process.of, records)) if self._sinks else []
         for sink in self._sinks or ():

@@ -22,9 +22,6 @@ def hosts(words: Sequence[str]) -> Iterator[Hosts]:
 
     It is not started while another sweep measures, which it would disturb, and not where the processor's energy is
     counted: it would be taken for idle power.
-
-    Args:
-        words: the settings and flags of a command.
     """
     with Hosts() as found:
         cell = guess(words)

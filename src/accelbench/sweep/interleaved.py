@@ -23,17 +23,11 @@ MAX_DIGITS = 20  # of a number of processes; Python reads no number of more than
 
 @dataclass(frozen=True)
 class InterleavedRuns:
-    """The processes of a comparison, in the order in which they run.
-
-    Attributes:
-        seed: of the random order.
-        cells: one per process; `repeat` is the position in the order.
-        is_second: for each process, whether it runs the second cell.
-    """
+    """The processes of a comparison, in the random order in which they run."""
 
     seed: int
-    cells: list[Cell]
-    is_second: list[bool]
+    cells: list[Cell]  # one per process; `repeat` is the position in the order
+    is_second: list[bool]  # for each process, whether it runs the second cell
 
 
 @dataclass(frozen=True)
@@ -47,13 +41,10 @@ class Side:
 def plan_runs(
     first: tuple[Cell, SweepOptions], second: tuple[Cell, SweepOptions], repeats: str | None, root: Path
 ) -> tuple[InterleavedRuns, SweepOptions]:
-    """Plans the comparison of two cells.
+    """Plans the comparison of two cells, each with the options of its run.
 
     Args:
-        first: the first cell, and the options of its run.
-        second: the second cell, and the options of its run.
         repeats: processes of each cell, as the user wrote it; None for `MIN_PROCESSES`.
-        root: the project's folder.
 
     Returns:
         The runs, and the options of the sweep that runs them; without `out=`, its folder is runs/<time>-compare.
@@ -76,14 +67,7 @@ def plan_runs(
 
 
 def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> InterleavedRuns:
-    """Shuffles the order within each round of two processes, one of each cell.
-
-    Args:
-        first: the first cell.
-        second: the second cell; it may equal the first.
-        num_rounds: processes of each cell.
-        seed: equal seeds give equal orders.
-    """
+    """Shuffles the order within each round of two processes, one of each cell; equal seeds give equal orders."""
     generator = random.Random(seed)
     is_second = [choice for _ in range(num_rounds) for choice in generator.sample([False, True], 2)]
     cells = [
@@ -93,13 +77,7 @@ def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> Inte
 
 
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
-    """Writes `folder`/compare.json: which records are of which cell.
-
-    Args:
-        runs: what was run.
-        names: the settings of each cell, as the user wrote them.
-        records: the records of the runs.
-        folder: where the records are.
+    """Writes `folder`/compare.json: which records are of which cell; `names` are the settings as the user wrote them.
 
     Raises:
         WriteError: the file can't be written.

@@ -1,12 +1,12 @@
 """Keeps the files of a sweep: none is overwritten unread, and those that vanish meanwhile are written again."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
 from pathlib import Path
 
-from accelbench.errors import WriteError
+from accelbench.errors import RefusedError, WriteError
 from accelbench.project import shown
 from accelbench.schema import record as records
 from accelbench.schema.record import Record
@@ -21,16 +21,10 @@ class KeptFiles:
         self._files: dict[Path, tuple[Signature | None, Callable[[], object]]] = {}
 
     def note(self, path: Path, write: Callable[[], object]) -> None:
-        """Remembers the file as it is now.
-
-        Args:
-            path: of the file.
-            write: writes it again.
-        """
+        """Remembers the file as it is now; `write` writes it again."""
         self._files[path] = _signature(path), write
 
     def note_record(self, record: Record, folder: Path) -> None:
-        """Remembers the record's file in `folder` as it is now."""
         self.note(folder / f"{record.name}.json", partial(records.write, record, folder))
 
     def restore(self) -> list[Path]:
@@ -60,8 +54,23 @@ def set_aside(path: Path) -> Path:
     return new
 
 
+def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
+    """The readable records, and a line for each file that is no readable record and was set aside.
+
+    Raises:
+        RefusedError: the system refused to read a file; the record may be whole.
+        WriteError: a file can't be renamed.
+    """
+    readable = records.read_all(paths)
+    found = list(readable)
+    for error in readable.refused.values():
+        if isinstance(error, RefusedError):
+            raise error
+    reasons = readable.reasons.items()
+    return found, [f"{shown(path)}: {reason}; kept as {set_aside(path).name}" for path, reason in reasons]
+
+
 def _signature(path: Path) -> Signature | None:
-    """Changes when the file is written, replaced or deleted."""
     try:
         status = os.stat(path)
     except OSError:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,19 +24,18 @@ from accelbench.sweep.session import NOT_JUDGED
 
 @dataclass(kw_only=True)
 class Merged:
-    """What a merge did.
+    """What a merge did."""
 
-    Attributes:
-        num_new: records that were added.
-        num_same: records that were there already.
-        conflicts: a line for each file of which another one of its name was there, which stayed.
-        problems: a line for each file and folder that could not be read, and was left out.
-    """
+    num_new: int = 0  # records that were added
+    num_same: int = 0  # records that were there already
+    conflicts: list[str] = field(default_factory=list)  # a line for each file of which another one was there, and stays
+    problems: list[str] = field(default_factory=list)  # a line for each file and folder that could not be read
 
-    num_new: int = 0
-    num_same: int = 0
-    conflicts: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    def add(self, other: "Merged") -> None:
+        self.num_new += other.num_new
+        self.num_same += other.num_same
+        self.conflicts += other.conflicts
+        self.problems += other.problems
 
 
 def merge(sources: Sequence[str], into: Path) -> Merged:
@@ -45,9 +44,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
     A record's name holds its settings and what else its numbers depend on: records of one name measured the same cell
     with the same code on the same machine, or on one that is equal to it. The one that is there stays.
 
-    Args:
-        sources: folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`.
-        into: the folder; made if it is not there.
+    `sources` are folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`.
 
     Raises:
         UserError: a source holds no records, or can't be read, or lies in `into` or around it; or a plan in `into`
@@ -79,10 +76,8 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
 
 
 class _Part(NamedTuple):
-    """A folder of a sweep, and the name of the source that it belongs to."""
-
-    folder: Path
-    source: str
+    folder: Path  # of a sweep
+    source: str  # the name of what it belongs to
 
 
 def _last_part(source: str) -> str:
@@ -121,8 +116,8 @@ def _merge_into(target: Path, parts: Sequence[_Part], done: Merged) -> None:
         cells |= {wanted.record_name: wanted for wanted in theirs.cells}  # two machines may share a cell
     target.mkdir(parents=True, exist_ok=True)
     found = (_Wanted(path, target, part.source) for part in parts for path in sorted(part.folder.glob(RECORDS)))
-    for wanted, added, problem in mapped(_merge_record, found):
-        _count(wanted, added, problem, done)
+    for merged in mapped(_merge_record, found):
+        done.add(merged)
     for part in parts:
         for path in (part.folder / name for name in (RACE, COMPARISON) if (part.folder / name).exists()):
             try:
@@ -137,55 +132,37 @@ def _merge_into(target: Path, parts: Sequence[_Part], done: Merged) -> None:
 
 
 class _Wanted(NamedTuple):
-    """The file of a record to add to the folder `target`."""
-
-    path: Path
-    target: Path
+    path: Path  # of a record
+    target: Path  # the folder to add it to
     source: str
 
 
 class Added(Enum):
     """How adding a file ended."""
 
-    new = "it was not there"
-    same = "it was there with this content"
-    other = "it was there with another content, and stays"
+    new = auto()
+    same = auto()  # it was there with this content
+    other = auto()  # it was there with another content, and stays
 
 
-def _count(wanted: _Wanted, added: Added | None, problem: str, done: Merged) -> None:
-    if added is None:
-        done.problems.append(f"{wanted.path.name} of {wanted.source}: not a readable record ({problem})")
-    elif added == Added.other:
-        done.conflicts.append(
-            f"{shown(wanted.target / wanted.path.name)}: {wanted.source} has another measurement of this cell, on this "
-            "machine or an equal one; the one here stays"
-        )
-    elif problem:
-        done.problems.append(f"{wanted.source}: weights left out ({problem})")
-    done.num_new += added == Added.new
-    done.num_same += added == Added.same
-
-
-def _merge_record(wanted: _Wanted) -> tuple[_Wanted, Added | None, str]:
-    """Adds a record, with its weights if it has some; safe to repeat.
-
-    Returns:
-        How it ended; None, and why, if the file is no readable record; else why its weights were left out, or nothing.
-    """
-    path, target, _ = wanted
+def _merge_record(wanted: _Wanted) -> Merged:
+    """Adds a record, with its weights if it has some; safe to repeat."""
+    path, target, source = wanted
     there = target / path.name
     try:
         content = read_bytes(path)
         is_there = there.exists() and (there.samefile(path) or _holds(there, content))
         clean = content if is_there else _clean(content)  # else it was checked before
-    except OSError as error:
-        return wanted, None, str(error.strerror)
-    except (RefusedError, ValueError) as error:
-        return wanted, None, one_line(str(error))
+    except (OSError, RefusedError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else one_line(str(error))
+        return Merged(problems=[f"{path.name} of {source}: not a readable record ({why})"])
     added = Added.same if is_there else _add_record(path, clean, there, may_link=clean is content)
-    if added != Added.other:
-        return wanted, added, _add_weights(path.with_suffix(SAFETENSORS), target)
-    return wanted, added, ""
+    if added == Added.other:
+        other = f"{source} has another measurement of this cell, on this machine or an equal one; the one here stays"
+        return Merged(conflicts=[f"{shown(there)}: {other}"])
+    lost = _add_weights(path.with_suffix(SAFETENSORS), target)
+    problems = [f"{source}: weights left out ({lost})"] if lost else []
+    return Merged(num_new=int(added == Added.new), num_same=int(added == Added.same), problems=problems)
 
 
 def _add_weights(weights: Path, target: Path) -> str:
@@ -275,7 +252,6 @@ def _add(content: bytes, path: Path) -> Added:
 
 
 def _holds(path: Path, content: bytes) -> bool:
-    """Whether the file has this content."""
     try:
         return read_bytes(path) == content
     except OSError:  # a pipe, or too large

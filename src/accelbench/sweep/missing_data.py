@@ -11,12 +11,7 @@ from accelbench.settings.params import data_settings
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
     """Prepares a data set as `dvc repro data@NAME` does, unless it is there or a DataModule makes it.
 
-    The user's own data are prepared again if they changed.
-
-    Args:
-        place: where its folder is.
-        data: the data set.
-        console: where a line says so, since it may take a download.
+    The user's own data are prepared again if they changed. A line says so, since it may take a download.
 
     Raises:
         UserError: params.yaml does not name the data set, or asks for what is not there.

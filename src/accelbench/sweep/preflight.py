@@ -16,28 +16,18 @@ CHECKED = frozenset(Library) - {Library.accelbench}
 
 
 class Preflight:
-    """What the checks of some cells found.
-
-    Args:
-        hosts: starts the processes.
-        data_folder: where the data set's arrays are.
-    """
+    """What the checks of some cells found."""
 
     def __init__(self, hosts: Hosts, data_folder: Path) -> None:
         self._hosts, self._data_folder = hosts, data_folder
         self._failures: dict[tuple[str, bool, int], Outcome] = {}
 
     def check(self, cells: Iterable[Cell]) -> int:
-        """Checks one of all cells with the same network, batches and mode: the one with the smallest batch.
+        """Checks one of all cells with the same network, batches and mode; returns how many networks were checked.
 
-        If that fails, the next larger batch is checked too: batch normalisation can't train on a single sample. And if
-        a cell in fp32 on the CPU fails, one that runs elsewhere is checked too: the engine is not as sure of that.
-
-        Args:
-            cells: that are not skipped.
-
-        Returns:
-            How many networks were checked.
+        It is the one with the smallest batch. If that fails, the next larger batch is checked too: batch normalisation
+        can't train on a single sample. And if a cell in fp32 on the CPU fails, one that runs elsewhere is checked too:
+        the engine is not as sure of that.
         """
         batches: dict[str, dict[bool, dict[int, Cell]]] = defaultdict(lambda: defaultdict(dict))
         for cell in cells:
@@ -50,7 +40,6 @@ class Preflight:
         return len(batches)
 
     def _fails(self, by_size: dict[int, Cell]) -> bool:
-        """Whether the smallest batch fails; the failures are kept."""
         for num, size in enumerate(sorted(by_size)):
             outcome = self._hosts.check(by_size[size], self._data_folder)
             # Only an exception is a verdict: running out of time or memory says nothing.

@@ -1,16 +1,17 @@
 """The ceilings of this machine's devices: probed once, kept, and compared with the speed of every cell."""
 
-import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from accelbench.errors import RefusedError
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
-from accelbench.judging.roofline import WINOGRAD, verdict
+from accelbench.judging.roofline import excess, verdict
 from accelbench.judging.row import ceilings_of, summarise
+from accelbench.presentation import significant
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, formats_of, read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell
@@ -23,17 +24,17 @@ PROBING_ENGINE = Engine.lightning
 SECONDS, SECONDS_EACH = 2, 3  # of a probe on two cores: in all, and more for each precision
 MAX_REPROBES = 3  # for each device in one sweep
 NEAR = 0.85  # a share of a ceiling that was probed beside other load
+SIXTEEN_BITS = (Precision.fp16, Precision.bf16)
+FAR_BELOW = 2.0  # times: the peak rate of fp32 over that of a format without units; with units, a format is the faster
 
 
 class Prober:
     """Probes each device before its first cell, in the cells' precisions, unless ceilings.json has its ceilings.
 
     Args:
-        hosts: starts the process of a probe.
         root: the folder of ceilings.json.
         environment: the fingerprint for `PROBING_ENGINE`. Ceilings of another machine, of other versions or of other
             measuring code do not count.
-        say: shows a line to the user.
         cells: those that will be measured: their precisions are probed at once.
         quiet: waits for a quiet machine, to repeat a probe that other load disturbed; None: it is not repeated.
     """
@@ -67,19 +68,14 @@ class Prober:
         return self.known[cell.device]
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings | None:
-        """Measures the ceilings of the cell's device, joins them with the known ones, and writes the result.
+        """Measures the ceilings of the cell's device in true precisions, joins them with the known ones, keeps them.
 
         A probe that other load disturbed waits for a quiet machine, and is repeated once.
-
-        Args:
-            cell: names the device.
-            precisions: the true ones to probe.
         """
         found = self._probe_once(cell, precisions)
         return found if found is None else self._repeat(cell, found, precisions)
 
     def _repeat(self, cell: Cell, ceilings: Ceilings, precisions: Sequence[Precision]) -> Ceilings | None:
-        """Probes those precisions again in which only disturbed probes were made, once the machine is quiet."""
         if again := [word for word in precisions if word in ceilings.disturbed]:
             reason = ceilings.disturbed[again[0]]
             if self._quiet.comes(f"The probe of {cell.device} was disturbed ({reason})"):
@@ -87,7 +83,7 @@ class Prober:
         return ceilings
 
     def _probe_once(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings | None:
-        cell = dataclasses.replace(cell, engine=PROBING_ENGINE, keras=None)
+        cell = replace(cell, engine=PROBING_ENGINE, keras=None)
         if not self.hosts.can_probe(cell):
             return self.known.get(cell.device)
         about = f"{', '.join(precisions)}; about {SECONDS + SECONDS_EACH * len(precisions)} s, once for these packages"
@@ -98,7 +94,7 @@ class Prober:
             self.say(f"{cell.device} could not be probed: {error}. Its cells have no share of a ceiling.")
             return self.known.get(cell.device)
         if is_allowed():
-            found = dataclasses.replace(found, disturbed={})
+            found = replace(found, disturbed={})
         before = self.known.get(cell.device) or self._read(cell.device)
         self.known[cell.device] = joined = before.joined(found) if before else found
         try:
@@ -124,18 +120,15 @@ class Prober:
         ceiling = _ceiling(record)
         if rate is None or ceiling is None or record.measurement is None:
             return record
-        excess = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling"
         found = verdict(rate, ceiling)
         if found == CeilingVerdict.beyond:
-            reason = f"{excess}: more than the {WINOGRAD} that a faster algorithm explains"
-            return dataclasses.replace(record, status=Status.invalid, reason=reason)
+            return replace(record, status=Status.invalid, reason=excess(rate, ceiling))
         if found == CeilingVerdict.above:
-            warnings = [*record.measurement.warnings, excess]
-            return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, warnings=warnings))
+            warnings = [*record.measurement.warnings, excess(rate, ceiling)]
+            return replace(record, measurement=replace(record.measurement, warnings=warnings))
         return record
 
     def _may_be_too_low(self, record: Record, rate: float) -> bool:
-        """Whether the ceiling should be probed again for an undisturbed cell that computes at this rate."""
         known, precision = self.known.get(record.cell.device), record.cell.precision
         if known is not None and known.disturbance(precision):
             first = not self.num_reprobes[record.cell.device]
@@ -144,12 +137,11 @@ class Prober:
         return ceiling is not None and rate > ceiling
 
     def _wanted(self, cell: Cell) -> list[Precision]:
-        """The true precisions of all cells on the cell's device."""
+        # The true precisions of all cells on its device.
         wanted = [cell.precision, *(other.precision for other in self.cells if other.device == cell.device)]
         return list(dict.fromkeys(word for precision in wanted for word in formats_of(precision)))
 
     def _unprobed(self, ceilings: Ceilings | None, cell: Cell) -> list[Precision]:
-        """Those of them that `ceilings` were not probed in."""
         return [word for word in self._wanted(cell) if ceilings is None or word not in ceilings.probed]
 
     def _read(self, device: Device) -> Ceilings | None:
@@ -158,7 +150,7 @@ class Prober:
 
 def _with(record: Record, ceilings: Ceilings | None) -> Record:
     environment = {**record.environment, "ceilings": ceilings.to_json() if ceilings else None}
-    return dataclasses.replace(record, environment=environment)
+    return replace(record, environment=environment)
 
 
 def _ceiling(record: Record) -> float | None:
@@ -170,3 +162,19 @@ def flops_per_s(record: Record) -> float | None:
     """Floating-point operations per second of an ok cell; None if its operations or its speed are unknown."""
     rate = summarise(record)["flops_per_s"] if record.status == Status.ok else None
     return rate if isinstance(rate, float) else None
+
+
+def slow_formats(ceilings: Ceilings | None, precisions: Iterable[Precision]) -> Iterator[str]:
+    """A sentence for each 16-bit format whose probed peak rate is far below that of fp32: the device lacks its units.
+
+    Args:
+        precisions: of the cells to come; a mixed one computes in its 16-bit format.
+    """
+    rates = ceilings.flops_per_s if ceilings else {}
+    fp32 = rates.get(Precision.fp32)
+    for word in dict.fromkeys(word for precision in precisions for word in formats_of(precision)):
+        rate = rates.get(word)
+        if word in SIXTEEN_BITS and fp32 and rate and fp32 >= FAR_BELOW * rate:
+            known = f"{significant(rate / 1e9, 2)} against {significant(fp32 / 1e9, 2)} GFLOP/s in fp32"
+            slower = f"about {fp32 / rate:.0f} times slower than fp32's, or more"
+            yield f"{word} has no units here ({known}): expect its cells {slower}"

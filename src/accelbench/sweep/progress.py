@@ -1,8 +1,6 @@
 """What a sweep shows while it runs: a bar on a terminal, a line per cell elsewhere."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -22,14 +20,8 @@ WIDE = 80  # columns of a terminal that has room for a bar
 STYLES = {Status.ok: "green", Status.skipped: "dim", DISTURBED: "yellow"}
 
 
-class SweepProgress(AbstractContextManager["SweepProgress"]):
-    """Progress of one sweep.
-
-    Args:
-        console: where the progress is shown.
-        planned: the cells to come, in order.
-        evidence: of how long they take; each finished cell adds to it.
-    """
+class SweepProgress:
+    """Progress of one sweep over the `planned` cells; each finished cell adds to the evidence of how long they take."""
 
     def __init__(self, console: Console, planned: Sequence[Planned], evidence: Evidence) -> None:
         self.console = console
@@ -50,9 +42,7 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
         self.bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
     def start(self, planned: Planned) -> None:
@@ -61,7 +51,7 @@ class SweepProgress(AbstractContextManager["SweepProgress"]):
         self.bar.update(self.task, description=planned.label, left=left)
 
     def _left(self) -> Length:
-        """How long the cell that starts now and all later ones take."""
+        # The cell that starts now, and all later ones.
         started, to_come = (
             [item.cell for item in items if item.skip_reason is None]
             for items in (self.planned[: self.num_done], self.planned[self.num_done :])
@@ -104,12 +94,10 @@ class BudgetProgress(SweepProgress):
         self.bar.update(self.task, total=round(budget_s))
 
     def start(self, planned: Planned) -> None:
-        """Shows the process that runs now, and the seconds that are spent."""
         spent_s = round(min(self._budget_s, self._budget_s - self._left_s_of_budget()))
         self.bar.update(self.task, description=f"s  {planned.label}", completed=spent_s)
 
     def finish(self, record: Record) -> None:
-        """Notes how long the process took."""
         self.evidence.add(record)
         is_cut = record.status == Status.timeout and self._left_s_of_budget() <= 0
         if record.status in UNEXPECTED and not is_cut:
@@ -141,6 +129,5 @@ def outcome(record: Record) -> str:
 
 
 def _bounds(row: Row) -> str:
-    """The half width of the speed's interval, such as ` ±2.1 %`; empty if it is unknown."""
     width = relative_half_width(row)
     return "" if width is None else f" ±{100 * width:.1f} %"

@@ -23,11 +23,7 @@ def is_allowed() -> bool:
 class Quiet:
     """Waits for a quiet machine: where that was in vain, half as long the next time, so that a sweep has an end.
 
-    Args:
-        quiet_s: the longest first wait; with 0 nothing waits.
-        say: shows a line to the user.
-        look: the times of the cores.
-        sleep: waits.
+    `quiet_s` is the longest first wait; with 0 nothing waits.
     """
 
     def __init__(
@@ -41,11 +37,9 @@ class Quiet:
         self._say, self._look, self._sleep = say, look, sleep
 
     def comes(self, why: str, left_s: float = math.inf) -> bool:
-        """Waits until the machine is quiet for a second; returns whether it became quiet in time.
+        """Waits until the machine is quiet for a second, at most `left_s`; returns whether it became quiet in time.
 
-        Args:
-            why: what was disturbed, and by what.
-            left_s: the longest wait, if it is shorter.
+        The user is told `why` it waits: what was disturbed, and by what.
         """
         limit_s = min(self.patience_s, left_s)
         if limit_s < LOOK_S:

@@ -7,12 +7,11 @@ from pathlib import Path
 import psutil
 
 from accelbench.judging.row import summarise
+from accelbench.judging.warnings import MAX_OTHERS_PERCENT, MAX_SYSTEM_SHARE, page_faults_matter
 from accelbench.schema.record import Record, number_of
 from accelbench.stats.order_statistics import median
 
-MAX_OTHERS_PERCENT = 10.0  # of one core
-MAX_STEAL, MAX_SYSTEM = 0.01, 0.05  # shares of processor time
-MANY_FAULTS = 3000  # a second: at some 10 us each, they take 3 % of a core
+MAX_STEAL = 0.01  # of the processor time
 GOVERNOR = Path("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 SMT = Path("sys/devices/system/cpu/smt/active")
 
@@ -25,23 +24,16 @@ def steal() -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What disturbed a process; None where it is unknown.
+    """What disturbed a process; None where it is unknown."""
 
-    Attributes:
-        others_percent: of one core, that other programs used.
-        system_share: of its processor time, that the kernel took.
-        page_faults_per_s: of the process.
-        throttled_s: that a quota stopped it.
-    """
-
-    others_percent: float | None
-    system_share: float | None
+    others_percent: float | None  # of one core, that other programs used
+    system_share: float | None  # of its processor time, that the kernel took
     page_faults_per_s: float | None
-    throttled_s: float | None
+    busy_percent: float | None  # of one core
+    throttled_s: float | None  # that a quota stopped it
 
     @classmethod
     def of(cls, record: Record) -> "Disturbance":
-        """What disturbed the process of `record`."""
         row = summarise(record)
         values = record.system.values.get("cpu_quota_throttled_s", []) if record.system else []
         throttled = [value for value in values if value is not None]
@@ -49,6 +41,7 @@ class Disturbance:
             others_percent=number_of(row, "other_cpu_utilization_percent"),
             system_share=number_of(row, "system_time_share"),
             page_faults_per_s=number_of(row, "page_faults_per_s"),
+            busy_percent=number_of(row, "cpu_utilization_percent"),
             throttled_s=throttled[-1] - throttled[0] if throttled else None,
         )
 
@@ -58,11 +51,8 @@ def advice(
 ) -> list[str]:
     """A sentence for each source of noise that was seen, and for settings of the machine that may be one.
 
-    Args:
-        seen: of the processes that were measured meanwhile.
-        before: of `steal`, before the first of them.
-        after: the same, after the last one.
-        root: the folder that holds sys/.
+    `before` and `after` are what `steal` said before the first of the processes `seen`, and after the last one; `root`
+    is the folder that holds sys/.
     """
     return [*_of_processes(seen), *_of_machine(before, after, root)]
 
@@ -72,8 +62,9 @@ def _of_processes(seen: Sequence[Disturbance]) -> Iterator[str]:
     if others > MAX_OTHERS_PERCENT:
         yield f"Other programs used {others:.0f} % of a core: stop them, or measure when the machine is idle."
     system, faults = _middle(each.system_share for each in seen), _middle(each.page_faults_per_s for each in seen)
-    if system > MAX_SYSTEM:
-        cure = ", mostly for page faults: try allocator=jemalloc" if faults > MANY_FAULTS else ""
+    if system > MAX_SYSTEM_SHARE:
+        many = page_faults_matter(faults, _middle(each.busy_percent for each in seen))
+        cure = ", mostly for page faults: try allocator=jemalloc" if many else ""
         yield f"The kernel took {100 * system:.0f} % of the processor time{cure}."
     num_throttled = sum(bool(each.throttled_s) for each in seen)
     if num_throttled:

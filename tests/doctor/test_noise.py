@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.sweep.noise import GOVERNOR, SMT, Disturbance, advice, steal
+from accelbench.doctor.noise import GOVERNOR, SMT, Disturbance, advice, steal
 
 IDLE = (0.0, 100.0), (0.0, 200.0)
 
@@ -24,10 +24,10 @@ def test_settings_of_the_machine_that_make_noise_are_named(path, text, word, tmp
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        (Disturbance(40.0, 0.0, 0.0, 0.0), "Other programs used 40 % of a core"),
-        (Disturbance(0.0, 0.2, 50_000.0, None), "took 20 % of the processor time, mostly for page faults"),
-        (Disturbance(0.0, 0.2, 0.0, None), "The kernel took 20 % of the processor time."),
-        (Disturbance(0.0, 0.0, 0.0, 0.3), "A CPU quota stopped 5 of 5 processes"),
+        (Disturbance(40.0, 0.0, 0.0, 100.0, 0.0), "Other programs used 40 % of a core"),
+        (Disturbance(0.0, 0.2, 50_000.0, 100.0, None), "took 20 % of the processor time, mostly for page faults"),
+        (Disturbance(0.0, 0.2, 0.0, 100.0, None), "The kernel took 20 % of the processor time."),
+        (Disturbance(0.0, 0.0, 0.0, 100.0, 0.3), "A CPU quota stopped 5 of 5 processes"),
     ],
 )
 def test_what_disturbed_processes_is_named(seen, words, tmp_path):
@@ -36,7 +36,7 @@ def test_what_disturbed_processes_is_named(seen, words, tmp_path):
 
 
 def test_what_is_unknown_disturbed_nothing(tmp_path):
-    assert advice([Disturbance(None, None, None, None)], *IDLE, tmp_path) == []
+    assert advice([Disturbance(None, None, None, None, None)], *IDLE, tmp_path) == []
 
 
 def test_stolen_time_is_named(tmp_path):

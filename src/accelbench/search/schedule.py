@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from accelbench.compare.race import MIN_LEAD, Pull, Race
+from accelbench.search.race import MIN_LEAD, Race, Sample
 
 NUM_TOP = 4  # cells of each group that get enough processes to lead before the first look
 NUM_FEW = 4  # cells: if no more are left of a group, their processes are long
@@ -14,7 +14,7 @@ KEPT_SHARE = 0.15  # of the time, at most, is kept from the first processes for 
 
 
 @dataclass(frozen=True)
-class Course:
+class Schedule:
     """What a race needs of the world; cells are numbered from 0.
 
     Attributes:
@@ -26,17 +26,17 @@ class Course:
         first: cells that are tried before all others, such as what users run today.
     """
 
-    measure: Callable[[int, bool, float], Pull]
+    measure: Callable[[int, bool, float], Sample]
     cost_s: Callable[[int, bool], float]
     left_s: Callable[[], float]
     time_s: float
     first: Collection[int] = ()
 
 
-def run(race: Race, course: Course, seed: int = 0) -> None:
+def run(race: Race, schedule: Schedule, seed: int = 0) -> None:
     """Runs the race until it is decided and every cell was tried, or no process fits into the time that is left.
 
-    First every cell gets one short process: `course.first`, and then the cheapest cells first. No cell gets a second
+    First every cell gets one short process: `schedule.first`, and then the cheapest cells first. No cell gets a second
     one while another has none that fits into the time; only what the best need to lead is kept from it. Then the best
     of each group get more until they may lead. In rounds, the better half of the cells that are left get one more, in
     random order, so that drift of the machine affects all alike. Cells that are still without a process get theirs
@@ -44,81 +44,81 @@ def run(race: Race, course: Course, seed: int = 0) -> None:
 
     Args:
         race: to be run.
-        course: runs its processes.
+        schedule: runs its processes.
         seed: of the order; equal seeds give equal orders.
     """
-    runner = _Runner(race, course, random.Random(seed))
-    runner.first_pulls()
+    runner = _Runner(race, schedule, random.Random(seed))
+    runner.first_samples()
     runner.decide()
-    while runner.first_pulls(keeps=False):
+    while runner.first_samples(keeps=False):
         runner.decide()
 
 
 class _Runner:
-    def __init__(self, race: Race, course: Course, generator: random.Random) -> None:
-        self.race, self.course, self.generator = race, course, generator
+    def __init__(self, race: Race, schedule: Schedule, generator: random.Random) -> None:
+        self.race, self.schedule, self.generator = race, schedule, generator
 
-    def first_pulls(self, *, keeps: bool = True) -> bool:
+    def first_samples(self, *, keeps: bool = True) -> bool:
         """A process of each cell that has none, the cheapest first; whether any ran.
 
         Args:
             keeps: whether to keep the time that the best need to lead.
         """
-        untried = [i for i, entrant in enumerate(self.race.entrants) if not entrant.was_tried]
+        untried = [i for i, candidate in enumerate(self.race.candidates) if not candidate.was_tried]
         has_run = False
         while untried:
             # Sorted again and again: what was measured tells how long the others take.
-            untried.sort(key=lambda i: (i not in self.course.first, self.course.cost_s(i, False)))
+            untried.sort(key=lambda i: (i not in self.schedule.first, self.schedule.cost_s(i, False)))
             num = math.ceil(len(untried) / 10)
             reserve_s = self._for_leads_s() if keeps else 0.0
             for i in untried[:num]:
-                has_run |= self._pull(i, is_long=False, reserve_s=reserve_s)
+                has_run |= self._sample(i, is_long=False, reserve_s=reserve_s)
             del untried[:num]
         return has_run
 
     def _for_leads_s(self) -> float:
         """The seconds that the best of each group need until they may lead; at most a share of the whole time."""
-        kept_s, tops = KEPT_SHARE * self.course.time_s, [self._top(members) for members in self.race.groups.values()]
+        kept_s, tops = KEPT_SHARE * self.schedule.time_s, [self._top(members) for members in self.race.groups.values()]
         if not all(tops):
             return kept_s
-        return min(kept_s, (MIN_LEAD - 1) * sum(self.course.cost_s(i, False) for top in tops for i in top))
+        return min(kept_s, (MIN_LEAD - 1) * sum(self.schedule.cost_s(i, False) for top in tops for i in top))
 
     def decide(self) -> None:
         """Rounds over the cells that are left, until the groups are decided or no process fits."""
         for _ in range(MIN_LEAD):
             for members in self.race.groups.values():
-                self._pull_top(members)
+                self._sample_top(members)
         self.race.look()
-        while any([self._pull(i, is_long=is_long) for i, is_long in self._next_round()]):
+        while any([self._sample(i, is_long=is_long) for i, is_long in self._next_round()]):
             self.race.look()
 
-    def _pull_top(self, members: Sequence[int]) -> None:
+    def _sample_top(self, members: Sequence[int]) -> None:
         for i in self._top(members):
-            if self.race.entrants[i].num_pulls < MIN_LEAD:
-                self._pull(i, is_long=False)
+            if self.race.candidates[i].num_samples < MIN_LEAD:
+                self._sample(i, is_long=False)
 
     def _top(self, members: Sequence[int]) -> list[int]:
-        entrants = self.race.entrants
-        return sorted((i for i in members if entrants[i].is_in), key=lambda i: -entrants[i].score)[:NUM_TOP]
+        candidates = self.race.candidates
+        return sorted((i for i in members if candidates[i].is_in), key=lambda i: -candidates[i].score)[:NUM_TOP]
 
     def _next_round(self) -> list[tuple[int, bool]]:
         """The cells that get another process, and whether it is long."""
         found = []
-        for group, standing in self.race.standings.items():
+        for group, ranking in self.race.rankings.items():
             if not self.race.is_decided(group):
-                left = standing.left
+                left = ranking.left
                 num = max(NUM_TOP, math.ceil(ROUND_SHARE * len(left)))
                 found += [(i, len(left) <= NUM_FEW) for i in left[:num]]
         self.generator.shuffle(found)
         return found
 
-    def _pull(self, i: int, *, is_long: bool, reserve_s: float = 0.0) -> bool:
+    def _sample(self, i: int, *, is_long: bool, reserve_s: float = 0.0) -> bool:
         """Runs a process of the cell if it fits into the time; whether it did."""
-        entrant, course = self.race.entrants[i], self.course
-        left_s = course.left_s() - reserve_s
-        if course.cost_s(i, is_long) > left_s:
+        candidate, schedule = self.race.candidates[i], self.schedule
+        left_s = schedule.left_s() - reserve_s
+        if schedule.cost_s(i, is_long) > left_s:
             return False
-        pull = course.measure(i, is_long, left_s)
-        if not pull.is_cut:
-            entrant.add(pull, is_long=is_long)
-        return not pull.is_cut
+        sample = schedule.measure(i, is_long, left_s)
+        if not sample.is_cut:
+            candidate.add(sample, is_long=is_long)
+        return not sample.is_cut

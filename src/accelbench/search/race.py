@@ -19,7 +19,7 @@ upper bound is below R is slower than one that is still in the race, and drops o
 the leader, the cell with the highest lower bound, by more than the highest upper bound of the cells that are left.
 
 Such races are old (Maron and Moore, Hoeffding Races, 1994; Even-Dar, Mannor and Mansour, Journal of Machine Learning
-Research 7, 2006); their bounds are for scores that are bounded or normal. tests/compare/test_race.py simulates ours.
+Research 7, 2006); their bounds are for scores that are bounded or normal. tests/search/test_race.py simulates ours.
 
 Short processes may differ from long ones by a few per cent, each cell's in its own way. x(1) to x(3) are several times
 as large, and a cell with `MIN_LONG` long processes is judged by these alone.
@@ -41,7 +41,7 @@ MIN_LEAD, MIN_LONG = 3, 2  # processes
 
 
 @dataclass(frozen=True)
-class Pull:
+class Sample:
     """What one process of a cell gave.
 
     Attributes:
@@ -56,11 +56,11 @@ class Pull:
 
 
 @dataclass
-class Entrant:
+class Candidate:
     """A cell in the race.
 
     Attributes:
-        num_pulls: its processes that gave a score.
+        num_samples: its processes that gave a score.
         scores: those that it is judged by.
         num_long: the number of its long processes.
         limited: the median of what the limit is on.
@@ -69,45 +69,45 @@ class Entrant:
         is_over: it is over the limit.
     """
 
-    num_pulls: int = 0
+    num_samples: int = 0
     num_long: int = 0
     scores: list[float] = field(default_factory=list)
     limited: float = -math.inf
     has_dropped: bool = False
     has_failed: bool = False
     is_over: bool = False
-    _pulls: list[tuple[Pull, bool]] = field(default_factory=list)
+    _samples: list[tuple[Sample, bool]] = field(default_factory=list)
 
     @property
     def was_tried(self) -> bool:
         """Whether a process of it gave a score, or failed."""
-        return self.num_pulls > 0 or self.has_failed
+        return self.num_samples > 0 or self.has_failed
 
     @property
     def is_in(self) -> bool:
         """Whether it was tried and may still be the best."""
-        return self.num_pulls > 0 and not (self.has_dropped or self.has_failed or self.is_over)
+        return self.num_samples > 0 and not (self.has_dropped or self.has_failed or self.is_over)
 
     @property
     def score(self) -> float:
         """The median of its scores."""
         return median(self.scores)
 
-    def add(self, pull: Pull, *, is_long: bool) -> None:
+    def add(self, sample: Sample, *, is_long: bool) -> None:
         """Takes in what another process gave."""
-        if pull.score is None:
+        if sample.score is None:
             self.has_failed = True
             return
-        self._pulls.append((pull, is_long))
-        self.num_pulls += 1
+        self._samples.append((sample, is_long))
+        self.num_samples += 1
         self.num_long += is_long
-        used = [each for each, of_long in self._pulls if of_long or self.num_long < MIN_LONG]
+        used = [each for each, of_long in self._samples if of_long or self.num_long < MIN_LONG]
         self.scores = [each.score for each in used if each.score is not None]
         self.limited = median([each.limited for each in used])
 
 
 @dataclass(frozen=True)
-class Standing:
+class Ranking:
     """How the race of a group stands.
 
     Attributes:
@@ -133,80 +133,82 @@ class Race:
         groups: the group of each cell; only cells of one group race against each other.
         margin: by which share a tried cell may be better than the leader once the race is decided.
         confidence: of what is said of each group.
-        limit: the logarithm of the largest `Pull.limited` of a cell that may lead; None: there is no limit.
+        limit: the logarithm of the largest `Sample.limited` of a cell that may lead; None: there is no limit.
 
     Attributes:
-        entrants: the cells.
+        candidates: the cells.
         groups: group -> its cells.
-        standings: of each group, as of the last look.
+        rankings: of each group, as of the last look.
     """
 
     def __init__(
         self, groups: Sequence[Hashable], margin: float, confidence: float = 0.95, limit: float | None = None
     ) -> None:
-        self.entrants = [Entrant() for _ in groups]
+        self.candidates = [Candidate() for _ in groups]
         self.groups = {group: [i for i, each in enumerate(groups) if each == group] for group in dict.fromkeys(groups)}
         self.margin, self.limit = margin, limit
         self._half_error = (1 - confidence) / 2
-        self.standings = dict.fromkeys(self.groups, Standing())
+        self.rankings = dict.fromkeys(self.groups, Ranking())
 
     @property
     def spread(self) -> float:
         """The standard deviation of scores between processes of a cell, pooled over cells; at least `FLOOR`."""
         deviations = []
-        for scores in (each.scores for each in self.entrants if len(each.scores) > 1):
+        for scores in (each.scores for each in self.candidates if len(each.scores) > 1):
             middle, num = median(scores), len(scores)
             deviations += [math.sqrt(num / (num - 1)) * abs(score - middle) for score in scores]
         known = [deviation for deviation in deviations if deviation > 0]  # an odd number of scores has its median
         return max(FLOOR, MAD_TO_SIGMA * median(known)) if known else FLOOR
 
     def look(self) -> None:
-        """Drops the cells that are beaten or over the limit, and updates the standings."""
+        """Drops the cells that are beaten or over the limit, and updates the rankings."""
         spread = self.spread
         for group, members in self.groups.items():
-            self.standings[group] = self._standing(members, spread)
+            self.rankings[group] = self._ranking(members, spread)
 
-    def _standing(self, members: Sequence[int], spread: float) -> Standing:
-        entrants = self.entrants
-        self._drop_over_limit([i for i in members if entrants[i].is_in], spread)
-        cells = [i for i in members if entrants[i].is_in]
-        upper = {i: entrants[i].score + self._above(entrants[i], spread) for i in cells}
-        lower = {i: entrants[i].score - self._below(entrants[i], spread, len(members)) for i in cells if self._leads(i)}
+    def _ranking(self, members: Sequence[int], spread: float) -> Ranking:
+        candidates = self.candidates
+        self._drop_over_limit([i for i in members if candidates[i].is_in], spread)
+        cells = [i for i in members if candidates[i].is_in]
+        upper = {i: candidates[i].score + self._above(candidates[i], spread) for i in cells}
+        lower = {
+            i: candidates[i].score - self._below(candidates[i], spread, len(members)) for i in cells if self._leads(i)
+        }
         for i in cells:
-            entrants[i].has_dropped = upper[i] < max(lower.values(), default=-math.inf)
-        left = sorted((i for i in cells if entrants[i].is_in), key=lambda i: -entrants[i].score)
+            candidates[i].has_dropped = upper[i] < max(lower.values(), default=-math.inf)
+        left = sorted((i for i in cells if candidates[i].is_in), key=lambda i: -candidates[i].score)
         leader = max((i for i in left if i in lower), key=lambda i: lower[i], default=None)
         rivals = [i for i in left if i != leader]
         if leader is None:
-            return Standing(rivals=rivals)
+            return Ranking(rivals=rivals)
         excess = max((upper[i] - lower[leader] for i in rivals), default=0.0)
-        return Standing(leader, math.expm1(max(0.0, excess)), rivals)
+        return Ranking(leader, math.expm1(max(0.0, excess)), rivals)
 
     def _drop_over_limit(self, cells: Sequence[int], spread: float) -> None:
-        for entrant in (self.entrants[i] for i in cells if self.limit is not None):
-            entrant.is_over = entrant.limited - self._above(entrant, spread) > self.limit  # type: ignore[operator]
+        for candidate in (self.candidates[i] for i in cells if self.limit is not None):
+            candidate.is_over = candidate.limited - self._above(candidate, spread) > self.limit  # type: ignore[operator]
 
     def _leads(self, i: int) -> bool:
         """Whether the cell may lead."""
-        entrant = self.entrants[i]
-        return entrant.num_pulls >= MIN_LEAD and (self.limit is None or entrant.limited <= self.limit)
+        candidate = self.candidates[i]
+        return candidate.num_samples >= MIN_LEAD and (self.limit is None or candidate.limited <= self.limit)
 
-    def _above(self, entrant: Entrant, spread: float) -> float:
+    def _above(self, candidate: Candidate, spread: float) -> float:
         """x(n) of the cell."""
-        num = len(entrant.scores)
-        return spread * _standard_error(num) * _quantile(FREEDOM * num, self._half_error * _part(entrant.num_pulls))
+        num = len(candidate.scores)
+        return spread * _standard_error(num) * _quantile(FREEDOM * num, self._half_error * _part(candidate.num_samples))
 
-    def _below(self, entrant: Entrant, spread: float, num_cells: int) -> float:
+    def _below(self, candidate: Candidate, spread: float, num_cells: int) -> float:
         """y(n) of the cell."""
-        error = self._half_error / num_cells * _part(entrant.num_pulls)
-        return spread * _standard_error(len(entrant.scores)) * _quantile(LOWER_FREEDOM, error)
+        error = self._half_error / num_cells * _part(candidate.num_samples)
+        return spread * _standard_error(len(candidate.scores)) * _quantile(LOWER_FREEDOM, error)
 
     def is_decided(self, group: Hashable) -> bool:
         """Whether the leader has long processes, and no tried cell of the group is better by more than the margin."""
-        standing = self.standings[group]
-        if standing.leader is None:
-            return not standing.rivals
-        return standing.margin <= self.margin and self.entrants[standing.leader].num_long >= MIN_LONG
+        ranking = self.rankings[group]
+        if ranking.leader is None:
+            return not ranking.rivals
+        return ranking.margin <= self.margin and self.candidates[ranking.leader].num_long >= MIN_LONG
 
 
 def _part(num: int) -> float:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from accelbench.compare import course
-from accelbench.compare.race import MIN_LEAD, MIN_LONG, Pull, Race
+from accelbench.search import schedule
+from accelbench.search.race import MIN_LEAD, MIN_LONG, Race, Sample
 
 MARGIN = 0.02
 NUM_CELLS = 500
@@ -46,11 +46,11 @@ class World:
         score = self.speeds[i] + self.draw.normal(0, self.between[i])
         score += self.draw.normal(0, self.within[i] / (3 if is_long else 1))
         burst = math.log(self.draw.uniform(1.1, 1.5)) if self.draw.random() < 0.05 else 0.0
-        return Pull(float(score) - burst, limited=-float(score))
+        return Sample(float(score) - burst, limited=-float(score))
 
     def race(self, race):
         cost_s = lambda i, is_long: self.cost_s[is_long][i]  # noqa: E731
-        course.run(race, course.Course(self.measure, cost_s, lambda: self.left_s, self.time_s), self.seed)
+        schedule.run(race, schedule.Schedule(self.measure, cost_s, lambda: self.left_s, self.time_s), self.seed)
         return race
 
 
@@ -62,11 +62,11 @@ def grid(seed, num=NUM_CELLS):
 
 def ended(world):
     """Whether the best cell, or one within the margin, was found; whether what is said is true."""
-    (standing,) = world.race(Race([0] * len(world.speeds), MARGIN)).standings.values()
+    (ranking,) = world.race(Race([0] * len(world.speeds), MARGIN)).rankings.values()
     assert world.left_s >= 0
-    assert world.left_s < 0.05 * world.time_s or standing.margin <= MARGIN
-    behind = world.speeds.max() - world.speeds[standing.leader]
-    return behind <= math.log1p(MARGIN), behind <= math.log1p(standing.margin) + 1e-9
+    assert world.left_s < 0.05 * world.time_s or ranking.margin <= MARGIN
+    behind = world.speeds.max() - world.speeds[ranking.leader]
+    return behind <= math.log1p(MARGIN), behind <= math.log1p(ranking.margin) + 1e-9
 
 
 def check_races(num, worlds, right=0.95):
@@ -104,38 +104,38 @@ def test_equal_cells_end_within_the_time_and_nothing_false_is_said():
 def test_a_few_cells_are_decided_to_the_margin_with_time_left():
     world = World(np.log([100.0, 50.0, 40.0, 10.0, 1.0]), np.full(5, 0.01), seed=1, share=20.0)
     race = world.race(Race([0] * 5, MARGIN))
-    (standing,) = race.standings.values()
-    assert (standing.leader, standing.rivals) == (0, [])
-    assert standing.margin == 0.0
+    (ranking,) = race.rankings.values()
+    assert (ranking.leader, ranking.rivals) == (0, [])
+    assert ranking.margin == 0.0
     assert world.left_s > 0.5 * world.time_s
-    assert race.entrants[0].num_long >= MIN_LONG  # what is recommended was measured in full
-    assert race.entrants[4].num_pulls <= MIN_LEAD
+    assert race.candidates[0].num_long >= MIN_LONG  # what is recommended was measured in full
+    assert race.candidates[4].num_samples <= MIN_LEAD
 
 
 def test_cells_race_only_within_their_group():
     world = World(np.log([100.0, 50.0, 2.0, 1.0]), np.full(4, 0.01), seed=2, share=20.0)
     race = world.race(Race(["mlp", "mlp", "cnn", "cnn"], MARGIN))
-    assert {group: standing.leader for group, standing in race.standings.items()} == {"mlp": 0, "cnn": 2}
+    assert {group: ranking.leader for group, ranking in race.rankings.items()} == {"mlp": 0, "cnn": 2}
 
 
 def test_a_cell_over_the_limit_is_out_however_fast_it_is():
     # What is limited is the negative score, so the fastest cell has the smallest; the limit excludes the slow ones.
     world = World(np.log([100.0, 50.0, 1.0]), np.full(3, 0.01), seed=3, share=20.0)
     race = world.race(Race([0] * 3, MARGIN, limit=-math.log(10.0)))
-    assert [entrant.is_over for entrant in race.entrants] == [False, False, True]
+    assert [candidate.is_over for candidate in race.candidates] == [False, False, True]
     world = World(np.log([100.0, 50.0, 1.0]), np.full(3, 0.01), seed=3, share=20.0)
     race = world.race(Race([0] * 3, MARGIN, limit=-math.log(1000.0)))
-    assert race.standings[0].leader is None
-    assert all(entrant.is_over for entrant in race.entrants)
+    assert race.rankings[0].leader is None
+    assert all(candidate.is_over for candidate in race.candidates)
 
 
 def test_a_failed_cell_is_out_and_the_race_goes_on():
     world = World(np.log([100.0, 50.0, 40.0]), np.full(3, 0.01), seed=4, share=20.0)
     plain = world.measure
-    world.measure = lambda i, is_long, left_s: Pull(None) if i == 0 else plain(i, is_long, left_s)
+    world.measure = lambda i, is_long, left_s: Sample(None) if i == 0 else plain(i, is_long, left_s)
     race = world.race(Race([0] * 3, MARGIN))
-    assert race.entrants[0].has_failed
-    assert race.standings[0].leader == 1
+    assert race.candidates[0].has_failed
+    assert race.rankings[0].leader == 1
 
 
 def test_the_first_processes_are_of_the_cheapest_cells_and_leave_time_for_more():
@@ -143,8 +143,8 @@ def test_the_first_processes_are_of_the_cheapest_cells_and_leave_time_for_more()
     world = World(np.zeros(6), steps_s, seed=5, share=0.08)
     race = world.race(Race([0] * 6, MARGIN))
     assert world.order[:3] == [1, 3, 5]
-    assert not race.entrants[0].was_tried
-    assert max(entrant.num_pulls for entrant in race.entrants) > 1
+    assert not race.candidates[0].was_tried
+    assert max(candidate.num_samples for candidate in race.candidates) > 1
 
 
 def test_no_cell_gets_a_second_process_while_another_that_fits_has_none():
@@ -153,7 +153,7 @@ def test_no_cell_gets_a_second_process_while_another_that_fits_has_none():
     world.time_s = world.left_s = num * world.cost_s[False][0] / 0.9
     race = world.race(Race([0] * num, MARGIN))
     assert sorted(world.order[:num]) == list(range(num))
-    assert max(entrant.num_pulls for entrant in race.entrants) >= MIN_LEAD  # and the best may lead
+    assert max(candidate.num_samples for candidate in race.candidates) >= MIN_LEAD  # and the best may lead
 
 
 @pytest.mark.parametrize("share", [0.03, 0.06, 0.1, 0.15])
@@ -170,7 +170,7 @@ def test_what_is_not_tried_did_not_fit_beside_what_the_best_need(share):
     world.measure = measure
     world.race(Race([0] * 60, MARGIN))
     ((left_s, untried),) = seen
-    kept_s = min(course.KEPT_SHARE * world.time_s, 8 * max(world.cost_s[False]))
+    kept_s = min(schedule.KEPT_SHARE * world.time_s, 8 * max(world.cost_s[False]))
     assert all(world.cost_s[False][i] > left_s - kept_s for i in untried)
 
 
@@ -178,8 +178,8 @@ def test_the_baseline_is_tried_first_whatever_it_costs():
     steps_s = np.array([0.001] * 11 + [2.0])
     world = World(np.zeros(12), steps_s, seed=5, share=0.3)
     cost_s = lambda i, is_long: world.cost_s[is_long][i]  # noqa: E731
-    way = course.Course(world.measure, cost_s, lambda: world.left_s, world.time_s, first=[11])
-    course.run(Race([0] * 12, MARGIN), way, 5)
+    way = schedule.Schedule(world.measure, cost_s, lambda: world.left_s, world.time_s, first=[11])
+    schedule.run(Race([0] * 12, MARGIN), way, 5)
     assert world.order[0] == 11
     assert set(world.order) == set(range(12))
 
@@ -194,7 +194,7 @@ def test_a_first_process_may_not_use_the_time_that_others_need():
 
     world.measure = measure
     world.race(Race([0] * 4, MARGIN))
-    most_s, cost_s = course.KEPT_SHARE * world.time_s, world.cost_s[False][0]
+    most_s, cost_s = schedule.KEPT_SHARE * world.time_s, world.cost_s[False][0]
     assert most_s < 2 * (MIN_LEAD - 1) * cost_s
     for (limit_s, left_s), kept_s in zip(limits_s, [most_s, (MIN_LEAD - 1) * cost_s, most_s, most_s], strict=False):
         assert limit_s == pytest.approx(left_s - kept_s)
@@ -208,34 +208,34 @@ def test_a_process_that_was_cut_off_says_nothing():
     def measure(i, is_long, left_s):
         if i == 0:
             world.left_s = 0.0
-            return Pull(None, is_cut=True)
+            return Sample(None, is_cut=True)
         return plain(i, is_long, left_s)
 
     world.measure = measure
     race = world.race(Race([0] * 2, MARGIN))
-    assert [entrant.was_tried for entrant in race.entrants] == [False, False]
-    assert race.standings[0].leader is None
+    assert [candidate.was_tried for candidate in race.candidates] == [False, False]
+    assert race.rankings[0].leader is None
 
 
 def test_one_slow_process_does_not_drop_the_best_cell():
     race = Race([0] * 40, MARGIN)
-    for i, entrant in enumerate(race.entrants):
-        entrant.add(Pull(-0.1 * i if i else -0.4), is_long=False)
+    for i, candidate in enumerate(race.candidates):
+        candidate.add(Sample(-0.1 * i if i else -0.4), is_long=False)
     for i in (1, 2, 3, 4):
         for difference in (-0.05, 0.05):
-            race.entrants[i].add(Pull(-0.1 * i + difference), is_long=False)
+            race.candidates[i].add(Sample(-0.1 * i + difference), is_long=False)
     race.look()
-    assert race.entrants[0].is_in
-    assert not race.entrants[30].is_in
+    assert race.candidates[0].is_in
+    assert not race.candidates[30].is_in
 
 
 def test_long_processes_replace_short_ones_that_differ():
     race = Race([0], MARGIN)
-    (entrant,) = race.entrants
+    (candidate,) = race.candidates
     for score in (1.0, 1.1, 0.9):
-        entrant.add(Pull(score), is_long=False)
-    assert entrant.score == 1.0
-    entrant.add(Pull(2.0), is_long=True)
-    assert entrant.score == pytest.approx(statistics.median([1.0, 1.1, 0.9, 2.0]))
-    entrant.add(Pull(2.2), is_long=True)
-    assert entrant.score == pytest.approx(2.1)
+        candidate.add(Sample(score), is_long=False)
+    assert candidate.score == 1.0
+    candidate.add(Sample(2.0), is_long=True)
+    assert candidate.score == pytest.approx(statistics.median([1.0, 1.1, 0.9, 2.0]))
+    candidate.add(Sample(2.2), is_long=True)
+    assert candidate.score == pytest.approx(2.1)

@@ -1,0 +1,153 @@
+"""What the parts of a sweep share, and how every program that measures cells prepares them."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from accelbench import lock
+from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
+from accelbench.grid.prepare import Prepared, check_request, prepare
+from accelbench.isolation.hosts import Hosts
+from accelbench.project import PLAN, RUNS, Workplace, resolved, shown, workplace
+from accelbench.schema import plan_file
+from accelbench.schema.cell import Cell
+from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.settings.config import SweepOptions
+from accelbench.sweep.kept import set_aside
+from accelbench.sweep.missing_data import prepare_missing
+
+
+@dataclass
+class SweepContext:
+    """One run of a program that measures cells.
+
+    Attributes:
+        hosts: from which the cells are forked. Those that the cells need are started; the caller ends them.
+        folder: of the records.
+        sweep_id: kept in every record.
+        earlier: the cells that the folder's plan names already, and keeps.
+    """
+
+    options: SweepOptions
+    console: Console
+    hosts: Hosts
+    place: Workplace
+    folder: Path
+    sweep_id: str
+    earlier: Sequence[WantedCell] = ()
+
+    @classmethod
+    def begin(
+        cls,
+        cells: Sequence[Cell],
+        options: SweepOptions,
+        console: Console,
+        hosts: Hosts,
+        *,
+        out: Path | None = None,
+        kind: str | None = None,
+    ) -> "SweepContext":
+        """The context of a sweep over `cells`, whose mistakes are reported now, not after waiting for the lock.
+
+        Args:
+            out: the folder of a pipeline's suite; None for the user's `out=`, or for a new folder under runs/.
+            kind: the end of the name of a new folder; by default the suite.
+
+        Raises:
+            UserError: the cells have several data sets, or `out=` is not below runs/.
+        """
+        sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind or options.suite}"
+        place = workplace().with_data(options.data_root)
+        folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
+        check_request(cells)
+        return cls(options, console, hosts, place, folder, sweep_id)
+
+    def say(self, line: str, style: str | None = None) -> None:
+        """Prints a line as it is; a terminal breaks it wherever it ends."""
+        self.console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Holds the lock of this machine's measurements. If another sweep has it, says so and waits.
+
+        Hosts that were started early end before that: their imports would disturb the other sweep.
+        """
+
+        def wait(message: str) -> None:
+            self.hosts.end_starting(needed=())
+            self.say(message)
+
+        return lock.hold_measuring(wait)
+
+    def prepare(self, cells: Sequence[Cell]) -> Prepared:
+        """Prepares the data set if it is missing, and plans the cells; to be called once the lock is held.
+
+        Raises:
+            UserError: the cells can't be planned.
+        """
+        prepare_missing(self.place, cells[0].data, self.console)
+        ready = prepare(cells, self.place, self.earlier)
+        if ready.data.stand_in:
+            self.console.print(
+                f"[bold yellow]Not {escape(ready.data.name)}:[/] {escape(ready.data.source)}",
+                highlight=False,
+                soft_wrap=not self.console.is_terminal,
+            )
+        return ready
+
+    @contextmanager
+    def telling_where_it_stopped(self, ready: Prepared) -> Iterator[None]:
+        """If a file can't be written, or the system refuses another call, says how many cells have their record."""
+        try:
+            yield
+        except (WriteError, RefusedError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in REFUSED:
+                raise
+            problem = RefusedError(error) if isinstance(error, OSError) else error
+            num = sum(os.path.lexists(self.folder / f"{item.record_name}.json") for item in ready.planned)
+            left = f"{num} of {len(ready.planned)} cells have their record, run again to go on"
+            raise UserError(f"{problem}; {left}") from error
+
+    def set_aside_plan(self) -> None:
+        """Keeps what is in the place of the plan and is no readable plan: the new plan would overwrite it."""
+        try:
+            plan_file.read_plan(self.folder)
+        except RefusedError:
+            raise
+        except UserError as error:
+            if os.path.lexists(self.folder / PLAN):
+                self.say(f"{error}; kept as {set_aside(self.folder / PLAN).name}")
+
+    def write_plan(self, cells: Sequence[WantedCell]) -> None:
+        """Writes the plan of a sweep that wants `cells` besides the earlier ones.
+
+        Raises:
+            WriteError: the file can't be written.
+        """
+        options, wanted = self.options, plan_file.joined(self.earlier, cells)
+        plan = PlanFile(
+            suite=options.suite, title=options.title, study=options.study, profile=options.profile, cells=wanted
+        )
+        try:
+            plan_file.write_plan(plan, self.folder)
+        except OSError as error:
+            raise WriteError(f"out={shown(self.folder)}", error) from error
+
+
+def folder_under_runs(place: Workplace, out: str) -> Path:
+    """The folder that the user names with `out=`.
+
+    Raises:
+        UserError: it is not below runs/.
+    """
+    runs, folder = place.root / RUNS, resolved(place.root / out)
+    if os.path.lexists(runs) and not runs.is_dir():
+        raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")
+    if resolved(runs) not in folder.parents:
+        raise UserError(f"out={out}: should be a folder under runs/, such as runs/mine")
+    return folder
