@@ -144,9 +144,9 @@ def test_a_comparison_leaves_it_out(undisturbed):
 
 
 def test_a_search_learns_nothing_of_it(disturbed, undisturbed):
-    assert GOAL.pull(disturbed, disturbed.cell).is_cut
+    assert GOAL.sample(disturbed, disturbed.cell).is_cut
     assert GOAL.value(disturbed) is None
-    assert not GOAL.pull(undisturbed, undisturbed.cell).is_cut
+    assert not GOAL.sample(undisturbed, undisturbed.cell).is_cut
 
 
 def test_the_terminal_says_disturbed_and_no_speed(tmp_path, disturbed, undisturbed):

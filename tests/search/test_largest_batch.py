@@ -55,23 +55,12 @@ def test_peaks_lead_to_the_limit_in_a_few_tries(limit, base):
     assert sum(batch > 0.3 * limit for batch in tried) <= (3 if limit >= 1000 else 5)
 
 
-@pytest.mark.parametrize("wrong", [0.3, 0.9, 1.1, 5.0])
-def test_a_wrong_guess_only_takes_more_tries(wrong):
-    largest, smallest = search(lambda batch: batch <= 1000, 8, guess=lambda: int(wrong * 1000))
-    assert largest <= 1000 < smallest
-    assert smallest - largest <= largest / 8
-
-
 def test_peaks_that_do_not_grow_give_no_limit():
     assert expected_limit({}, 10**9) is None
     assert expected_limit({8: 10**8}, 10**9) is None
     assert expected_limit({8: 10**8, 16: 10**8 + 10}, 10**9) is None
     assert expected_limit({8: 10**8, 16: 2 * 10**8}, 10**9) is None
     assert expected_limit({8: 10**8, 16: 3 * 10**8}, 10**9) == 44
-
-
-def test_where_nothing_fits_there_is_none():
-    assert search(lambda batch: False, 8) == (None, 1)
 
 
 def test_the_search_ends_at_what_is_asked_for_at_most():
@@ -117,12 +106,6 @@ def test_what_fits_is_told_with_what_does_not_after_the_range(tries):
     assert re.fullmatch(r"Trying batches of 8 to 64 samples in [0-9.]+ GB of memory on the cpu ...", first)
     assert records == "Records of the tries: runs/new"
     assert last == "The largest batch that fits: 48; 52 does not (told [/so])."
-
-
-def test_the_search_ends_at_the_whole_data_set(tries):
-    status, text = tries(lambda batch: Status.ok)
-    assert status == 0
-    assert "The largest batch that fits: 64; more than 64 was not tried." in text
 
 
 def test_when_the_time_is_over_the_largest_that_fits_is_told_with_an_estimate(project, monkeypatch):

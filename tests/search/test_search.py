@@ -107,16 +107,13 @@ def test_the_report_shows_the_search(done, tmp_path):
     assert (tmp_path / "report/plots/race_mine.png").exists()
 
 
-def test_without_its_plan_the_short_windows_are_not_published_either(copied):
-    (copied / "runs/mine/plan.json").unlink()
-    (sweep,) = read.read_all(copied / "runs/mine")
-    assert {reported.cell.batch_size for reported in sweep.cells} == {32}
-
-
-def test_a_full_measurement_is_the_one_that_a_sweep_makes(copied, shared):
+def test_a_full_measurement_is_the_one_that_a_sweep_makes_and_published_without_a_plan_too(copied, shared):
     before = written(copied)
     run.run(batches(32), OPTIONS, Console(file=io.StringIO()), hosts=shared)
     assert written(copied) == before
+    (copied / "runs/mine/plan.json").unlink()
+    (sweep,) = read.read_all(copied / "runs/mine")
+    assert {reported.cell.batch_size for reported in sweep.cells} == {32}
 
 
 def test_a_killed_search_leaves_its_race_so_far(shared, project):
@@ -218,11 +215,6 @@ def test_a_limit_of_latency_leaves_slower_steps_out(searched):
     assert race.cells[2].outcome == RaceOutcome.over
 
 
-def test_latency_can_be_searched_for(searched):
-    _, text, _ = searched(batches(1, 8), dataclasses.replace(GOAL, by="latency"))
-    assert "least latency with cpu fp32 b1: 1.00 ms" in text
-
-
 def test_each_batch_can_have_a_best_cell(searched):
     _, text, race = searched(batches(1, 8), dataclasses.replace(GOAL, per_batch=True))
     assert "batch 1: fastest with cpu fp32 b1" in text
@@ -237,11 +229,6 @@ def test_unknown_energy_is_told_at_once(searched, project):
     assert len(written(project)) == 1
 
 
-def test_a_budget_that_is_too_short_for_one_cell_is_told(searched):
-    with pytest.raises(UserError, match="--budget: 0.01 s is too short to measure one cell"):
-        searched(batches(1, 8), dataclasses.replace(GOAL, budget_s=0.01))
-
-
 def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched, project):
     goal = dataclasses.replace(GOAL, budget_s=1.0)
     with pytest.raises(UserError, match="too short"):
@@ -252,16 +239,13 @@ def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched
     assert plan_file.read_plan(project / "runs/mine").cells == []
 
 
-@pytest.mark.parametrize(
-    ("word", "changes"),
-    [("compile", {"options": Options(compile=True)}), ("aotinductor", {"engine": Engine.aotinductor})],
-)
-def test_cells_that_compile_come_last_where_nothing_was_measured_yet(searched, word, changes):
-    cells = [make_cell("batch decides", batch_size=1, **changes), *batches(1, 64)]
+def test_cells_that_compile_come_last_where_nothing_was_measured_yet(searched):
+    compiled = [{"options": Options(compile=True)}, {"engine": Engine.aotinductor}]
+    cells = [*(make_cell("batch decides", batch_size=1, **changes) for changes in compiled), *batches(1, 64)]
     _, _, race = searched(cells, dataclasses.replace(GOAL, budget_s=8.0))
-    (compiled,) = [cell for cell in race.cells if word in cell.label]
-    assert compiled.outcome == RaceOutcome.untried
-    assert not any(cell.outcome == RaceOutcome.untried for cell in race.cells if cell is not compiled)
+    untried = [cell.label for cell in race.cells if cell.outcome == RaceOutcome.untried]
+    assert len(untried) == 2
+    assert all("compile" in label or "aotinductor" in label for label in untried)
 
 
 def test_plain_pytorch_in_fp32_is_tried_first(searched):
@@ -299,19 +283,15 @@ def test_too_few_processes_to_recommend_a_cell_name_the_best_so_far(searched):
     [
         ([make_cell()], "--search: these settings make one cell: give lists of values"),
         ([make_cell(), make_cell(repeat=1)], "repeat, repeats: --search decides how many processes"),
+        ([make_cell(protocol=Protocol.fit, batch_size=size) for size in (1, 8)], "protocol=fit: times no single steps"),
     ],
 )
 def test_a_grid_that_cannot_be_searched_is_told(cells, told, searched):
     with pytest.raises(UserError, match=told):
-        searched(cells)
-
-
-def test_whole_epochs_have_no_latency(searched):
-    cells = [make_cell(protocol=Protocol.fit, batch_size=size) for size in (1, 8)]
-    with pytest.raises(UserError, match="protocol=fit: times no single steps"):
         searched(cells, dataclasses.replace(GOAL, latency_ms=5.0))
 
 
+@pytest.mark.slow
 def test_real_cells_race_and_a_search_goes_on(project, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setenv("HYDRA_FULL_ERROR", "")

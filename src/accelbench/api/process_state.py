@@ -6,8 +6,6 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from accelbench.isolation import variables
-
 # Composing replaces sys.argv, which all threads share.
 _COMPOSING = threading.RLock()
 
@@ -23,10 +21,24 @@ def unchanged() -> Iterator[None]:
         from hydra.core.singleton import Singleton
 
         of_hydra = Singleton.get_state()
-        with variables.unchanged():
+        with _unchanged_variables():
             try:
                 yield
             finally:
                 Singleton.set_state(of_hydra)
                 os.chdir(folder)
                 sys.argv[:] = words
+
+
+@contextlib.contextmanager
+def _unchanged_variables() -> Iterator[None]:
+    # Those that did not change are never missing in between: other threads may read them.
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        for name, value in before.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value
