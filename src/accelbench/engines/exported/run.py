@@ -23,13 +23,13 @@ from accelbench.engines.exported.export import Artifact, export_given, read
 from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.busiest import MAX_OPERATORS
 from accelbench.engines.lightning.denormals import NOT_SET
 from accelbench.engines.lightning.feed import Feed
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import BenchModule
 from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.precision import STORED_DTYPES
+from accelbench.engines.lightning.profiler import MAX_OPERATORS
 from accelbench.engines.lightning.structure import (
     arguments,
     copied_into,

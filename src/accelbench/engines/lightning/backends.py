@@ -1,7 +1,9 @@
 """How Lightning runs on each kind of device: copying, waiting, time stamps, and what really ran."""
 
+import re
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,10 +15,9 @@ from torch.optim import Optimizer
 from accelbench.devices import cpu
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.lightning import denormals, spmd, xla, xla_ranks
-from accelbench.engines.lightning.compilations import Compilations
-from accelbench.engines.lightning.cuda_code import check_has_code
 from accelbench.engines.lightning.global_state import Held, restore, values_of_a_cell
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks
+from accelbench.errors import UnsupportedError
 from accelbench.measuring.runner import Compiles
 from accelbench.schema.vocab import XLA, Device
 
@@ -313,3 +314,51 @@ def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None
     if device not in XLA:
         return Backend()
     return XlaRank(device, ranks) if ranks.num > 1 else Xla(device, num_devices)
+
+
+class Compilations:
+    """Counts the graphs that this process compiles from now on. It imports nothing of torch.compile."""
+
+    def __init__(self) -> None:
+        self._before = _so_far()
+
+    def __call__(self) -> Compiles:
+        """Their number, and the seconds that compiling took, including those of backward passes."""
+        (num, seconds), (earlier, earlier_s) = _so_far(), self._before
+        return max(0, num - earlier), max(0.0, seconds - earlier_s)  # the user's code may have cleared the counters
+
+
+def _so_far() -> Compiles:
+    utils: Any = sys.modules.get("torch._dynamo.utils")
+    if utils is None:
+        return 0, 0.0
+    return utils.counters["stats"]["unique_graphs"], utils.calculate_time_spent()["total_wall_time"]
+
+
+def check_has_code(name: str, capability: tuple[int, int], arch_list: Sequence[str]) -> None:
+    """Raises an UnsupportedError if torch has no code for a GPU.
+
+    Args:
+        name: of the GPU.
+        capability: its compute capability, (major, minor).
+        arch_list: what torch was compiled for (`torch.cuda.get_arch_list`): `sm_80` is code for compute capability
+            8.0, which runs on 8.x with x >= 0; `compute_80` is PTX, which every newer GPU compiles for itself. With a
+            suffix, both are for fewer GPUs: `a` for this capability alone, `f` for its major version.
+    """
+    if not arch_list or any(_runs_on(arch, capability) for arch in arch_list):
+        return
+    raise UnsupportedError(
+        f"{name} has compute capability {capability[0]}.{capability[1]}, for which the installed torch has no code: it "
+        f"has {', '.join(arch_list)}; install a build of torch for this GPU, or use device=cpu"
+    )
+
+
+def _runs_on(arch: str, capability: tuple[int, int]) -> bool:
+    match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", arch)
+    if match is None:
+        return False
+    kind, major, minor, suffix = match.groups()
+    built_for = int(major), int(minor)
+    if suffix == "a":
+        return capability == built_for
+    return capability >= built_for and (capability[0] == built_for[0] or (kind == "compute" and not suffix))

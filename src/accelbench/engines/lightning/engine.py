@@ -12,7 +12,6 @@ import torch
 
 from accelbench.engines.lightning import options, preflight, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
-from accelbench.engines.lightning.busiest import busiest
 from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.feed import Feed, SingleItemLoader
 from accelbench.engines.lightning.module import (
@@ -27,6 +26,7 @@ from accelbench.engines.lightning.network_outputs import NetworkOutputs
 from accelbench.engines.lightning.outputs import all_finite, described
 from accelbench.engines.lightning.own.lightning_module.run import ModuleRun
 from accelbench.engines.lightning.precision import STORED_DTYPES, Observer
+from accelbench.engines.lightning.profiler import busiest
 from accelbench.engines.lightning.ranks import Ranks, Seen, differences, digest, joined, joined_peaks
 from accelbench.engines.lightning.trainer import hush_lightning, set_threads, trainer_for
 from accelbench.engines.lightning.training import (

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,9 +10,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from accelbench.data.arrays import Arrays, Encoded
+from accelbench.data.arrays import Arrays, Encoded, load_encoded, load_split
 from accelbench.data.order import Order, num_drawn_ahead
+from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.ranks import RANK_SEEDS
 from accelbench.engines.lightning.structure import tensors_in
+from accelbench.engines.sources import is_random, order_of
+from accelbench.schema.cell import Cell
+from accelbench.schema.vocab import Mode, Pipeline
 
 # Images (uint8; floats if random) and labels (int64), or only images.
 Batch = tuple[Tensor, ...]
@@ -224,3 +230,35 @@ class SingleItemLoader:
 
     def __iter__(self) -> Iterator[Iterator[Any]]:
         yield iter(self.feed)
+
+
+def feed_of(
+    cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backend: Backend, part: tuple[int, int] = (0, 1)
+) -> Feed:
+    """The feed of one split.
+
+    Args:
+        cell: whose batches they are.
+        split: `train` or `test`.
+        data_folder: where the data set's arrays are.
+        dtype: of random images.
+        backend: the cell's device.
+        part: index of this process's part of every batch, and the number of parts.
+    """
+    labelled = cell.mode == Mode.train
+    if is_random(cell):
+        model, seed = cell.model, cell.seed + RANK_SEEDS * part[0]
+        num = cell.batch_size // part[1]
+        draw = RandomImages(model.input_shape, model.num_classes, num, dtype, labelled=labelled, seed=seed)
+        put = backend.put if cell.data.pipeline == Pipeline.device else None
+        return DrawnFeed(draw, num, fresh=cell.data.pipeline == Pipeline.fresh, put=put)
+    train = split == "train"
+    # Every batch must have the same size: XLA compiles for each shape, and all ranks test as many batches.
+    even = backend.fixed_shapes or (part[1] > 1 and not train)
+    arrays = load_split(data_folder, split)
+    order = order_of(cell, split, len(arrays.labels), last=("drop" if train else "pad") if even else "keep", part=part)
+    if cell.data.pipeline == Pipeline.array:
+        return ArrayFeed(arrays, order, labelled=labelled)
+    encoded = load_encoded(data_folder, split)
+    side = arrays.images.shape[1]
+    return JpegFeed(encoded, side, order, labelled=labelled, num_workers=cell.data.num_workers)

@@ -15,7 +15,6 @@ from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.module import InferStep
 from accelbench.engines.lightning.options import Compiler
 from accelbench.engines.lightning.outputs import LAZY, computes_when_read, described
-from accelbench.engines.lightning.products import watched
 from accelbench.engines.lightning.ranks import Ranks
 from accelbench.engines.lightning.structure import (
     arguments,
@@ -29,6 +28,7 @@ from accelbench.engines.lightning.structure import (
     tensors_in,
 )
 from accelbench.engines.lightning.training import TrainedNetwork, noting_gradients, trainable
+from accelbench.engines.lightning.work import watched
 from accelbench.engines.lightning.workload import Workload
 from accelbench.errors import UserError
 from accelbench.measuring.breakdown import has_time

@@ -8,6 +8,7 @@ autocast, attention and recurrent layers use the operators of the CPU.
 import collections
 import copy
 import functools
+from collections import Counter as Counts
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -22,6 +23,7 @@ from accelbench.engines.lightning import operators
 from accelbench.engines.lightning.module import OPTIMIZERS, BenchModule, new_optimizer
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.structure import mapped, tensors_in
+from accelbench.measuring.products import Products
 from accelbench.schema.measurement import Work
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
@@ -185,3 +187,13 @@ class Counter(TorchDispatchMode):
         elif not operators.has_no_flops(func):
             self.uncounted.add(str(func.overloadpacket))
         return result
+
+
+@contextmanager
+def watched(into: Products) -> Iterator[None]:
+    """Watches the operators of one or several steps on the CPU or a GPU, backward passes included."""
+    counter = Counter()
+    with counter:
+        yield
+    into.flops = dict(Counts(into.flops) + counter.flops_in)
+    into.uncounted |= counter.uncounted

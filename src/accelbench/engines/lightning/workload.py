@@ -13,12 +13,11 @@ from torch import Tensor, nn
 
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.feed import DrawnFeed, Feed
+from accelbench.engines.lightning.feed import DrawnFeed, Feed, feed_of
 from accelbench.engines.lightning.global_state import DETERMINISTIC, new_tensors_in, restore, values_of_a_cell
 from accelbench.engines.lightning.outputs import described, seeded
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.ranks import Ranks
-from accelbench.engines.lightning.sources import feed_of
 from accelbench.engines.lightning.task import ImageTask, Task
 from accelbench.engines.models import output_shapes
 from accelbench.engines.sources import Shape, first_images, input_of, pictures_alike, unseen_images

@@ -16,7 +16,6 @@ import torch
 
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.busiest import busiest
 from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.outputs import (
     all_finite,
@@ -30,6 +29,7 @@ from accelbench.engines.lightning.own.lightning_module.sections import counting,
 from accelbench.engines.lightning.own.lightning_module.skipped import Skipped
 from accelbench.engines.lightning.own.lightning_module.subject import Subject
 from accelbench.engines.lightning.precision import Observer
+from accelbench.engines.lightning.profiler import busiest
 from accelbench.engines.lightning.structure import num_rows, tensors_in
 from accelbench.engines.lightning.training import (
     TrainedNetwork,

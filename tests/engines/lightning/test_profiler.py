@@ -4,7 +4,7 @@ import torch
 from accelbench.devices import cpu
 from accelbench.engines.lightning import engine
 from accelbench.engines.lightning.backends import Backend
-from accelbench.engines.lightning.busiest import busiest
+from accelbench.engines.lightning.profiler import busiest
 from accelbench.schema.vocab import Mode, Precision, Protocol
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell

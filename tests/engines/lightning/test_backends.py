@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from accelbench.engines.lightning import engine
-from accelbench.engines.lightning.cuda_code import check_has_code
+from accelbench.engines.lightning.backends import check_has_code
 from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import Device
 from fakes import make_cell
