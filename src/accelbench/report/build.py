@@ -44,8 +44,7 @@ def build(
 ) -> Path:
     """Writes index.html, report.md, cells.csv, metrics.json and plots/ into `out` and returns the page's path.
 
-    Everything is written to a temporary folder first, so a failure leaves the earlier report as it was. Other files in
-    `out` stay.
+    Everything is written to a temporary folder first: a failure leaves the earlier report. Other files in `out` stay.
 
     Args:
         results: the records' folder.
@@ -62,13 +61,9 @@ def build(
     """
     for folder in (out, out / "plots"):
         check_inside(folder, out.parent)
-    sweeps, summaries, words = newest.read_newest(results, costs)
-    if words is not None:
-        everything, shown_part = words
-        sentence = f"{everything} are too many for one page: it shows the means of all, and {shown_part}."
-        notices = [*notices, f"{sentence} cells.csv has every record."]
+    sweeps, summaries, shortened = newest.read_newest(results, costs)
     added, problem = _added(extension)
-    notices = [*notices, *problem]
+    notices = [*notices, *shortened, *problem]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:

@@ -31,24 +31,23 @@ def is_many(results: Path) -> bool:
     return False
 
 
-def read_newest(
-    results: Path, costs: Mapping[Device, Cost]
-) -> tuple[list[Sweep], Summaries | None, tuple[str, str] | None]:
+def read_newest(results: Path, costs: Mapping[Device, Cost]) -> tuple[list[Sweep], Summaries | None, list[str]]:
     """The sweeps in `results`, as far as the memory has room for them.
 
     Returns:
-        All sweeps, None and no words; of very many records the newest cells, the summaries of all records, and words
-        that say so: what are too many, and what is shown.
+        All sweeps, None and no notice; of very many records the newest cells, the summaries of all records, and a
+        notice that says so.
 
     Raises:
         UserError: there is no sweep, or none can be read.
     """
     if not is_many(results):
-        return read_all(results, costs), None, None
+        return read_all(results, costs), None, []
     summaries = summarise_all(results, costs)
-    with newest(results, summaries) as (shortened, words):
+    with newest(results, summaries) as (shortened, (everything, shown_part)):
         sweeps = read_all(shortened, costs)
-    return with_best_ceilings(sweeps, summaries.ceilings), summaries, words
+    notice = f"{everything} are too many for one page: it shows the means of all, and {shown_part}."
+    return with_best_ceilings(sweeps, summaries.ceilings), summaries, [f"{notice} cells.csv has every record."]
 
 
 @contextmanager
