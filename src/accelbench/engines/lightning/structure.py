@@ -108,8 +108,8 @@ def _hashed(tensor: Tensor) -> int:
 def varied_rows(structure: Any, size: int) -> Any:
     """A structure of the same kind with other contents: its rows are in another order, and each is a little different.
 
-    Floating-point numbers are a thousandth smaller. In each row of whole numbers two of them change places, as tokens
-    or pixels may; a row with one number, and a mask, are left as they are.
+    Floating-point numbers are a thousandth smaller. In each row of whole numbers one of them takes the place of another
+    one, as tokens or pixels may; a row with one number, and a mask, are left as they are.
     """
 
     def changed(tensor: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ def varied_rows(structure: Any, size: int) -> Any:
         flat = tensor.flatten(1).clone()
         for row in flat:
             first, second = random.SystemRandom().sample(range(len(row)), 2)
-            row[[first, second]] = row[[second, first]]
+            row[first] = row[second]
         return flat.reshape(tensor.shape)
 
     return mapped(reordered(structure, random.SystemRandom().sample(range(size), size)), changed)
