@@ -3,10 +3,10 @@
 import pytest
 
 from accelbench.judging.asked import judge
-from accelbench.judging.witnessed import checks
+from accelbench.judging.witnessed import checks, warnings
 from accelbench.schema.conditions import Witnessed
 from accelbench.schema.measurement import Block, Epoch, Evaluation
-from accelbench.schema.vocab import Promise
+from accelbench.schema.vocab import Device, Promise
 from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, make_measurement
 
@@ -67,6 +67,16 @@ def test_more_samples_than_were_asked_for_are_no_samples_unless_the_user_counts_
 def test_fewer_cores_than_threads_are_a_defect_if_the_machine_has_more(threads, cores, bound):
     assert (reason(seen(num_cores=cores), threads=threads) is not None) == bound
     assert reason(seen(num_cores=1, num_allowed_cores=1), threads=threads) is None  # as taskset has it
+
+
+def test_cores_that_are_bound_on_purpose_accuse_nobody():
+    few = seen(num_cores=1, is_bound_outside=True)
+    assert reason(few, threads=2) is None
+    (warning,) = warnings(make_cell(), make_measurement(threads=2), few)
+    assert warning.startswith("OpenMP's variables bound the process to 1 of 2 cores")
+    on_gpu = make_cell(device=Device.gpu)
+    assert reason(seen(num_cores=1), on_gpu, threads=2, device="gpu") is None
+    assert list(warnings(on_gpu, make_measurement(threads=2), few)) == []
 
 
 def test_what_the_host_observed_is_said_and_what_it_did_not_is_not_fine():

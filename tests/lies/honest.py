@@ -268,6 +268,27 @@ class Stream(IterableDataset):
             yield torch.randn(WIDTH, generator=generator), torch.zeros(10)
 
 
+class TimeFirstBatch(Lit):
+    """A hook puts the first dimension of features before that of the samples."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return [batch[0].unflatten(1, (4, 16)).transpose(0, 1).contiguous(), batch[1]]
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        return super().training_step([inputs.transpose(0, 1).flatten(1), targets], batch_idx)
+
+
+class Pairs(TimeFirstBatch):
+    """A hook joins samples to pairs."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return [part.unflatten(0, (-1, 2)) for part in batch]
+
+    def training_step(self, batch, batch_idx):
+        return Lit.training_step(self, [part.flatten(0, 1) for part in batch], batch_idx)
+
+
 class Embeds(Lit):
     """Takes tokens."""
 

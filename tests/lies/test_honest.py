@@ -70,6 +70,8 @@ MODULES = [
         more={**TWO_STEPS, "trainer": TrainerSettings(accumulate_grad_batches=8)},
     ),
     Sound("AccumulatesByHand", "the same by hand", more=TWO_STEPS),
+    Sound("TimeFirstBatch", "a hook makes the first dimension of inputs shorter than the batch"),
+    Sound("Pairs", "a hook halves the first dimension of a batch"),
     Sound("WarmsUp", "its learning rate begins at 0"),
     Sound("KeepsAverages", "has weights that nothing trains"),
     Sound("Crops", "its hooks change batches"),

@@ -20,6 +20,7 @@ SAME = "the output is the same for all inputs"
 KEPT = "results of earlier inputs are kept"
 NOTHING = "nothing was trained"
 NO_GRADIENTS = "weights that did not change while it trained: 12 of 14 tensors"
+ACCUMULATED = "trainer.accumulate_grad_batches=8|its optimisers made .* steps in"
 CLAIMS = "its process claims .* of measuring, and the host's clock saw"
 
 
@@ -131,6 +132,7 @@ MODULES = [
     module("ZeroRate", "its learning rate is 0", NOTHING),
     module("Accumulates", "sets trainer.accumulate_grad_batches", "its code set trainer.accumulate_grad_batches=8"),
     module("AccumulatesLater", "sets it in its fifth step", "its code set trainer.accumulate_grad_batches=8"),
+    module("AccumulatesMeanwhile", "sets it from its fifth step on, and back in the end", ACCUMULATED, window=LONG),
     module("Clips", "sets trainer.gradient_clip_val", "its code set trainer.gradient_clip_val=0.1"),
     module("CropsInTransfer", "crops batches on their way to the device", "left 2 of the 8 rows"),
     module("CropsBeforeTransfer", "crops them before", "left 2 of the 8 rows"),

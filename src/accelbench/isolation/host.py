@@ -175,7 +175,8 @@ def _judged(answer: Answer, request: Request, seen: Witnessed) -> Answer:
     known = seen if request.says_when else None
     defect = judge(request.cell, answer.measurement, known)
     checks = [*answer.measurement.checks, *witnessed.checks(request.cell, answer.measurement, known)]
-    measurement = replace(answer.measurement, checks=checks)
+    warnings = [*answer.measurement.warnings, *witnessed.warnings(request.cell, answer.measurement, known)]
+    measurement = replace(answer.measurement, checks=checks, warnings=warnings)
     return replace(answer, status=Status.invalid if defect else Status.ok, reason=defect, measurement=measurement)
 
 

@@ -7,6 +7,8 @@ import time
 from accelbench.measuring.witness import Moment
 from accelbench.schema.conditions import Witnessed
 
+# Of GNU's, Intel's and LLVM's OpenMP: they bind threads, the main thread too, when the library is loaded.
+BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET", "KMP_PLACE_THREADS")
 LATE_S = 0.05  # below it, a busy machine explains why the host woke up late
 
 
@@ -47,6 +49,7 @@ class Witness:
             late_s=self._late_s,
             num_cores=self._cores,
             num_allowed_cores=self._allowed,
+            is_bound_outside=any(os.environ.get(name) for name in BINDING),
         )
 
     def _threads(self) -> list[int]:

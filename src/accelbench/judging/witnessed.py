@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Witnessed
 from accelbench.schema.measurement import Check, Measurement
-from accelbench.schema.vocab import Promise
+from accelbench.schema.vocab import Device, Promise
 
 # Between two steps the clock notes times, and the host hears of a section's begin and end a moment later.
 MAX_UNCLAIMED = 0.1  # share of the seconds that the host saw
@@ -28,12 +28,21 @@ def defects(cell: Cell, measurement: Measurement, seen: Witnessed) -> Iterator[s
     elif abs(claimed - seen.timed_s) > MAX_UNCLAIMED * seen.timed_s + unexplained_s:
         yield f"its process claims {claimed:.2f} s of measuring, and the host's clock saw {seen.timed_s:.2f} s"
     yield from _about_counts(cell, measurement)
-    threads = min(measurement.threads or 1, seen.num_allowed_cores)
-    if seen.num_cores < threads:
-        yield (
-            f"its code bound the process to {seen.num_cores} of {seen.num_allowed_cores} cores, "
-            f"and {measurement.threads} threads were to compute"
-        )
+    if not seen.is_bound_outside and (few := _few_cores(cell, measurement, seen)):
+        yield f"its code bound the process to {few}"
+
+
+def warnings(cell: Cell, measurement: Measurement, seen: Witnessed | None) -> Iterator[str]:
+    """Sentences about what a reader should know."""
+    if seen is not None and seen.is_bound_outside and (few := _few_cores(cell, measurement, seen)):
+        yield f"OpenMP's variables bound the process to {few}"
+
+
+def _few_cores(cell: Cell, measurement: Measurement, seen: Witnessed) -> str | None:
+    """That a CPU's cores are fewer than the threads that compute; on other devices the host may be bound on purpose."""
+    if cell.device != Device.cpu or seen.num_cores >= min(measurement.threads or 1, seen.num_allowed_cores):
+        return None
+    return f"{seen.num_cores} of {seen.num_allowed_cores} cores, and {measurement.threads} threads were to compute"
 
 
 def checks(cell: Cell, measurement: Measurement, seen: Witnessed | None) -> Iterator[Check]:

@@ -52,6 +52,7 @@ class Witnessed:
     late_s: Seconds  # how late the host heard of things meanwhile, at most
     num_cores: Count  # on which the process's threads could run, at least, while something was timed
     num_allowed_cores: Count  # the same when the process started
+    is_bound_outside: bool = False  # whether the environment has variables of OpenMP that bind threads to cores
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ class Looks:
 
     batch: Any
     given: Any
+    loaded: Any = None
     result: Any
 
     def wrap(self, network: nn.Module, observer: Observer | None) -> Wrap:
@@ -46,9 +47,17 @@ class Looks:
         return wrap
 
     @property
-    def num_rows(self) -> int:
-        """The most rows of a tensor that training_step or predict_step got; 0 if it got none."""
-        return max((len(tensor) for tensor in tensors_in(self.given) if tensor.dim()), default=0)
+    def rows_left(self) -> tuple[int, int] | None:
+        """How many rows of how many training_step or predict_step got, if hooks took some away.
+
+        None if they did not, or if it can't be told: a tensor whose other dimensions are others too, such as one that
+        has the time first, or pairs of samples, may hold all of them.
+        """
+        given = self.batch if self.loaded is None else self.loaded
+        shapes = zip(map(_shape, tensors_in(given)), map(_shape, tensors_in(self.given)), strict=False)
+        pairs = [(before, after) for before, after in shapes if before and after]
+        cropped = [(after[0], before[0]) for before, after in pairs if after[1:] == before[1:] and after[0] < before[0]]
+        return cropped[0] if cropped and len(cropped) == len(pairs) else None
 
     @property
     def loss(self) -> float | None:
@@ -56,3 +65,8 @@ class Looks:
         result = self.result
         loss = result.get("loss") if isinstance(result, Mapping) else result
         return loss.item() if isinstance(loss, Tensor) and loss.numel() == 1 else None
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    """Its first dimension, and those of the others that are longer than 1."""
+    return (*tensor.shape[:1], *(length for length in tensor.shape[1:] if length > 1))

@@ -52,9 +52,17 @@ class ModuleOutputs(CellRun):
     timed_size: int
 
     def _looked_step(self) -> Looks:
-        look = Looks()
+        look, sizes = Looks(), self.loader.sizes
+        add = sizes.add
+
+        def noted(batch: Any) -> None:
+            look.loaded = batch
+            add(batch)
+
+        sizes.add = noted  # type: ignore[method-assign]
         with wrapped(self.trainer, look.wrap(self.subject.module, None)):
             self.step.compute(None)
+        sizes.add = add  # type: ignore[method-assign]
         self.backend.wait()
         if computes_when_read(look.result):
             self.defects.append(LAZY)

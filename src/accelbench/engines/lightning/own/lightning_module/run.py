@@ -79,6 +79,7 @@ class ModuleRun(ModuleOutputs):
         self.kept_alive: list[Any] = []  # so that no other batch gets the id of one of them
         self.timed_size = 0  # rows of the output that was looked at in the steady state
         self.asked_at_start: dict[str, Any]
+        self.counted: tuple[int, int] | None = None  # batches and the optimiser's steps before the steady state
 
     @property
     def fetches_inside(self) -> bool:
@@ -109,6 +110,7 @@ class ModuleRun(ModuleOutputs):
             with skipped.noted(self.subject.package):
                 self.measure_window(step)
                 self.defects += skipped.defects(self.subject.flag, self.timing.num_warmup_steps, step.num_steps)
+                self._check_counts()
                 self.note_resources()
                 if self.trains:
                     with self.seen.checking():
@@ -148,21 +150,31 @@ class ModuleRun(ModuleOutputs):
         """See `Watch`."""
         if self.trains:
             self.seen.training.start = self.trained.states()
+            self.counted = self.step.num_steps, self.trainer.global_step
 
     @check_timed
     def look(self, batch: None) -> None:
         """See `Watch`: looks at one more step, which is like those that are timed."""
         look = self._looked_step()
         self._check_whole(look)
+        self.defects += self.subject.changed_settings(self.asked_at_start)
         if self.trains:
             self.seen.training.looked = self.trained.states()
         self.timed = look.batch, [] if self.trains else self._described(look)
 
+    def _check_counts(self) -> None:
+        """Notes a defect if the optimiser made fewer steps than batches ask for, as Lightning counts them."""
+        if not self.trains or self.counted is None or not self.subject.module.automatic_optimization:
+            return
+        num_batches = self.step.num_steps - self.counted[0]
+        made, due = self.trainer.global_step - self.counted[1], num_batches // self.subject.asked_accumulated
+        if made < due - 2:
+            self.defects.append(f"its optimisers made {made} steps in {num_batches} batches, and {due} were due")
+
     def _check_whole(self, look: Looks) -> None:
         """Notes a defect if the module's hooks took samples of the loader's batch away."""
-        had = self.subject.batch_sizes.sizes[self.step.num_steps - 1]
-        if self.cell.model.samples is None and 0 < (got := look.num_rows) < had:
-            self.defects.append(f"the module's hooks left {got} of the {had} rows of a batch")
+        if self.cell.model.samples is None and (rows := look.rows_left) is not None:
+            self.defects.append(f"the module's hooks left {rows[0]} of the {rows[1]} rows of a batch")
 
     @check_timed
     def _look_further(self, latency_s: float) -> None:

@@ -97,6 +97,11 @@ class Subject:
         """Batches whose gradients make one step of the optimiser."""
         return int(self.trainer.accumulate_grad_batches) if self.trains else 1
 
+    @property
+    def asked_accumulated(self) -> int:
+        """The same, as it was asked for."""
+        return (self.cell.trainer or TrainerSettings()).accumulate_grad_batches or 1
+
     def wrap_loader(self, wrap: Callable[[Any], Any]) -> None:
         """Has Lightning get what `wrap` makes of the user's loader."""
         make, stage = getattr(self.owner, self.loader), INFERENCE_LOADERS[self.loader]
