@@ -1,11 +1,21 @@
 """What outputs show, with networks that are made of arrays."""
 
+import threading
+
 import numpy as np
 import pytest
 
 from accelbench.measuring import output_check
-from accelbench.measuring.in_time import NotInTimeError
-from accelbench.measuring.output_check import Outputs, References, batch_axes, check, random_rows, wrong_shape
+from accelbench.measuring.output_check import (
+    NotInTimeError,
+    Outputs,
+    References,
+    batch_axes,
+    check,
+    in_time,
+    random_rows,
+    wrong_shape,
+)
 from accelbench.measuring.outputs import OutputTensor, difference
 from accelbench.schema.vocab import Precision
 
@@ -329,3 +339,29 @@ def test_the_batchs_dimension_is_found_but_in_a_single_row(shape, size, axes):
 def test_the_shape_is_one_of_those_allowed_or_has_more_than_one_row(shapes, allowed, problem):
     told = wrong_shape([OutputTensor(shape) for shape in shapes], 8, allowed)
     assert told == problem if problem is None else told.startswith(problem)
+
+
+def test_a_call_gives_its_result_or_its_error():
+    assert in_time(lambda: 3, 60) == 3
+    with pytest.raises(ZeroDivisionError):
+        in_time(lambda: 1 / 0, 60)
+    with pytest.raises(SystemExit):
+        in_time(lambda: (_ for _ in ()).throw(SystemExit(3)), 60)
+
+
+def test_a_call_that_is_late_is_left_behind():
+    ended, begun = threading.Event(), threading.Event()
+
+    def call():
+        begun.set()
+        ended.wait(60)
+
+    with pytest.raises(NotInTimeError):
+        in_time(call, 0.01)
+    assert begun.wait(60)
+    ended.set()
+
+
+def test_a_call_for_which_no_time_is_left_does_not_begin():
+    with pytest.raises(NotInTimeError):
+        in_time(lambda: pytest.fail("it began"), -1.0)

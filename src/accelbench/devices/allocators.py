@@ -68,9 +68,7 @@ def why_missing(allocator: Allocator) -> str | None:
 def environment(allocator: Allocator, given: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables with which a new process gets the allocator.
 
-    Args:
-        allocator: the wanted one.
-        given: the variables of this process; what they preload and tune otherwise stays.
+    What the variables of this process, `given`, preload and tune otherwise stays.
     """
     if allocator == Allocator.glibc_reuse:  # of two values, glibc takes the later one
         return {"GLIBC_TUNABLES": ":".join(filter(None, [given.get("GLIBC_TUNABLES"), REUSE]))}

@@ -21,7 +21,7 @@ from accelbench.engines.observed import Observed, Resources
 from accelbench.engines.sources import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, epochs, witness
 from accelbench.measuring.output_check import NOT_FINITE, Findings, check
-from accelbench.measuring.output_error import limit, wrong
+from accelbench.measuring.outputs import limit, wrong
 from accelbench.measuring.promises import Observations, check_timed
 from accelbench.measuring.runner import Timing, Watch
 from accelbench.measuring.step import ONE_RANK, RankGroup, Step

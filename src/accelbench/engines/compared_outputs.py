@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from accelbench.engines.sources import Shape
-from accelbench.measuring.in_time import in_time
-from accelbench.measuring.output_check import NUM_ROWS, Outputs, References, random_rows
+from accelbench.measuring.output_check import NUM_ROWS, Outputs, References, in_time, random_rows
 from accelbench.measuring.outputs import Output
 from accelbench.measuring.promises import Observations
 from accelbench.schema.cell import Cell

@@ -50,13 +50,7 @@ def measure_breakdown(
     """Times the phases of steps, alternating with steps that are timed as a whole.
 
     The phases of a step add up to its wall time: the phase `framework` is what the other phases leave.
-
-    Args:
-        step: the workload, warmed up.
-        stamps: how to take time stamps on its device.
-        seconds: how long to measure, at least.
-        now: the clock.
-        ranks: the processes that run the steps; the times are those of this process.
+    `step` is warmed up; `seconds` is how long to measure, at least. The times are those of this process.
     """
     plain: list[float] = []
     phased: list[dict[Phase, float]] = []
@@ -75,7 +69,6 @@ def measure_breakdown(
 
 
 def _plain_step(step: PhasedStep, stamps: Stamps, now: Now) -> float:
-    """Seconds of one step, waited for at its end."""
     start = now()
     step.copy_out(step.compute(step.copy_in(step.fetch())))
     stamps.wait()
@@ -83,7 +76,6 @@ def _plain_step(step: PhasedStep, stamps: Stamps, now: Now) -> float:
 
 
 def _phased_step(step: PhasedStep, stamps: Stamps, now: Now) -> dict[Phase, float]:
-    """Seconds of each phase of one step; they add up to its wall time."""
     marks: list[tuple[Phase, Any]] = []
 
     def mark(phase: Phase) -> None:

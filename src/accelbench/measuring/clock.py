@@ -50,7 +50,6 @@ def raw_s() -> float:
 
 @contextmanager
 def _steady(runner: Runner, reference: Now) -> Iterator[None]:
-    """Notes when the steady state begins and ends, its compilations, and how far the clock drifts meanwhile."""
     timing, now = runner.timing, runner.now
     if runner.watch is not None:
         runner.watch.start()
@@ -76,15 +75,9 @@ def measure(
 ) -> Timing:
     """Measures `step` within the bounds of `window`.
 
-    Args:
-        step: the workload; all its batches have the same size, unless it is a `CountingStep`.
-        wait: returns when everything launched on the device is done.
-        window: the bounds in seconds and steps.
-        compiles: returns the engine's number of compilations so far, and their seconds.
-        now: the clock.
-        reference: a clock that the drift of `now` is measured against.
-        ranks: the processes that run the steps.
-        watch: looks at one of the measured steps.
+    All batches of `step` have the same size, unless it is a `CountingStep`. `wait` returns when everything launched on
+    the device is done, `compiles` the engine's number of compilations so far and their seconds. The drift of `now` is
+    measured against the clock `reference`.
     """
     timing = Timing()
     runner = Runner(timing, step, wait, compiles, now, ranks, watch)
@@ -110,16 +103,7 @@ def measure_steps(
 ) -> Timing:
     """Measures a fixed number of steps in up to `NUM_PARTS` blocks, then as many single steps, but one step only once.
 
-    Args:
-        step: the workload, as for `measure`.
-        wait: returns when everything launched on the device is done.
-        warmup: number of single steps that warm up.
-        steps: number of steps in all blocks together, and number of single steps; one step is a block alone.
-        compiles: returns the engine's number of compilations so far, and their seconds.
-        now: the clock.
-        reference: a clock that the drift of `now` is measured against.
-        ranks: the processes that run the steps.
-        watch: looks at one of the measured steps.
+    `warmup` single steps warm up. The other arguments are those of `measure`.
     """
     timing = Timing(stop=Stop.fixed)
     runner = Runner(timing, step, wait, compiles, now, ranks, watch)
@@ -145,7 +129,6 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
 
 
 def _warm_up(runner: Runner, window: Window) -> None:
-    """Runs steps until enough of them, and enough seconds, passed without a compilation and their times settled."""
     timing, compiles = runner.timing, runner.compiles
     steps: list[float] = []
     began, elapsed = 0, 0.0  # the first step after the last compilation, and the seconds since then
@@ -192,7 +175,6 @@ def _run_blocks(runner: Runner, window: Window) -> None:
 
 
 def _run_steps(runner: Runner, window: Window) -> None:
-    """Measures single steps until there are enough, or the time is up; a median needs `MIN_SAMPLES` of them."""
     latency_s = runner.timing.latency_s
     elapsed = 0.0
     while len(latency_s) < window.latency_steps:

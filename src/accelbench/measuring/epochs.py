@@ -13,30 +13,17 @@ NUM_INFER_EPOCHS = 3
 
 
 class EpochTime(NamedTuple):
-    """How long an epoch took, in seconds.
+    """How long an epoch took, in seconds."""
 
-    Attributes:
-        seconds: the whole epoch.
-        data_s: of it, the time in `step.fetch`; the device may compute meanwhile.
-        first_step_s: the first step, waited for; None if that was not asked for, or there was no step.
-    """
-
-    seconds: float
-    data_s: float
-    first_step_s: float | None
+    seconds: float  # the whole epoch
+    data_s: float  # of it, the time in `step.fetch`; the device may compute meanwhile
+    first_step_s: float | None  # the first step, waited for; None if that was not asked for, or there was no step
 
 
 def time_epoch(
     step: Step, wait: Callable[[], None], now: Now = time.perf_counter, *, waits_for_first: bool = False
 ) -> EpochTime:
-    """Runs steps until `step.fetch` raises StopIteration, then waits for the device.
-
-    Args:
-        step: the workload.
-        wait: returns when everything launched on the device is done.
-        now: the clock.
-        waits_for_first: whether to wait for the first step too.
-    """
+    """Runs steps until `step.fetch` raises StopIteration, then waits for the device."""
     data_s, first_step_s = 0.0, None
     start = now()
     while True:
@@ -61,13 +48,7 @@ def measure_epoch(
     """Times one of several epochs, and updates the first step and the steady state in `timing`.
 
     The first epoch is expected to compile; a compilation in a later epoch counts as one in the steady state.
-
-    Args:
-        timing: shared by all epochs of the cell.
-        step: the workload of this epoch, as for `time_epoch`.
-        wait: returns when everything launched on the device is done.
-        compiles: returns the engine's number of compilations so far, and their seconds.
-        now: the clock.
+    `timing` is shared by all epochs of the cell.
 
     Returns:
         When the epoch began, in seconds since the machine started, and how long it took.

@@ -1,16 +1,26 @@
 """Whether a network's output has the shape that it should have, and is computed from the inputs of each batch."""
 
+import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from random import SystemRandom
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.measuring.in_time import NotInTimeError
-from accelbench.measuring.output_error import limit, wrong
-from accelbench.measuring.outputs import Output, Shape, between, by_axis, first_rows, largest_error, pairs_of
+from accelbench.measuring.outputs import (
+    Output,
+    Shape,
+    between,
+    by_axis,
+    first_rows,
+    largest_error,
+    limit,
+    pairs_of,
+    wrong,
+)
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
 
@@ -58,34 +68,29 @@ IN_TRAINING = "it ran in training mode, so the output was not compared with that
 NOT_BY_ROW = "the output of a sample depends on its place in the batch"
 
 
+Result = TypeVar("Result")
 # Gives the outputs, for each of several batches in turn, of one network that is built when this is called.
 RunReference = Callable[[Sequence[Any]], Sequence[Output]]
 
 
 class Outputs(NamedTuple):
-    """What a network gave that was measured, for the same random rows of each batch.
+    """What a network gave that was measured, for the same random rows of each batch."""
 
-    Attributes:
-        inputs: a batch that it was fed, and one that it never was, of which some samples are those of the first one; as
-            `RunReference` takes them.
-        size: samples in the batches of the outputs.
-        shapes: the shapes that the output, a single tensor, may have; None: any that is not one row for all samples.
-        fed, unseen: the outputs for the two kinds of inputs, after everything was measured.
-        timed: the output for the first batch of a step that was timed; None if none was kept.
-        moved: the output for the first batch in another order, put back into its own; None if it can't be moved.
-        num_changed: of the rows, how many have other inputs in the second batch, the first ones.
-        inputs_of_rows: gives what the network gets for each of the first rows of one of the `inputs`, so many of them,
-            to be compared with others; None: all of them differ.
-    """
-
+    # a batch that it was fed, and one that it never was, of which some samples are those of the first one; as
+    # `RunReference` takes them
     inputs: tuple[Any, Any]
-    size: int
+    size: int  # samples in the batches of the outputs
+    # the shapes that the output, a single tensor, may have; None: any that is not one row for all samples
     shapes: Sequence[Shape] | None
+    # fed, unseen: the outputs for the two kinds of inputs, after everything was measured
     fed: Output
     unseen: Output
-    timed: Output | None = None
+    timed: Output | None = None  # the output for the first batch of a step that was timed; None if none was kept
+    # the output for the first batch in another order, put back into its own; None if it can't be moved
     moved: Output | None = None
-    num_changed: int = NUM_ROWS
+    num_changed: int = NUM_ROWS  # of the rows, how many have other inputs in the second batch, the first ones
+    # gives what the network gets for each of the first rows of one of the `inputs`, so many of them, to be compared
+    # with others; None: all of them differ
     inputs_of_rows: Callable[[Any, int], Sequence[Hashable]] | None = None
 
     def differ(self, num: int) -> list[bool]:
@@ -101,48 +106,32 @@ class Outputs(NamedTuple):
 
 
 class References(NamedTuple):
-    """What the outputs are compared with.
+    """What the outputs are compared with."""
 
-    Attributes:
-        run: runs a newly built network with the same weights, in fp32 on the CPU. It may raise anything;
-            `in_time.NotInTimeError` if it takes too long.
-        run_other: the same with other weights.
-        run_same: the same in the precision that was measured, on the same device, with the same rounding; None without.
-        run_rounded: the same with as much rounding: of a cell in fp32, in fp64, since the difference of the two is what
-            rounding does; else in the precision that was measured. None without.
-        num_rows: how many of the outputs' rows it gives, the first ones.
-        same_random: whether a seed gives both networks the same random numbers.
-        constant: whether the user says that the output may be constant.
-        in_training: whether the network was measured in training mode, in which a new one does not run.
-    """
-
+    # runs a newly built network with the same weights, in fp32 on the CPU. It may raise anything;
+    # `in_time.NotInTimeError` if it takes too long.
     run: RunReference
-    run_other: RunReference
+    run_other: RunReference  # the same with other weights
+    # the same in the precision that was measured, on the same device, with the same rounding; None without
     run_same: RunReference | None = None
+    # the same with as much rounding: of a cell in fp32, in fp64, since the difference of the two is what rounding does;
+    # else in the precision that was measured. None without.
     run_rounded: RunReference | None = None
-    num_rows: int = NUM_ROWS
-    same_random: bool = False
-    constant: bool = False
-    in_training: bool = False
+    num_rows: int = NUM_ROWS  # how many of the outputs' rows it gives, the first ones
+    same_random: bool = False  # whether a seed gives both networks the same random numbers
+    constant: bool = False  # whether the user says that the output may be constant
+    in_training: bool = False  # whether the network was measured in training mode, in which a new one does not run
 
 
 @dataclass
 class Findings:
-    """What outputs show.
+    """What outputs show."""
 
-    Attributes:
-        error: how far the output is from the reference's (`relative_error`); None if unknown.
-        notes: what a reader of the cell's numbers may want to know.
-        warnings: what a reader should know.
-        defects: what makes the numbers wrong.
-        compared: tensors of the output that were compared with the reference's; None if none were.
-    """
-
-    error: float | None = None
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    defects: list[str] = field(default_factory=list)
-    compared: int | None = None
+    error: float | None = None  # how far the output is from the reference's (`relative_error`); None if unknown
+    notes: list[str] = field(default_factory=list)  # what a reader of the cell's numbers may want to know
+    warnings: list[str] = field(default_factory=list)  # what a reader should know
+    defects: list[str] = field(default_factory=list)  # what makes the numbers wrong
+    compared: int | None = None  # tensors of the output that were compared with the reference's; None if none were
 
 
 def random_rows(size: int) -> list[int]:
@@ -151,13 +140,7 @@ def random_rows(size: int) -> list[int]:
 
 
 def check(outputs: Outputs, precision: Precision, references: References) -> Findings:
-    """Checks the outputs of the network that was measured.
-
-    Args:
-        outputs: of that network.
-        precision: that it computes in.
-        references: what they are compared with.
-    """
+    """Checks the outputs of the network that was measured."""
     if (problem := wrong_shape(outputs.fed, outputs.size, outputs.shapes)) is not None:
         return Findings(defects=[problem])
     if not outputs.fed:
@@ -179,7 +162,6 @@ def check(outputs: Outputs, precision: Precision, references: References) -> Fin
 
 
 def _compare(outputs: Outputs, precision: Precision, references: References, found: Findings) -> None:
-    """Finds whether each output is the one of its inputs."""
     num = min(references.num_rows, outputs.num_changed)
     fed, unseen = first_rows(outputs.fed, num), first_rows(outputs.unseen, num)
     should_unseen, should_fed = references.run([outputs.inputs[1], outputs.inputs[0]])  # what it keeps shows in `fed`
@@ -226,7 +208,6 @@ def _wrong(
     error: float,
     precision: Precision,
 ) -> str | None:
-    """What is wrong with an output whose error rounding does not explain; None if rounding may explain it."""
     in_fp32 = WRONG.format(percent=_percent(error))
     if error > wrong(precision):
         return in_fp32
@@ -294,7 +275,6 @@ def _unsteady(outputs: Outputs, references: References, known: Output, most: flo
 
 
 def _num_not_computed(outputs: Outputs) -> int:
-    """Samples with other inputs whose output is the same as before, or that have the same output as another sample."""
     pairs = list(pairs_of(outputs.fed, outputs.unseen))
     num = min(len(fed) for fed, _ in pairs)
     still = [all(np.array_equal(fed[row], unseen[row]) for fed, unseen in pairs) for row in range(num)]
@@ -330,3 +310,32 @@ def wrong_shape(output: Output, size: int, shapes: Sequence[Shape] | None) -> st
         return None
     one_row = any(_is_one_row(shape, size) for shape in found)
     return f"the output is {gave}: one row, not one for each of the batch's {size} samples" if one_row else None
+
+
+class NotInTimeError(Exception):
+    """A call did not end in time."""
+
+
+def in_time(call: Callable[[], Result], left_s: float) -> Result:
+    """What `call` returns or raises.
+
+    Args:
+        call: may take any time. It runs in a thread, which is left behind if it is late, and ends with the process.
+        left_s: seconds that it may take.
+
+    Raises:
+        NotInTimeError: it took longer.
+    """
+    found: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(call())
+        except BaseException as error:
+            found.set_exception(error)
+
+    if left_s > 0:
+        threading.Thread(target=run, daemon=True).start()
+        if wait([found], left_s).done:
+            return found.result()
+    raise NotInTimeError

@@ -1,5 +1,6 @@
 """The tensors of a network's output, and how far two outputs are from each other."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,24 +8,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.measuring.output_error import relative_error
+from accelbench.schema.vocab import Precision
 
 Shape = tuple[int, ...]
 MAX_DIFFERENCE = 2.0  # of two outputs: see `difference`
+# Samples whose output is compared with the reference's, where that takes only these samples.
+NUM_SAMPLES = 2
+# Relative errors above these are not explained by rounding: for fp32 and fp64 (24 or 53 significant bits), and for
+# all other formats (8 to 11 bits).
+MAX_ERROR = 1e-3
+MAX_ROUNDED_ERROR = 0.1
+# Relative errors above these make a cell invalid: an output that has nothing to do with the reference has one of 1 to
+# 1.4. Between the two, deep networks may add up their rounding, and quantisation loses some of the output.
+WRONG = 1e-2
+ROUNDED_WRONG = 0.5
 
 
 @dataclass(frozen=True)
 class OutputTensor:
-    """One tensor of a network's output for a batch.
+    """One tensor of a network's output for a batch."""
 
-    Attributes:
-        shape: of the tensor.
-        rows: for each dimension that may be the batch's (`batch_axes`): the values for the samples that are compared,
-            float64, one row per sample. Empty if they are no floating-point numbers. Which dimension it is shows in the
-            output for a batch of another size.
-    """
-
-    shape: Shape
+    shape: Shape  # of the tensor
+    # for each dimension that may be the batch's (`batch_axes`): the values for the samples that are compared, float64,
+    # one row per sample. Empty if they are no floating-point numbers. Which dimension it is shows in the output for a
+    # batch of another size.
     rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
 
     def first(self, num: int) -> "OutputTensor":
@@ -45,6 +52,29 @@ def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
         return np.inf
     norm = max(float(np.linalg.norm(one)), float(np.linalg.norm(other)))
     return float(np.linalg.norm(one - other)) / norm if norm else 0.0
+
+
+def relative_error(output: NDArray[Any], reference: NDArray[Any]) -> float | None:
+    """The norm of the difference divided by the norm of `reference`; None if that is not a finite number.
+
+    Also None if the shapes differ.
+    """
+    if output.shape != reference.shape:
+        return None
+    output, reference = output.astype(np.float64), reference.astype(np.float64)
+    norm = float(np.linalg.norm(reference))
+    error = float(np.linalg.norm(output - reference)) / norm if norm else math.nan
+    return error if math.isfinite(error) else None
+
+
+def limit(precision: Precision) -> float:
+    """The largest `output_error` that rounding in `precision` explains."""
+    return MAX_ERROR if precision in (Precision.fp32, Precision.fp64) else MAX_ROUNDED_ERROR
+
+
+def wrong(precision: Precision) -> float:
+    """The `output_error` above which an output in `precision` is not that of the network."""
+    return WRONG if precision in (Precision.fp32, Precision.fp64) else ROUNDED_WRONG
 
 
 def first_rows(output: Output, num: int) -> Output:

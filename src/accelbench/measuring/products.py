@@ -10,16 +10,13 @@ MIN_SHARE = 0.01  # of the operations: below it, a format is not worth a word
 
 @dataclass
 class Products:
-    """The matrix products of a step, as they ran.
+    """The matrix products of a step, as they ran."""
 
-    Attributes:
-        flops: format, by NumPy's name -> floating-point operations whose first factor is in it.
-        uncounted: names of operators that may be products of an unknown number of operations.
-        of: whose operations they are, in words: an engine may know less than those of all products.
-    """
-
+    # format, by NumPy's name -> floating-point operations whose first factor is in it
     flops: dict[str, int] = field(default_factory=dict)
+    # names of operators that may be products of an unknown number of operations
     uncounted: set[str] = field(default_factory=set)
+    # whose operations they are, in words: an engine may know less than those of all products
     of: str = "matrix products"
 
     @property

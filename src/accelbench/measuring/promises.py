@@ -23,22 +23,14 @@ MAX_NAMED = 3  # layers in a sentence
 
 @dataclass
 class Observations:
-    """What an engine observed of a cell beside its times. What it could not look at stays as it is here.
+    """What an engine observed of a cell beside its times. What it could not look at stays as it is here."""
 
-    Attributes:
-        products: the matrix products of one step.
-        training: the weights.
-        replayed: steps on inputs that were never fed, beside others.
-        modes: layers that were in training mode in inference: those that drop at random, perhaps on purpose, and
-            others.
-        checks_s: how long the checks took.
-    """
-
-    products: Products = field(default_factory=Products)
-    training: Training = field(default_factory=Training)
-    replayed: Replay | None = None
+    products: Products = field(default_factory=Products)  # the matrix products of one step
+    training: Training = field(default_factory=Training)  # the weights
+    replayed: Replay | None = None  # steps on inputs that were never fed, beside others
+    # layers that were in training mode in inference: those that drop at random, perhaps on purpose, and others
     modes: tuple[Sequence[str], Sequence[str]] = ((), ())
-    checks_s: float = 0.0
+    checks_s: float = 0.0  # how long the checks took
     _is_checking: bool = False
 
     @contextmanager
@@ -75,14 +67,7 @@ class Observations:
             yield f"layers that drop at random did so in inference: {', '.join(of_dropout[:MAX_NAMED])}"
 
     def checks(self, outputs: Outputs | None, num_rows: int, found: Findings, *, trains: bool) -> Iterator[Check]:
-        """What was observed of each promise that the cell's process can look at; the host looks at the others.
-
-        Args:
-            outputs: that were compared; None without.
-            num_rows: rows of them.
-            found: what they showed.
-            trains: whether the cell trains.
-        """
+        """What was observed of each promise that the cell's process can look at; the host looks at the others."""
         yield Check(promise=Promise.settings, observed="the library's settings and threads were read back", share=1.0)
         seen = self.products.observed() if self.products.flops else ""
         yield Check(

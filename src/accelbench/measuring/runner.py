@@ -20,39 +20,31 @@ TIMING_ONLY = ("typical_s", "compiled_in_steady_state", "num_watched", "num_afte
 
 @dataclass
 class Timing:
-    """Raw times in seconds, one value per step or block, in order; see `schema.measurement.Measurement`.
-
-    Attributes:
-        warmup_s: seconds per warm-up step, of the first `MAX_WARMUP_KEPT` steps.
-        warmup_total_s: seconds of the whole warm-up.
-        dropped_s: seconds of the steady state that no block and no single step has: blocks that were measured again,
-            and what ran between them.
-        typical_s: the median of the last warm-up steps, from which the number of steps per block is chosen.
-        steady_boot_s: when the steady state began and ended, in seconds since the machine started.
-        compiled_in_steady_state: the number of compilations after the warm-up.
-        num_watched: steps of the steady state, whether their times were kept or not.
-        num_after_look: those of them that followed the one that was looked at.
-    """
+    """Raw times in seconds, one value per step or block, in order; see `schema.measurement.Measurement`."""
 
     first_step_s: float | None = None
+    # seconds per warm-up step, of the first `MAX_WARMUP_KEPT` steps
     warmup_s: list[float] = field(default_factory=list)
-    warmup_total_s: float = 0.0
+    warmup_total_s: float = 0.0  # seconds of the whole warm-up
     num_warmup_steps: int = 0
     settled: bool | None = None
     stop: Stop | None = None
     blocks: list[Block] = field(default_factory=list)
+    # seconds of the steady state that no block and no single step has: blocks that were measured again, and what ran
+    # between them
     dropped_s: float = 0.0
     latency_s: list[float] = field(default_factory=list)
     launch_s: list[float] = field(default_factory=list)
     data_s: list[float] = field(default_factory=list)
     copy_in_s: list[float] = field(default_factory=list)
     copy_out_s: list[float] = field(default_factory=list)
-    typical_s: float = 0.0
+    typical_s: float = 0.0  # the median of the last warm-up steps, from which the number of steps per block is chosen
     num_steady_samples: int = 0
+    # when the steady state began and ended, in seconds since the machine started
     steady_boot_s: tuple[float, float] | None = None
-    compiled_in_steady_state: int = 0
-    num_watched: int = 0
-    num_after_look: int = 0
+    compiled_in_steady_state: int = 0  # the number of compilations after the warm-up
+    num_watched: int = 0  # steps of the steady state, whether their times were kept or not
+    num_after_look: int = 0  # those of them that followed the one that was looked at
     clock_drift: float | None = None
 
     def measured(self) -> dict[str, Any]:
@@ -71,9 +63,6 @@ class Watch(Protocol):
         """To look at the step that has just been timed.
 
         It is called once, at a moment that nothing in the process can know before.
-
-        Args:
-            batch: as the step's `fetch` returned it.
         """
 
 
@@ -129,7 +118,6 @@ class Runner:
             self._measured(0.0, self._last_batch, 0)
 
     def _measured(self, seconds: float, batch: Any, num_steps: int) -> None:
-        """Has `watch` look if it is time to."""
         self.measured_s += seconds
         self._last_batch = batch
         self.timing.num_watched += num_steps

@@ -19,10 +19,8 @@ OUT_OF_REACH = 1.5
 def has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool | None:
     """Whether step times have stopped changing: the last third has the same level as the middle third.
 
-    Args:
-        steps: seconds per step, since the last compilation; at least `window.warmup_steps` values.
-        elapsed: the sum of `steps`.
-        window: the bounds of the measurement.
+    `steps` are seconds per step since the last compilation, at least `window.warmup_steps` values; `elapsed` is their
+    sum.
 
     Returns:
         True if settled, None to continue the warm-up, False if it took too long to settle.
@@ -37,9 +35,7 @@ def has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool 
 def why_stop(blocks: Sequence[float], window: Window) -> Stop | None:
     """Why these blocks are enough; None if another block should be measured.
 
-    Args:
-        blocks: seconds per block, all of the same number of steps.
-        window: the bounds of the measurement.
+    `blocks` are their seconds, all of the same number of steps.
     """
     elapsed = sum(blocks)
     if elapsed < window.measure_s:

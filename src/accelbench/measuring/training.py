@@ -13,15 +13,10 @@ MAX_CYCLE = 64  # steps without a change of any weight that nobody accumulates g
 
 
 class State(NamedTuple):
-    """The numbers of one tensor.
+    """The numbers of one tensor."""
 
-    Attributes:
-        checksum: of all its bits.
-        largest: the largest magnitude; not finite if a number is not.
-    """
-
-    checksum: int
-    largest: float
+    checksum: int  # of all its bits
+    largest: float  # the largest magnitude; not finite if a number is not
 
 
 States = Mapping[str, State]
@@ -29,44 +24,29 @@ States = Mapping[str, State]
 
 @dataclass
 class Training:
-    """What was seen of a network while it trained. The names are those of its trainable tensors.
+    """What was seen of a network while it trained. The names are those of its trainable tensors."""
 
-    Attributes:
-        names: the tensors that were trainable when the first step began.
-        start: their states when the steady state began.
-        looked: the same after a random one of its steps; None if that was not looked at.
-        end: the same when it ended.
-        later: the same after more steps with batches that were never fed; None without.
-        num_later: steps in which gradients were looked at.
-        cycle: steps whose gradients are accumulated before weights change; None if the user's code decides that.
-        num_steps: steps from `start` to `end`.
-        num_after_look: steps from `looked` to `end`.
-        num_still: further steps, after which still no weight had changed, if none had changed from `start` to `end`, or
-            from `looked` to `end`.
-        gradients: tensors that got a gradient other than 0 in those steps; None if that was not observed.
-        reached: tensors that got any gradient in them.
-        sizes: how many numbers each tensor has.
-        learning_rates: of the optimisers; empty if unknown.
-        evaluating: names of layers that were in evaluation mode and have something to train or to drop.
-        is_coarse: whether the weights are of 16 bits, so that rounding may swallow a step of the optimiser.
-    """
-
-    names: Sequence[str] = ()
-    start: States = field(default_factory=dict)
-    looked: States | None = None
-    end: States = field(default_factory=dict)
-    later: States | None = None
-    num_later: int = 0
+    names: Sequence[str] = ()  # the tensors that were trainable when the first step began
+    start: States = field(default_factory=dict)  # their states when the steady state began
+    looked: States | None = None  # the same after a random one of its steps; None if that was not looked at
+    end: States = field(default_factory=dict)  # the same when it ended
+    later: States | None = None  # the same after more steps with batches that were never fed; None without
+    num_later: int = 0  # steps in which gradients were looked at
+    # steps whose gradients are accumulated before weights change; None if the user's code decides that
     cycle: int | None = 1
-    num_steps: int = MAX_CYCLE
-    num_after_look: int = MAX_CYCLE
+    num_steps: int = MAX_CYCLE  # steps from `start` to `end`
+    num_after_look: int = MAX_CYCLE  # steps from `looked` to `end`
+    # further steps, after which still no weight had changed, if none had changed from `start` to `end`, or from
+    # `looked` to `end`
     num_still: int = 0
+    # tensors that got a gradient other than 0 in those steps; None if that was not observed
     gradients: set[str] | None = None
-    reached: set[str] = field(default_factory=set)
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    learning_rates: Sequence[float] = ()
+    reached: set[str] = field(default_factory=set)  # tensors that got any gradient in them
+    sizes: Mapping[str, int] = field(default_factory=dict)  # how many numbers each tensor has
+    learning_rates: Sequence[float] = ()  # of the optimisers; empty if unknown
+    # names of layers that were in evaluation mode and have something to train or to drop
     evaluating: Sequence[str] = ()
-    is_coarse: bool = False
+    is_coarse: bool = False  # whether the weights are of 16 bits, so that rounding may swallow a step of the optimiser
 
     def defects(self) -> Iterator[str]:
         """Sentences about training that does not train."""
@@ -133,7 +113,6 @@ class Training:
         return found
 
     def _changed(self, before: States, after: States) -> set[str]:
-        """The tensors that changed; one that is gone has not."""
         return {name for name in self.names if name in after and before.get(name) != after[name]}
 
     def _changed_later(self) -> set[str]:

@@ -26,8 +26,7 @@ from accelbench.engines.observed import Observed
 from accelbench.engines.sources import channels_last, first_images, input_of, is_random, pictures_alike, unseen_images
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import batch_axes
-from accelbench.measuring.output_error import NUM_SAMPLES
-from accelbench.measuring.outputs import Output, OutputTensor
+from accelbench.measuring.outputs import NUM_SAMPLES, Output, OutputTensor
 from accelbench.measuring.promises import check_timed
 from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.runner import Watch
