@@ -27,7 +27,9 @@ def main() -> None:
     parts = parser.parse_args().parts or DEFAULT
     for name in ("mnist", "random"):
         if not (workplace().root / "data" / name).exists():
-            subprocess.run([sys.executable, "pipelines/prepare_data.py", name], cwd=workplace().root, check=True)
+            subprocess.run(
+                [sys.executable, "pipelines/stage.py", "prepare_data", name], cwd=workplace().root, check=True
+            )
     for part in parts:
         run = importlib.import_module(f"bench.{part}").main
         print(f"\n== {part}: bench/{part}.py", flush=True)

@@ -37,7 +37,7 @@ from accelbench.lock import hold
 from accelbench.project import PARAMS
 from accelbench.schema.cell import Cell
 from accelbench.settings import params
-from accelbench.stages import stage, suites, verdict
+from accelbench.stages import stage, suites
 
 PREVIEW = "runs/preview"
 PREVIEW_EVERY_S = 30.0  # building one takes some 5 s
@@ -240,12 +240,12 @@ def conclude() -> int:
     Returns:
         1 if a cell failed unexpectedly or its record can't be read, else 0; also 0 with `strict: false`.
     """
-    problems = verdict.problems(ROOT)
+    problems = suites.problems(ROOT)
     for line in problems:
         print(line, file=sys.stderr)
     shutil.rmtree(ROOT / PREVIEW, ignore_errors=True)
     print(f"\nReport:  {ROOT / 'report' / 'index.html'}\nMLflow:  make ui")
-    return int(bool(problems) and verdict.is_strict(ROOT))
+    return int(bool(problems) and suites.is_strict(ROOT))
 
 
 if __name__ == "__main__":

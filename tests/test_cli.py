@@ -28,7 +28,7 @@ from accelbench.presentation import duration
 from accelbench.schema import plan_file, record, serialize
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Status
-from accelbench.stages import run_suite
+from accelbench.stages import stage
 from accelbench.sweep import early
 from fakes import faulty_host, make_project
 from grid.finished import finished
@@ -548,8 +548,7 @@ def test_a_suites_stage_exits_0_once_every_cell_has_a_record(own, monkeypatch, c
     for model, status in (("mlp", 0), ("resnet", 2)):
         axes = {"data": "mnist", "model": model, "mode": "infer", "device": "cpu", "batch_size": [1, 2]}
         (own / "params.yaml").write_text(yaml.safe_dump(settings | {"suites": {"mnist_networks": axes}}))
-        monkeypatch.setattr(sys, "argv", ["run_suite.py", "mnist_networks"])
-        assert run_suite.main() == status
+        assert stage.main(["run_suite", "mnist_networks"]) == status
     statuses = [found.status for found in plan_file.read_planned(own / "results/mnist_networks")]
     assert statuses == [Status.failed] * 2
     assert capsys.readouterr().err.startswith("error: model=resnet: unknown model.")

@@ -1,4 +1,3 @@
-import subprocess
 import sys
 
 import pytest
@@ -7,6 +6,7 @@ import yaml
 from accelbench.cli import main
 from accelbench.commands.init import FILES
 from accelbench.project import Workplace, workplace
+from accelbench.stages.stage import STAGES
 
 
 @pytest.fixture(autouse=True)
@@ -46,11 +46,9 @@ def test_a_folder_that_can_not_be_made_is_named(here, capsys):
     assert "file/mine: not writable" in capsys.readouterr().err
 
 
-def test_every_stage_is_a_module_of_the_package(here):
+def test_every_stage_of_its_dvc_yaml_is_one_of_the_packages(here):
     assert main(["init"]) == 0
     stages = yaml.safe_load((here / "dvc.yaml").read_text())["stages"]
     commands = [(stage.get("do") or stage)["cmd"].removeprefix("exec ") for stage in stages.values()]
-    modules = {command.split()[2] for command in commands}
-    assert all(command.startswith("python -m accelbench.stages.") for command in commands)
-    code = f"import importlib; [importlib.import_module(name) for name in {sorted(modules)}]"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert all(command.startswith("python -m accelbench.stages ") for command in commands)
+    assert {command.split()[3] for command in commands} == set(STAGES) - {"list_retries"}

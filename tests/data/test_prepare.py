@@ -15,8 +15,8 @@ from accelbench.settings.params import data_settings
 
 
 def run(pytestconfig, project, *args):
-    script = pytestconfig.rootpath / "pipelines" / "prepare_data.py"
-    return subprocess.run([sys.executable, script, *args], cwd=project, capture_output=True, text=True)
+    script = pytestconfig.rootpath / "pipelines" / "stage.py"
+    return subprocess.run([sys.executable, script, "prepare_data", *args], cwd=project, capture_output=True, text=True)
 
 
 def refused(capsys, name="mnist"):
@@ -63,10 +63,10 @@ def test_the_script_runs_the_code_of_its_own_checkout(pytestconfig, project):
     package.mkdir(parents=True)
     for folder in (package, package.parent):
         (folder / "__init__.py").touch()
-    (package / "prepare_data.py").write_text("def main():\n    print('own code')\n")
-    script = project / "pipelines" / "prepare_data.py"
+    (package / "stage.py").write_text("def main():\n    print('own code')\n")
+    script = project / "pipelines" / "stage.py"
     script.parent.mkdir()
-    script.write_text((pytestconfig.rootpath / "pipelines" / "prepare_data.py").read_text())
+    script.write_text((pytestconfig.rootpath / "pipelines" / "stage.py").read_text())
     done = subprocess.run([sys.executable, script], cwd=project, capture_output=True, text=True, check=True)
     assert done.stdout == "own code\n"
 

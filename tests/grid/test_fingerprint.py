@@ -86,12 +86,12 @@ def checkout(tmp_path):
     root = tmp_path / "checkout"
     shutil.copytree(REPO / "src", root / "src", ignore=shutil.ignore_patterns("__pyc*"))
     (root / "pipelines").mkdir()
-    shutil.copy(REPO / "pipelines/write_environment.py", root / "pipelines")
+    shutil.copy(REPO / "pipelines/stage.py", root / "pipelines")
     return root
 
 
 def write(checkout):
-    subprocess.run([sys.executable, "pipelines/write_environment.py"], cwd=checkout, check=True)
+    subprocess.run([sys.executable, "pipelines/stage.py", "write_environment"], cwd=checkout, check=True)
     return (checkout / ENVIRONMENT).stat().st_mtime_ns
 
 

@@ -16,7 +16,7 @@ from accelbench.schema.record import write
 from accelbench.schema.vocab import Status
 from fakes import refuse_listing
 
-SCRIPT = Path(__file__).parents[2] / "pipelines" / "build_report.py"
+SCRIPT = Path(__file__).parents[2] / "pipelines" / "stage.py"
 # What design.md promises to users and scripts.
 PROMISED = [
     *("suite", "mode", "engine", "model", "data", "device", "precision", "batch_size", "status", "reason"),
@@ -177,7 +177,9 @@ class TestScript:
         return tmp_path
 
     def run(self, project: Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, SCRIPT], cwd=project, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, SCRIPT, "build_report"], cwd=project, capture_output=True, text=True, check=False
+        )
 
     def test_says_in_one_line_where_the_report_is(self, project: Path, maker) -> None:
         maker.suite(project / "results", [maker.ok(maker.cell(), 1000)])

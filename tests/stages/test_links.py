@@ -12,7 +12,7 @@ from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.report import dvc_plots
-from accelbench.stages import list_retries, suites
+from accelbench.stages import suites
 from fakes import TESTS, make_project
 from report.conftest import Maker
 
@@ -63,7 +63,7 @@ def test_the_stage_that_builds_the_report_says_it_too(project, private):
     link(project / "report", private)
     environment = {**os.environ, "PYTHONPATH": str(TESTS.parent / "src")}
     done = subprocess.run(
-        [sys.executable, "-m", "accelbench.stages.build_report"], capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "accelbench.stages", "build_report"], capture_output=True, text=True, env=environment
     )
     assert (done.returncode, done.stderr.startswith("error: report: is a link to")) == (2, True), done.stderr
 
@@ -90,7 +90,7 @@ def test_a_file_of_the_report_that_is_a_link_is_replaced(project, name):
 def test_the_lists_of_retries_are_not_written_through_a_link(project, private):
     link(project / "retries", private)
     with pytest.raises(UserError, match="retries: is a link to"):
-        list_retries.write(project)
+        suites.write_retries(project)
 
 
 @pytest.mark.parametrize("place", ["results", "results/mnist_networks"])
@@ -127,7 +127,7 @@ def test_a_suite_of_another_folder_is_refused_before_anything_is_written(project
 def test_a_stage_refuses_a_suite_and_a_data_set_of_another_folder(project, private, stage):
     (project / "params.yaml").write_text(f"suites: {{../../../x: {TINY}}}\ndata: {{../../../x: {{source: download}}}}")
     environment = {**os.environ, "PYTHONPATH": str(TESTS.parent / "src")}
-    command = [sys.executable, "-m", f"accelbench.stages.{stage}", *(["../../../x"] if stage == "list_source" else [])]
+    command = [sys.executable, "-m", "accelbench.stages", stage, *(["../../../x"] if stage == "list_source" else [])]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 2, done.stderr
     assert "is that of a folder" in done.stderr
@@ -140,4 +140,4 @@ def test_a_link_to_itself_is_a_users_error(project, private, capsys):
     assert "report: " in capsys.readouterr().err
     link(project / "retries", "retries")
     with pytest.raises(UserError, match="retries: is a link to .*, which is no folder"):
-        list_retries.write(project)
+        suites.write_retries(project)

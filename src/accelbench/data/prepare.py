@@ -28,7 +28,7 @@ HISTOGRAM_IMAGES = 256
 
 
 def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]], argv: Sequence[str] | None = None) -> int:
-    """The command line of pipelines/prepare_data.py; returns its exit status."""
+    """The stage that prepares a data set; returns its exit status."""
     parser = argparse.ArgumentParser(description="Prepare a data set of params.yaml into data/<name>/.")
     parser.add_argument("name", help="the data set, such as mnist")
     name = parser.parse_args(argv).name

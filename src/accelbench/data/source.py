@@ -15,14 +15,13 @@ from accelbench.schema.serialize import digest, read_json, write_json
 MAX_LISTED = 100
 
 
-def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]]) -> int:
-    """The command line of pipelines/list_source.py; returns its exit status."""
+def main(settings_of: Callable[[Path | None, str], Mapping[str, Any]], name: str) -> int:
+    """The stage that describes the source of the data set `name`; returns its exit status."""
     try:
         place = pipelines_place()
-        (name,) = sys.argv[1:]
         described = describe(place.cache, name, str(settings_of(place.project, name).get("source")))
     except OSError as error:
-        print(f"error: data.{sys.argv[1]}.source: not readable ({error})", file=sys.stderr)
+        print(f"error: data.{name}.source: not readable ({error})", file=sys.stderr)
         return 2
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

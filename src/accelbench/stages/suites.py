@@ -1,4 +1,4 @@
-"""The suites of params.yaml: their cells, how much of them is still to measure, and measuring them."""
+"""The suites of params.yaml: their cells, how much of them is still to measure, measuring them, and how they ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,13 @@ from accelbench.grid.plan import in_order, skip_reason
 from accelbench.grid.prepare import prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.disturbed import is_retried
-from accelbench.project import CONFIRMED, RESULTS, Workplace, check_inside, shown
+from accelbench.project import CONFIRMED, PARAMS, PLAN, RESULTS, RETRIES, Workplace, check_inside, shown
 from accelbench.report import read as report
 from accelbench.schema.cell import Cell
+from accelbench.schema.plan_file import read_planned
 from accelbench.schema.record import read_all
-from accelbench.schema.serialize import writing
+from accelbench.schema.serialize import write_json, writing
+from accelbench.schema.vocab import UNEXPECTED
 from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
@@ -93,3 +95,46 @@ def confirm(root: Path, console: Console, hosts: Hosts) -> None:
     lines = [f"{each.name}: {each.first.cell.label} or {each.second.cell.label}\n" for each in questions]
     with writing(folder / "questions.txt") as file:  # DVC warns of an output that is an empty folder
         file.write_text("".join(lines))
+
+
+def write_retries(root: Path) -> None:
+    """Writes, for each suite of the project, the list of the cells that `retry: failed` measures again.
+
+    It holds when each record began, so that a cell that fails again makes another list.
+
+    Raises:
+        UserError: params.yaml or a plan can't be read, or the lists' folder is a link to another place.
+    """
+    settings = params.load(root)
+    check_inside(root / RETRIES, root)
+    is_on = settings.get("retry") == Retry.failed
+    for suite in settings.get("suites") or {}:
+        folder = root / RESULTS / str(suite)
+        cells = {}
+        if is_on and (folder / PLAN).exists():
+            cells = {record.name: record.started_at for record in read_planned(folder) if is_retried(record)}
+        write_json(root / RETRIES / f"{suite}.json", cells)
+
+
+def problems(root: Path) -> list[str]:
+    """A line for each cell that failed unexpectedly, and for each record that can't be read."""
+    folders = [root / RESULTS / str(suite) for suite in params.load(root).suites]
+    folders += [plan.parent for plan in sorted((root / CONFIRMED).glob(f"*/{PLAN}"))]
+    lines = []
+    for readable in map(read_planned, folders):
+        failed = [record for record in readable if record.status in UNEXPECTED]
+        lines += [f"{record.cell.suite}: {record.label}: {record.status}: {record.reason}" for record in failed]
+        lines += readable.problems()
+    return lines
+
+
+def is_strict(root: Path) -> bool:
+    """Whether params.yaml asks for an exit status 1 if a cell failed unexpectedly: so by default.
+
+    Raises:
+        UserError: `strict` is neither true nor false.
+    """
+    strict = params.load(root).get("strict", True)
+    if not isinstance(strict, bool):
+        raise UserError(f"{PARAMS}: strict={strict}: should be true or false")
+    return strict

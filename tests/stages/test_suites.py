@@ -5,7 +5,7 @@ import pytest
 
 from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Status
-from accelbench.stages import list_retries
+from accelbench.stages import stage, suites
 from sinks import samples
 
 
@@ -17,7 +17,7 @@ def retries(root, retry, *records):
         record.write(each, folder)
     cells = [plan_file.WantedCell(each.cell, each.name) for each in records]
     plan_file.write_plan(plan_file.PlanFile(suite="nets", title="", study=None, profile=None, cells=cells), folder)
-    list_retries.write(root)
+    suites.write_retries(root)
     assert json.loads((root / "retries/other.json").read_text()) == {}
     return json.loads((root / "retries/nets.json").read_text())
 
@@ -40,5 +40,36 @@ def test_a_cell_that_would_end_the_same_way_is_not_listed(tmp_path, status):
 
 def test_before_the_first_sweep_nothing_is_listed(tmp_path):
     (tmp_path / "params.yaml").write_text("retry: failed\nsuites: {nets: {model: mlp}}\n")
-    list_retries.write(tmp_path)
+    suites.write_retries(tmp_path)
     assert json.loads((tmp_path / "retries/nets.json").read_text()) == {}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project with a failed cell; the stage runs in it."""
+    (tmp_path / "params.yaml").write_text("suites: {nets: {model: mlp}}\n")
+    (tmp_path / "dvc.yaml").touch()
+    folder = tmp_path / "results" / "nets"
+    failed = samples.record(samples.cell(), Status.failed)
+    record.write(failed, folder)
+    cells = [plan_file.WantedCell(failed.cell, failed.name)]
+    plan_file.write_plan(plan_file.PlanFile(suite="nets", title="", study=None, profile=None, cells=cells), folder)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_failed_cell_is_named_and_is_the_exit_status(project, capsys):
+    assert stage.verdict({}) == 1
+    assert ": failed: " in capsys.readouterr().err
+
+
+def test_an_experiment_is_not_lost_for_a_failed_cell(project, capsys):
+    assert stage.verdict({"DVC_EXP_BASELINE_REV": "0123"}) == 0
+    assert ": failed: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("strict", "status"), [("false", 0), ("true", 1), ("maybe", 2)])
+def test_strict_decides(project, capsys, strict, status):
+    (project / "params.yaml").write_text(f"strict: {strict}\nsuites: {{nets: {{model: mlp}}}}\n")
+    assert stage.verdict({}) == status
+    assert ("strict=maybe: should be true or false" in capsys.readouterr().err) == (status == 2)

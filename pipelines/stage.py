@@ -1,0 +1,12 @@
+"""Runs a stage of dvc.yaml with this checkout's code: `pipelines/stage.py NAME [suite or data set]`."""
+
+import sys
+from pathlib import Path
+
+# Not the installed package: a DVC experiment runs in another checkout.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from accelbench.stages.stage import main
+
+if __name__ == "__main__":
+    sys.exit(main())
