@@ -43,13 +43,12 @@ def test_an_incomplete_file_is_named_with_what_mends_it(folder, num_bytes):
         load_split(folder, "train")
 
 
-def test_kept_rows_move_together_whether_or_not_they_overlap_their_new_place(tmp_path):
-    file = RowFile(tmp_path / "rows.npy", (2,))
-    file.create(12)
+def test_a_file_gets_its_rows_one_after_another(tmp_path):
     rows = np.arange(24, dtype=np.uint8).reshape(12, 2)
-    file.write(0, rows)
-    file.keep([(0, 1), (2, 8), (9, 9), (11, 12)])
-    assert np.array_equal(np.load(file.path), rows[[0, *range(2, 8), 11]])
+    with RowFile(tmp_path / "rows.npy", (2,)) as file:
+        for part in (rows[:1], rows[1:9], rows[9:]):
+            file.add(part.tobytes())
+    assert np.array_equal(np.load(tmp_path / "rows.npy"), rows)
 
 
 def test_reading_needs_no_framework():

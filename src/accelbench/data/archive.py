@@ -50,17 +50,13 @@ class Zip:
             check.add(member.filename, member.file_size, is_folder=_is_folder(member))
         return [member.filename for member in members if not _is_folder(member)]
 
-    def room(self, name: str) -> int:
-        """The unpacked size of a member in bytes, according to the archive's list."""
-        return _opened(self.path, os.getpid()).getinfo(name).file_size
-
     def read(self, name: str) -> bytes:
         """One member's bytes. `names` has checked the size.
 
         Raises:
             DataError: the member is damaged, or its size differs from the archive's list.
         """
-        num_bytes = self.room(name)
+        num_bytes = _opened(self.path, os.getpid()).getinfo(name).file_size
         try:
             with _opened(self.path, os.getpid()).open(name) as file:
                 content = file.read(num_bytes + 1)

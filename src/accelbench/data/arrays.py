@@ -1,11 +1,10 @@
 """The arrays of a prepared data set, which every engine reads."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.lib import format as npy
@@ -40,44 +39,30 @@ class Encoded:
 
 
 class RowFile:
-    """A uint8 .npy file whose rows any process may write in any order, without holding the array in memory.
+    """A uint8 .npy file that gets its rows one after another, without holding the array in memory.
 
     `shape` is of one row; () if a row is one number.
     """
 
     def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
-        self.path = path
         self.shape = shape
-        self.row_bytes = math.prod(shape)
+        self.num_bytes = 0
+        self._file = path.open("wb")
+        self._file.write(self._head(0))
 
-    def create(self, num_rows: int) -> None:
-        """Creates the file, all zeros; its disk space is taken only when rows are written."""
-        self.path.write_bytes(b"")
-        self.end(num_rows)
+    def __enter__(self) -> Self:
+        return self
 
-    def write(self, first: int, rows: NDArray[np.uint8]) -> None:
-        """Writes `rows`, of shape (n, *shape), beginning at index `first`."""
-        assert rows.dtype == np.uint8, "other types would need another header"
-        with self.path.open("r+b") as file:
-            file.seek(len(self._head(0)) + first * self.row_bytes)
-            file.write(np.ascontiguousarray(rows).data)
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._file:
+            if kind is None:
+                self._file.seek(0)
+                self._file.write(self._head(self.num_bytes // math.prod(self.shape)))
 
-    def keep(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Keeps only the rows of the spans (first, last + 1), which are in ascending order, and closes the gaps."""
-        rows = np.load(self.path, mmap_mode="r+")
-        end = 0
-        for first, last in spans:
-            if first != end:
-                rows[end : end + last - first] = rows[first:last]
-            end += last - first
-        self.end(end)
-
-    def end(self, num_rows: int) -> None:
-        """Sets the number of rows in the header, and truncates the file after them."""
-        head = self._head(num_rows)
-        with self.path.open("r+b") as file:
-            file.write(head)
-            file.truncate(len(head) + num_rows * self.row_bytes)
+    def add(self, content: bytes) -> None:
+        """Adds the bytes of whole rows."""
+        self._file.write(content)
+        self.num_bytes += len(content)
 
     def _head(self, num_rows: int) -> bytes:
         head = BytesIO()  # numpy pads it for the first axis to grow: its length does not depend on `num_rows`

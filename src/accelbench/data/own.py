@@ -20,10 +20,6 @@ IMAGE_SIZE = "image_size"  # the argument with the height and width of a folder'
 class Enclosed(Folder):
     """The files below a folder, without links that lead out of it."""
 
-    def room(self, name: str) -> int:
-        """As `Folder.room`; 0 for a link that leads out."""
-        return super().room(name) if self._is_inside(name) else 0
-
     def read(self, name: str) -> bytes:
         """One file's bytes."""
         if not self._is_inside(name):

@@ -3,11 +3,11 @@
 import hashlib
 import os
 import stat
-from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Protocol
@@ -28,8 +28,9 @@ SEED = 0
 MIN_PICTURES = 3  # the fewest that give a test split of one picture: round(0.2 * 3)
 CHUNK = 16  # pictures that a worker decodes at a time
 
-# The outcome of a picture: digest and length of its file, and why it is refused, or None.
-Converted = tuple[bytes, int, str | None]
+MAX_AHEAD = 4  # times as many chunks as workers are decoded before their pictures are written
+# The outcome of a picture: the digest of its file, its pixels, its file, and why it is refused, or None.
+Converted = tuple[bytes, bytes, bytes, str | None]
 SAME = "the same bytes as"
 # If more of a class is refused, the source as a whole is damaged.
 MAX_REFUSED_SHARE = 0.5
@@ -40,9 +41,6 @@ class Source(Protocol):
 
     def names(self) -> list[str]:
         """The files' names, as relative paths with slashes."""
-
-    def room(self, name: str) -> int:
-        """The maximum number of bytes of a file; 0 if the name is no regular file."""
 
     def read(self, name: str) -> bytes:
         """One file's bytes. Raises DataError if it is damaged or no file, OSError if the disk fails."""
@@ -66,14 +64,6 @@ class Folder:
             for name in [*files, *(below for below in folders if Path(folder, below).is_symlink())]
         ]
 
-    def room(self, name: str) -> int:
-        """The number of bytes of a file; 0 if the name is no regular file, or is too large."""
-        try:
-            status = (self.path / name).stat()
-        except FileNotFoundError:
-            return 0
-        return status.st_size if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_MEMBER_BYTES else 0
-
     def read(self, name: str) -> bytes:
         """One file's bytes."""
         path = self.path / name
@@ -90,46 +80,25 @@ class Folder:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The work of the pool's processes. They write pixels to disk, which is faster than sending them through a pipe."""
+    """The work of the pool's processes."""
 
     source: Source
-    images: RowFile  # gets the pixels, one row per picture
-    encoded: RowFile | None  # gets the bytes of the files; None to drop them
+    side: int
     resizes: bool  # True: pictures of another size are resized. False: they are refused.
 
-    def run(self, names: Sequence[str], first: int, bounds: Sequence[int]) -> list[Converted]:
-        """Converts the pictures of some rows. The row and the bytes of a refused picture are zeros.
+    def run(self, names: Sequence[str]) -> list[Converted]:
+        """Converts some pictures. Raises DataError if a file can't be read because the disk fails."""
+        return [self._one(name) for name in names]
 
-        Args:
-            names: of the files.
-            first: row of the first picture.
-            bounds: byte offsets: the file names[i] has the space from bounds[i] to bounds[i + 1].
-
-        Raises:
-            DataError: a file can't be read because the disk fails.
-            OSError: the arrays can't be written.
-        """
-        pixels = np.zeros((len(names), *self.images.shape), np.uint8)
-        kept = np.zeros(bounds[-1] - bounds[0], np.uint8)
-        converted: list[Converted] = []
-        for index, name in enumerate(names):
-            try:
-                content = self.source.read(name)
-                pixels[index] = decode(content, self.images.shape[0], resizes=self.resizes)
-                if self.encoded is not None:
-                    if len(content) > bounds[index + 1] - bounds[index]:
-                        raise DataError("grew while it was read")
-                    start = bounds[index] - bounds[0]
-                    kept[start : start + len(content)] = np.frombuffer(content, np.uint8)
-                converted.append((hashlib.sha256(content).digest(), len(content), None))
-            except DataError as error:
-                converted.append((b"", 0, str(error)))
-            except OSError as error:
-                raise DataError(f"{name}: not readable ({error.strerror})") from error
-        self.images.write(first, pixels)
-        if self.encoded is not None:
-            self.encoded.write(bounds[0], kept)
-        return converted
+    def _one(self, name: str) -> Converted:
+        try:
+            content = self.source.read(name)
+            pixels = decode(content, self.side, resizes=self.resizes)
+        except DataError as error:
+            return b"", b"", b"", str(error)
+        except OSError as error:
+            raise DataError(f"{name}: not readable ({error.strerror})") from error
+        return hashlib.sha256(content).digest(), pixels.tobytes(), content, None
 
 
 def _pool(num_workers: int) -> ProcessPoolExecutor:
@@ -191,12 +160,18 @@ def convert(
     splits, part = part_of(divide(layout.pictures, TEST_SHARE, SEED), max_images)
     _check_classes(splits, classes, "no pictures of", refused)
     seen: dict[bytes, str] = {}
-    with _pool(num_workers or usable_cores()) as pool:
+    num_workers = num_workers or usable_cores()
+    with _pool(num_workers) as pool:
         for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
-            images = RowFile(array_path(folder, split, "images"), (side, side, 3))
-            encoded = RowFile(array_path(folder, split, "encoded"), ()) if keep_encoded else None
-            conversion = Conversion(source, images, encoded, resizes)
-            reasons = _convert_split(conversion, splits[split], array_path(folder, split, "ends"), pool, seen)
+            names = [picture.name for picture in splits[split]]
+            converted = _converted(Conversion(source, side, resizes), names, pool, MAX_AHEAD * num_workers)
+            with (
+                RowFile(array_path(folder, split, "images"), (side, side, 3)) as images,
+                RowFile(array_path(folder, split, "encoded"), ()) if keep_encoded else nullcontext() as encoded,
+            ):
+                reasons, ends = _write(names, converted, images, encoded, seen)
+            if keep_encoded:
+                np.save(array_path(folder, split, "ends"), np.array(ends, np.int64))
             _check_refused(split, splits[split], reasons, classes)
             outcomes = list(zip(splits[split], reasons, strict=True))
             refused += [f"{picture.name}: {reason}" for picture, reason in outcomes if reason]
@@ -209,35 +184,47 @@ def convert(
     return Obtained(refused=refused, division=division, part=part, classes=classes)
 
 
-def _convert_split(
-    conversion: Conversion, pictures: Sequence[Picture], ends: Path, pool: ProcessPoolExecutor, seen: dict[bytes, str]
-) -> list[str | None]:
-    """Writes the pixels of one split's good pictures, and their files' bytes and `ends` if they are kept.
-
-    Returns:
-        For each picture why it is refused, or None.
-    """
-    source, images, encoded = conversion.source, conversion.images, conversion.encoded
-    images.create(len(pictures))
-    bounds = [0, *accumulate(source.room(picture.name) if encoded else 0 for picture in pictures)]
-    if encoded is not None:
-        encoded.create(bounds[-1])
-    names = [picture.name for picture in pictures]
-    starts = range(0, len(names), CHUNK)
-    chunks = [names[start : start + CHUNK] for start in starts]
-    spaces = [bounds[start : start + CHUNK + 1] for start in starts]
+def _converted(
+    conversion: Conversion, names: Sequence[str], pool: ProcessPoolExecutor, most: int
+) -> Iterator[Converted]:
+    """The pictures in their order; of `most` chunks at a time, so that memory does not grow with their number."""
+    waiting: deque[Future[list[Converted]]] = deque()
     try:
-        converted = list(chain.from_iterable(pool.map(conversion.run, chunks, starts, spaces)))
+        for start in range(0, len(names), CHUNK):
+            waiting.append(pool.submit(conversion.run, names[start : start + CHUNK]))
+            if len(waiting) == most:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
     except BrokenExecutor as error:
         raise DataError("a process that decodes pictures was killed, perhaps for want of memory") from error
-    reasons = _once(pictures, converted, seen)
-    kept = [index for index, reason in enumerate(reasons) if reason is None]
-    images.keep((index, index + 1) for index in kept)
-    if encoded is not None:
-        lengths = [converted[index][1] for index in kept]
-        encoded.keep((bounds[index], bounds[index] + length) for index, length in zip(kept, lengths, strict=True))
-        np.save(ends, np.cumsum(lengths, dtype=np.int64))
-    return reasons
+
+
+def _write(
+    names: Sequence[str],
+    converted: Iterable[Converted],
+    images: RowFile,
+    encoded: RowFile | None,
+    seen: dict[bytes, str],
+) -> tuple[list[str | None], list[int]]:
+    """Writes the good pictures of one split, and their files if they are kept.
+
+    A copy of a picture in `seen` (digest -> name) is refused: in both splits, it would leak into the test.
+
+    Returns:
+        For each picture why it is refused, or None; and where each kept file ends.
+    """
+    reasons, ends = [], []
+    for name, (digest, pixels, content, problem) in zip(names, converted, strict=True):
+        first = seen.setdefault(digest, name) if problem is None else name
+        reason = problem if first == name else f"{SAME} {first}"
+        reasons.append(reason)
+        if reason is None:
+            images.add(pixels)
+            if encoded is not None:
+                encoded.add(content)
+                ends.append(encoded.num_bytes)
+    return reasons, ends
 
 
 def _check_classes(splits: dict[str, list[Picture]], classes: Sequence[str], problem: str, refused: list[str]) -> None:
@@ -250,18 +237,6 @@ def _check_classes(splits: dict[str, list[Picture]], classes: Sequence[str], pro
                 problem = f"there are archives inside it: unpack them first; {problem}"
             few = f"a class needs at least {MIN_PICTURES} pictures"
             raise DataError(f"{problem} {', '.join(missing)} for {split} ({few}){':' if seen else ''}{seen}")
-
-
-def _once(pictures: Sequence[Picture], converted: Sequence[Converted], seen: dict[bytes, str]) -> list[str | None]:
-    """For each picture why it is refused, or None.
-
-    A copy of a picture in `seen` (digest -> name) is refused: in both splits, it would leak into the test.
-    """
-    reasons = []
-    for picture, (digest, _, reason) in zip(pictures, converted, strict=True):
-        first = seen.setdefault(digest, picture.name) if reason is None else picture.name
-        reasons.append(reason if first == picture.name else f"{SAME} {first}")
-    return reasons
 
 
 def _check_refused(

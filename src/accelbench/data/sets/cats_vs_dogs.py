@@ -55,10 +55,6 @@ class Drawn:
         """Names such as `cat.0.jpg`, the classes in turn."""
         return [f"{CLASSES[number % 2]}.{number}.jpg" for number in range(self.num)]
 
-    def room(self, name: str) -> int:
-        """More than any of the files needs; the exact size would take drawing it."""
-        return 1 << 17
-
     def read(self, name: str) -> bytes:
         """Draws one picture with a side of 200 to 300 pixels, since most of the photographs have a few hundred."""
         kind, number, _ = name.split(".")
