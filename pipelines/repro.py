@@ -34,7 +34,7 @@ from accelbench.grid.measuring_code import code_digest
 from accelbench.isolation.hosts import Hosts
 from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
-from accelbench.project import PARAMS
+from accelbench.project import PACKAGE, PARAMS
 from accelbench.schema.cell import Cell
 from accelbench.settings import params
 from accelbench.stages import stage, suites
@@ -231,7 +231,7 @@ def _read() -> list[str]:
     """Digests of the code that measures and of the settings, as they are now."""
     settings = [ROOT / PARAMS, *sorted((ROOT / "conf").rglob("*.yaml"))]
     names = ((path.relative_to(ROOT), path) for path in settings)
-    return [code_digest(fingerprint.PACKAGE), fingerprint.files_digest(names)]
+    return [code_digest(PACKAGE), fingerprint.files_digest(names)]
 
 
 def conclude() -> int:

@@ -6,8 +6,8 @@ import grimp
 import pytest
 
 from accelbench.grid import measuring_code
-from accelbench.grid.fingerprint import PACKAGE
 from accelbench.grid.measuring_code import NOT_MEASURING, code_digest
+from accelbench.project import PACKAGE
 from accelbench.schema.vocab import EXPORTING, Engine
 
 FILES = {

@@ -13,16 +13,15 @@ from typing import Any
 
 import pynvml
 
-import accelbench
 from accelbench.devices import cpu, nvml, packages, tpu
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
 from accelbench.grid.measuring_code import code_digest
+from accelbench.project import PACKAGE
 from accelbench.schema.secrets import kept
 from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import Engine
 
-PACKAGE = Path(accelbench.__path__[0])
 GIT_S = 10.0  # for which git is waited: a hook, or a file system of another machine, may never answer
 
 # Distributions that compute. Those that plan, track or report (hydra-core, dvc, mlflow, pandas) change no number, and

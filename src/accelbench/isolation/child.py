@@ -15,13 +15,13 @@ from dataclasses import replace
 from multiprocessing import connection
 from pathlib import Path
 
-import accelbench
 from accelbench.devices import allocators
 from accelbench.devices.proc import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.isolation.messages import Answer, CellRequest, ProbeRequest, Request, encode
 from accelbench.lifeline import end_with_starter
 from accelbench.measuring import witness
+from accelbench.project import PACKAGE
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import message_of
@@ -39,7 +39,7 @@ NOT_IMPLEMENTED = re.compile(
 # Code below these folders is Python's, a library's or accelbench's own.
 NOT_THE_USERS = (
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    str(Path(accelbench.__path__[0])),
+    str(PACKAGE),
 )
 # On this signal a child writes its call stack. SIGUSR1 is taken: Lightning handles it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2

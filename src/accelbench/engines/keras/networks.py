@@ -16,7 +16,6 @@ from keras import layers
 from numpy.typing import NDArray
 
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.keras import networks
 from accelbench.engines.keras.precision import set_policy
 from accelbench.engines.models import check_colour, check_grey, check_size, own_network
 from accelbench.engines.sources import Shape
@@ -168,4 +167,4 @@ def reference(
 def _drawn(cell: Cell, precision: Precision, shape: Shape, num_classes: int) -> keras.Sequential:
     set_policy(precision)
     keras.utils.set_random_seed(cell.seed)
-    return networks.build(cell.model, shape, num_classes)
+    return build(cell.model, shape, num_classes)
