@@ -62,18 +62,8 @@ ASSIGNED = re.compile(
     re.IGNORECASE,
 )
 ASSIGNING = (
-    "key",
-    "token",
-    "secret",
-    "passw",
-    "passphrase",
-    "pwd",
-    "pass",
-    "signature",
-    "credential",
-    "sig=",
-    "auth",
-    "jwt",
+    *("key", "token", "secret", "passw", "passphrase", "pwd", "pass", "signature"),
+    *("credential", "sig=", "auth", "jwt"),
 )
 # Tokens that their services mark as such; a JSON web token; a private key.
 TOKENS = re.compile(
