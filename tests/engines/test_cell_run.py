@@ -12,7 +12,7 @@ from accelbench.engines.cell_run import CellRun
 from accelbench.engines.observed import Observed
 from accelbench.judging.asked import judge
 from accelbench.measuring import witness
-from accelbench.measuring.epochs import NUM_INFER_EPOCHS
+from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import NOT_IN_TIME, STALE
 from accelbench.measuring.outputs import OutputTensor
 from accelbench.schema.cell import Options

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS, measure_breakdown
-from accelbench.measuring.step import RankGroup
+from accelbench.measuring.runner import RankGroup
 from accelbench.schema.vocab import Phase
 
 LENGTHS = {Phase.forward: 0.004, Phase.backward: 0.008, Phase.optimizer: 0.002}

@@ -6,9 +6,8 @@ from statistics import median
 
 import pytest
 
-from accelbench.measuring import clock, epochs, stopping
-from accelbench.measuring.runner import Timing
-from accelbench.measuring.step import RankGroup
+from accelbench.measuring import clock, stopping
+from accelbench.measuring.runner import RankGroup, Timing
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
 from accelbench.stats import order_statistics
@@ -269,7 +268,7 @@ def test_one_step_without_a_warm_up_computes_once(workload):
 def test_an_epoch_is_timed_to_the_end_of_its_last_step(workload):
     batches = iter(range(7))
     workload.fetch = lambda: next(batches)
-    took = epochs.time_epoch(workload, workload.wait, workload.now)
+    took = clock.time_epoch(workload, workload.wait, workload.now)
     assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
     assert workload.num_computed == 7
     assert took.first_step_s is None
@@ -279,7 +278,7 @@ def test_an_epochs_time_to_get_its_batches_is_known(workload):
     batches = iter(range(7))
     fetch = workload.fetch
     workload.fetch = lambda: next(batches) if fetch() is not None else None
-    took = epochs.time_epoch(workload, workload.wait, workload.now)
+    took = clock.time_epoch(workload, workload.wait, workload.now)
     assert took.data_s == pytest.approx(7 * 0.001)
     assert took.data_s < took.seconds / 10
 
@@ -292,7 +291,7 @@ def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other():
     for _ in range(2):
         batches = iter(range(7))
         workload.fetch = lambda batches=batches: (next(batches), fetch())
-        _, took = epochs.measure_epoch(timing, workload, workload.wait, workload.num_compiles, workload.now)
+        _, took = clock.measure_epoch(timing, workload, workload.wait, workload.num_compiles, workload.now)
     assert timing.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # it copies while it compiles
     assert took.first_step_s is None
     assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)  # without a wait in between

@@ -19,12 +19,11 @@ from accelbench.engines.compared_outputs import ComparedOutputs
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.observed import Observed, Resources
 from accelbench.engines.sources import Shape, check_has_epochs, is_random
-from accelbench.measuring import clock, epochs, witness
+from accelbench.measuring import clock, witness
 from accelbench.measuring.output_check import NOT_FINITE, Findings, check
 from accelbench.measuring.outputs import limit, wrong
 from accelbench.measuring.promises import Observations, check_timed
-from accelbench.measuring.runner import Timing, Watch
-from accelbench.measuring.step import ONE_RANK, RankGroup, Step
+from accelbench.measuring.runner import ONE_RANK, RankGroup, Step, Timing, Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
@@ -150,7 +149,7 @@ class CellRun(ComparedOutputs):
         if not self.fits:
             self.measure_window(self.new_step())
             return
-        for _ in range(self.cell.epochs if self.trains else epochs.NUM_INFER_EPOCHS):
+        for _ in range(self.cell.epochs if self.trains else clock.NUM_INFER_EPOCHS):
             self.measure_epoch(self.new_step())
             if self.trains:
                 self.evaluate(self.new_test_step())
@@ -177,7 +176,7 @@ class CellRun(ComparedOutputs):
         """Measures one epoch."""
         self.ranks.end()  # so that all ranks begin together
         with witness.timed():
-            began_boot_s, took = epochs.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
+            began_boot_s, took = clock.measure_epoch(self.timing, step, self._wait_for_ranks, self.backend.compiles)
         self.defects += self.backend.changed()
         num_samples = self.feed.num_samples
         loss, accuracy = self.outcome(step, num_samples) if self.trains else (None, None)
@@ -197,7 +196,7 @@ class CellRun(ComparedOutputs):
         num_samples = self.test_feed.num_samples
         self.ranks.end()
         with witness.timed():
-            seconds = epochs.time_epoch(step, self._wait_for_ranks).seconds
+            seconds = clock.time_epoch(step, self._wait_for_ranks).seconds
         loss, accuracy = self.outcome(step, num_samples)
         tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
         self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)

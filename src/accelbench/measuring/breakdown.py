@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from accelbench.measuring.runner import Now
-from accelbench.measuring.step import ONE_RANK, RankGroup, Step
+from accelbench.measuring.runner import ONE_RANK, Now, RankGroup, Step
 from accelbench.schema.measurement import Breakdown
 from accelbench.schema.vocab import Phase
 

@@ -15,7 +15,7 @@ from accelbench.engines.keras import precision as precisions
 from accelbench.engines.keras.backends import backend_for
 from accelbench.engines.keras.feed import feed_of
 from accelbench.judging.asked import judge
-from accelbench.measuring.epochs import NUM_INFER_EPOCHS
+from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import STALE
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load

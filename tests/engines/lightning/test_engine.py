@@ -18,7 +18,7 @@ from accelbench.engines.lightning.feed import ArrayFeed
 from accelbench.engines.lightning.precision import DTYPES, MIXED, plugin_for
 from accelbench.errors import UnsupportedError
 from accelbench.judging.asked import judge
-from accelbench.measuring.epochs import NUM_INFER_EPOCHS
+from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Library, Mode, Precision, Protocol, Status

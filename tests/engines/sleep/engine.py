@@ -4,7 +4,7 @@ from accelbench.data.arrays import load_split
 from accelbench.engines import cell_run, observed
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.sources import order_of
-from accelbench.measuring.step import Step
+from accelbench.measuring.runner import Step
 
 
 class SleepStep(Step):

@@ -47,8 +47,7 @@ from accelbench.engines.lightning.workload import Workload
 from accelbench.engines.observed import Observed
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.outputs import Output
-from accelbench.measuring.products import Products
-from accelbench.measuring.promises import check_timed
+from accelbench.measuring.promises import Products, check_timed
 from accelbench.measuring.replay import num_batches, replay
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
@@ -282,7 +281,7 @@ def _products(formats: Mapping[str, int]) -> Products:
 
 
 class _CompiledStep:
-    """A call of the compiled network, in the parts that the clock times. See `measuring.step.Step`."""
+    """A call of the compiled network, in the parts that the clock times. See `measuring.runner.Step`."""
 
     def __init__(self, cell_run: _Run) -> None:
         self.batches, self.task = iter(cell_run.feed), cell_run.workload.task

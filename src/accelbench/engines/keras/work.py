@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import keras
 from keras import layers
 
-from accelbench.measuring.products import Products
+from accelbench.measuring.promises import Products
 from accelbench.schema.measurement import Work
 
 WITHOUT_FLOPS = (

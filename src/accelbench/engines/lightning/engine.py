@@ -39,7 +39,7 @@ from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workloads import workload_of
 from accelbench.engines.observed import Observed
 from accelbench.measuring.breakdown import has_time, measure_breakdown
-from accelbench.measuring.epochs import NUM_INFER_EPOCHS
+from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.promises import check_timed
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell

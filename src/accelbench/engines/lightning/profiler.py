@@ -3,7 +3,7 @@
 from torch.autograd.profiler import profile
 
 from accelbench.engines.lightning.backends import Backend
-from accelbench.measuring.step import ONE_RANK, RankGroup, Step
+from accelbench.measuring.runner import ONE_RANK, RankGroup, Step
 from accelbench.schema.measurement import Operator
 
 MAX_OPERATORS = 10

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.observed import Resources
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.step import RankGroup, Step
+from accelbench.measuring.runner import RankGroup, Step
 
 Value = TypeVar("Value")
 # The seeds of two ranks differ by a multiple of this number, which is larger than any usual seed.

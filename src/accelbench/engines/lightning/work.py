@@ -23,7 +23,7 @@ from accelbench.engines.lightning import operators
 from accelbench.engines.lightning.module import OPTIMIZERS, BenchModule, new_optimizer
 from accelbench.engines.lightning.precision import DTYPES, MIXED, STORED_DTYPES
 from accelbench.engines.lightning.structure import mapped, tensors_in
-from accelbench.measuring.products import Products
+from accelbench.measuring.promises import Products
 from accelbench.schema.measurement import Work
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision

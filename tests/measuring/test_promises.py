@@ -1,6 +1,6 @@
 """Shares of a step's operations by format."""
 
-from accelbench.measuring.products import Products
+from accelbench.measuring.promises import Products
 
 
 def test_shares_are_of_operations_and_the_largest_is_first():
