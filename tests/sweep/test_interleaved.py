@@ -25,16 +25,6 @@ def test_each_round_has_both_cells_once_in_an_order_drawn_at_random():
     assert sizes == [16 if which else 8 for which in drawn.is_second]
 
 
-def test_equal_seeds_draw_equal_orders():
-    orders = [interleaved.shuffled_runs(make_cell(), make_cell(), 20, seed).is_second for seed in (1, 1, 2)]
-    assert orders[0] == orders[1] != orders[2]
-
-
-def test_a_cell_beside_itself_is_measured_as_often():
-    drawn = interleaved.shuffled_runs(make_cell(), make_cell(), 5, seed=3)
-    assert len({cell.id for cell in drawn.cells}) == 10
-
-
 def test_a_folder_that_holds_records_is_refused(tmp_path):
     mine = dataclasses.replace(OPTIONS, out="runs/mine")
     (tmp_path / "runs/mine").mkdir(parents=True)
@@ -80,8 +70,3 @@ def test_whose_record_is_whose_is_kept_beside_them(tmp_path):
     for side, which in ((first, False), (second, True)):
         expected = [turn for turn, is_second in enumerate(drawn.is_second) if is_second == which]
         assert [process.cell.repeat for process in side.processes] == expected
-
-
-def test_any_other_folder_is_told(tmp_path):
-    with pytest.raises(UserError, match="not the folder of a `compare --run`"):
-        interleaved.load_comparison(tmp_path)

@@ -119,13 +119,6 @@ def test_folders_that_lie_in_each_other_are_refused(here):
             merge(["results"], here / into)
 
 
-def test_a_folder_of_one_sweep_keeps_its_name_and_one_without_a_plan_gets_one(here):
-    sweep(here / "runs/mine", make(cell("cnn")))
-    (here / "runs/mine/plan.json").unlink()
-    assert main(["merge", "runs/mine", "--into", "all"]) == 0
-    assert len(plan_file.read_plan(here / "all/mine").cells) == 1
-
-
 def test_half_a_record_is_named_and_left_out(here, capsys):
     sweep(here / "a/nets", make(cell("cnn")), make(cell("mlp"), number=1))
     path = here / "a/nets" / f"{make(cell('cnn')).name}.json"
@@ -183,14 +176,6 @@ def test_what_is_no_file_where_records_are_merged_is_set_aside(here):
     assert merge(["a"], here / "all").num_new == 1
     assert record.read(path) == whole
     assert path.with_name(f"{path.name}.unreadable").is_fifo()
-
-
-@pytest.mark.fault
-def test_a_target_behind_links_in_a_circle_is_a_message(here, capsys):
-    sweep(here / "a/nets", make(cell("cnn")))
-    (here / "loop").symlink_to("loop")
-    assert main(["merge", "a", "--into", "loop/all"]) == 2
-    assert "loop/all" in capsys.readouterr().err
 
 
 def test_an_address_is_read_by_fsspec(here):

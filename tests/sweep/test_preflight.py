@@ -60,18 +60,6 @@ def test_what_fails_in_fp32_on_the_cpu_may_run_on_a_gpu(tmp_path):
     assert preflight.failure(replace(bad, device=Device.gpu)) is None
 
 
-def test_what_fails_with_one_sample_is_tried_with_more(tmp_path):
-    class OfOneSample(Checks):
-        def check(self, cell, data_folder):
-            outcome = super().check(cell, data_folder)
-            return replace(outcome, status=Status.ok) if cell.batch_size > 1 else outcome
-
-    preflight = Preflight(OfOneSample(), tmp_path)
-    preflight.check([own("bad", batch_size=1), own("bad", batch_size=8)])
-    assert preflight.failure(own("bad", batch_size=1)).status == Status.failed
-    assert preflight.failure(own("bad", batch_size=8)) is None
-
-
 def test_a_check_that_takes_too_much_time_or_memory_is_no_verdict(tmp_path):
     for status in (Status.timeout, Status.oom, Status.killed, Status.skipped):
         preflight = Preflight(Checks(status), tmp_path)

@@ -8,7 +8,6 @@ from rich.console import Console
 from accelbench.grid.evidence import Evidence
 from accelbench.grid.plan import Planned
 from accelbench.presentation import duration
-from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block, Evaluation
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
@@ -31,14 +30,6 @@ def make_record(cell=None, status=Status.ok, **changes):
     return Record(**{**values, **changes})
 
 
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [(0, "0 s"), (0.4, "0 s"), (90, "90 s"), (120, "2 min"), (720, "12 min"), (5399, "90 min"), (12600, "3.5 h")],
-)
-def test_durations(seconds, told):
-    assert duration(seconds) == told
-
-
 @pytest.mark.parametrize("status", [status for status in Status if status != Status.ok])
 def test_what_went_wrong_is_the_outcome(status):
     assert outcome(make_record(status=status)) == "for [a] reason"
@@ -51,11 +42,6 @@ def test_what_was_measured_is_the_outcome():
     told = outcome(make_record(measurement=make_measurement(blocks=blocks, evaluation=evaluation)))
     assert told.split() == ["123,456", "samples/s", "±0.0", "%", "10.000", "ms/step", "accuracy", "0.9877"]
     assert outcome(make_record(measurement=make_measurement(blocks=[], latency_s=[]))) == ""
-
-
-def test_warnings_are_counted():
-    assert outcome(make_record(measurement=make_measurement(warnings=["drift"]))).endswith("  1 warning")
-    assert outcome(make_record(measurement=make_measurement(warnings=["drift", "load"]))).endswith("  2 warnings")
 
 
 def shown(statuses, **options):
@@ -97,11 +83,6 @@ def test_a_terminal_has_a_bar_with_the_cell_the_count_and_the_time_left():
     assert "2/2" in text
 
 
-def test_a_narrow_terminal_shows_the_cell_instead_of_a_bar():
-    text = shown([Status.ok], width=20, force_terminal=True, color_system=None)
-    assert any("0/1" in line and "mlp-cpu" in line for line in text.split("\r")), text
-
-
 def test_the_time_left_becomes_known_with_the_first_cells():
     cells = [make_cell(protocol=Protocol.steps, steps=100, batch_size=size) for size in (8, 32, 16, 16)]
     cells = [replace(cell, seed=seed) for seed, cell in enumerate(cells)]
@@ -122,16 +103,3 @@ def test_the_time_left_becomes_known_with_the_first_cells():
         *[f"about {duration(2 * took_s)} left"] * 2,
         f"about {duration(took_s)} left",
     ]
-
-
-def test_what_the_cells_to_come_are_estimated_by_is_computed_once(monkeypatch):
-    computed = []
-    settings = Cell.settings
-    monkeypatch.setattr(Cell, "settings", lambda cell: computed.append(cell) or settings(cell))
-    items = [Planned(make_cell(batch_size=size), "0" * 64, None) for size in (1, 2, 3)]
-    with SweepProgress(Console(file=io.StringIO(), force_terminal=True), items, Evidence()) as progress:
-        progress.start(items[0])
-        progress.finish(make_record(items[0].cell))
-        computed.clear()
-        progress.start(items[1])
-    assert computed == []

@@ -15,7 +15,7 @@ from accelbench.search.goal import Goal
 from accelbench.search.search import search
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import run
-from accelbench.sweep.quiet import Quiet, is_allowed
+from accelbench.sweep.quiet import Quiet
 from beside import BUSY, REASON, series
 from beside import quiet as without_load
 from fakes import faulty_host, make_cell
@@ -72,18 +72,6 @@ def test_a_wait_ends_with_the_time_that_there_is():
     assert not waiting.comes("a cell was disturbed", left_s=-3)
     assert not machine.quiet(0).comes("a cell was disturbed")
     assert machine.slept_s == 4
-
-
-def test_this_machine_can_be_looked_at():
-    said = []
-    assert Quiet(1.0, said.append, sleep=lambda seconds: None).comes("a cell was disturbed")  # no time passed
-    assert len(said) == 1
-
-
-@pytest.mark.parametrize(("word", "allowed"), [("allowed", True), ("", False), ("yes", False)])
-def test_only_one_word_allows_it(monkeypatch, word, allowed):
-    monkeypatch.setenv("ACCELBENCH_BUSY", word)
-    assert is_allowed() == allowed
 
 
 class Loaded(Hosts):
@@ -158,16 +146,6 @@ def test_a_machine_that_stays_busy_costs_a_wait_and_no_repeat(swept, project, ma
     assert f"  disturbed: {REASON}; no answer counts such a cell. To measure again: the same command" in said
     retried, num_runs, _ = swept(cells, busy=0, retry=Retry.failed)
     assert (num_runs, outcomes(project)) == (4, ["ok"] * 4)
-
-
-def test_without_a_wait_nothing_is_repeated(swept, project, machine):
-    _, num_runs, _ = swept([make_cell()], busy=1, quiet_s=0.0)
-    assert (num_runs, machine.slept_s, outcomes(project)) == (1, 0, ["disturbed"])
-
-
-def test_a_quiet_cell_is_not_repeated(swept, project, machine):
-    (record,), num_runs, said = swept([make_cell()], busy=0)
-    assert (num_runs, machine.said, record.measurement.notes) == (1, [], [])
 
 
 def test_where_it_is_allowed_a_cell_counts_and_its_record_says_so(swept, project, machine, monkeypatch):

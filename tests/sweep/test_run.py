@@ -29,7 +29,6 @@ from accelbench.schema.workload import ModelSpec
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.base import Sink
 from accelbench.sweep import context, delivery, run, session
-from accelbench.sweep.session import Session
 from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_project
 
 OPTIONS = SweepOptions(
@@ -368,17 +367,6 @@ def test_a_file_that_the_system_does_not_open_now_stops_the_sweep_and_stays(swep
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_manifest_that_the_system_does_not_open_now_makes_no_cell_invalid(swept, project, refuse):
-    class Refused(Hosts):
-        def run(self, cell, data_folder, weights=None):
-            outcome = super().run(cell, data_folder, weights)
-            refuse("manifest.json")
-            return outcome
-
-    with pytest.raises(UserError, match="manifest.json: Too many open files; 0 of 1 cells have their record"):
-        swept([make_cell()], Refused(faulty_host))
-
-
 @pytest.fixture
 def fill_disk(monkeypatch):
     """A function that lets a number of files be written, and then none."""
@@ -395,28 +383,6 @@ def fill_disk(monkeypatch):
     return fill
 
 
-def test_a_folder_that_was_gone_for_a_while_has_every_record_in_the_end(swept, project, monkeypatch):
-    store, folder, shown = project / "store", project / "runs/test", Session.show
-    store.mkdir()
-    folder.mkdir(parents=True)
-    mount, umount = ["mount", "--bind", store, folder], ["umount", "--lazy", folder]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("needs the right to mount")
-    try:
-        steps = iter((umount, mount, ["true"]))  # the second record is written where the folder was mounted
-
-        def show(session, record):
-            subprocess.run(next(steps), check=True)
-            shown(session, record)
-
-        monkeypatch.setattr(Session, "show", show)
-        result, _ = swept([make_cell(batch_size=size) for size in (8, 16, 32)])
-        assert [found.status for found in result.records] == [Status.ok] * 3
-        assert sorted(written(store)) == sorted(f"{found.name}.json" for found in result.records)
-    finally:
-        subprocess.run(umount, check=True)
-
-
 def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, project, fill_disk):
     cells = [make_cell(batch_size=size) for size in (8, 16, 32)]
     folder = project / "runs/test"
@@ -429,19 +395,6 @@ def test_a_full_disk_stops_the_sweep_which_goes_on_when_there_is_room(swept, pro
     result, _ = swept(cells)
     assert [found.status for found in result.records] == [Status.ok] * 3
     assert measured(before, written(folder)) == 2
-
-
-def test_a_plan_that_cannot_be_written_stops_the_sweep(swept, project, fill_disk):
-    fill_disk(0, errno.EROFS)
-    with pytest.raises(UserError, match="not writable .Read-only file system.; 0 of 1"):
-        swept([make_cell()])
-
-
-def test_wrong_numbers_are_not_left_behind_when_the_disk_is_full(swept, project, fill_disk):
-    fill_disk(2)  # the plan, and the record before it is judged
-    with pytest.raises(UserError, match="disk full; 0 of 1 cells have their record"):
-        swept([make_cell("lose data")])
-    assert written(project / "runs/test") == {}
 
 
 def test_only_measured_numbers_become_invalid_when_the_data_is_lost(swept, project, monkeypatch):
@@ -542,20 +495,6 @@ def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(s
     assert sent == [result.records[0].cell.batch_size, 8]
 
 
-def test_a_tracker_that_takes_long_keeps_no_other_measurement_waiting(swept, project, monkeypatch):
-    measuring = []
-
-    class Watching(Broken):
-        def _send(self, of):
-            measuring.append(lock.is_measuring())
-
-    monkeypatch.setenv("ACCELBENCH_LOCK", str(project))
-    monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Watching(None)])
-    swept([make_cell(), make_cell(batch_size=8), make_cell(batch_size=16)])
-    assert len(measuring) == 3
-    assert not measuring[-1]
-
-
 def test_the_last_record_is_delivered_after_it_was_shown(project, monkeypatch):
     events = []
 
@@ -573,6 +512,14 @@ def test_the_last_record_is_delivered_after_it_was_shown(project, monkeypatch):
                 cells, OPTIONS, Console(file=io.StringIO()), hosts=hosts, show=lambda result: events.append("shown")
             )
     assert events == ["shown", "open", Status.ok, "open", "shown", Status.failed, Status.ok]
+
+
+def test_what_libraries_print_is_shown_without_escapes_and_of_a_long_output_the_end():
+    assert session.shown_output("\x1b[31mred\x1b[0m \x1b[2J[bold]x[/]\u202e").plain == r"red [bold]x[/]\u202e"
+    shown = session.shown_output("x" * 10**6 + "the end").plain
+    assert len(shown) == session.MAX_LIBRARY_OUTPUT
+    assert shown.startswith("…x")
+    assert shown.endswith("xthe end")
 
 
 # Through the command line, in processes of their own.
@@ -643,14 +590,6 @@ def test_a_killed_sweep_goes_on_where_it_was_and_tmpdir_is_clean_afterwards(tmp_
     assert all(found.measurement.blocks and found.measurement.num_params == num_params for found in records)
 
 
-def test_altered_data_is_refused_since_a_record_bears_its_digest(swept, project):
-    path = project / "data" / "mnist" / "train_labels.npy"
-    labels = np.load(path)
-    np.save(path, (labels + 1) % 10)
-    with pytest.raises(UserError, match="train_labels.npy: altered"):
-        swept([make_cell()])
-
-
 def test_the_command_line_writes_under_runs_alone(swept, project):
     for out in ("results/mnist_networks", "..", "runs", "/tmp/x"):
         with pytest.raises(UserError, match="should be a folder under runs/"):
@@ -673,3 +612,10 @@ def test_a_cell_that_is_supported_now_is_no_longer_skipped(swept, project, monke
         assert result.records[0].status == Status.skipped
     result, _ = swept([make_cell()])
     assert result.records[0].status == Status.ok
+
+
+def test_altered_data_is_refused_since_a_record_bears_its_digest(swept, project):
+    path = project / "data" / "mnist" / "train_labels.npy"
+    np.save(path, (np.load(path) + 1) % 10)
+    with pytest.raises(UserError, match="train_labels.npy: altered"):
+        swept([make_cell()])

@@ -2,11 +2,8 @@
 
 import dataclasses
 import itertools
-import os
 import secrets
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -111,32 +108,6 @@ def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(tmp_path, monkey
     assert holders(tmp_path, values) == []
 
 
-@pytest.mark.slow
-def test_two_hundred_secrets_of_the_environment_are_in_no_file_of_a_sweep(tmp_path):
-    project, values = make_project(tmp_path / "project"), given()
-    give_ceilings(project)
-    (project / "speaks.py").write_text(SPEAKS)
-    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"} | values
-    environment |= {"OMP_PROC_BIND": "false", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-
-    def accelbench(*words):
-        command = [sys.executable, "-m", "accelbench.cli", *words]
-        return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
-
-    done = accelbench(*TINY, "tracking=mlflow", "out=runs/a")
-    assert done.returncode == 0, done.stderr
-    failed = accelbench("model=custom", "model.target=speaks.Net", "mode=infer", "tracking=mlflow", "out=runs/b")
-    assert "401 for ***" in failed.stdout + failed.stderr
-    for words in (["report", "runs"], ["merge", "runs/a", "--into", "all"], ["best", "runs/a"], ["sync"]):
-        assert accelbench(*words).returncode == 0, words
-    (measured,) = [record.read(path) for path in (project / "runs/a").glob("*-*.json")]
-    assert measured.status == Status.ok
-    assert measured.environment["variables"].items() >= {"OMP_PROC_BIND": "false"}.items()
-    assert (project / "mlflow.db").exists()
-    assert list(project.glob("mlartifacts/*/*/artifacts/record.json")) or list(project.rglob("record.json"))
-    assert holders(tmp_path, values) == []
-
-
 @pytest.fixture
 def old(tmp_path, monkeypatch):
     """A project with a record of an earlier release, which kept variables by the beginnings of their names."""
@@ -184,13 +155,6 @@ def test_an_old_records_secrets_are_not_merged_and_merging_again_changes_nothing
                     ("all", "runs"))  # fmt: skip
     assert mine == theirs
     assert mine[0].environment["variables"] == {"OMP_PROC_BIND": "1"}
-
-
-def test_a_clean_record_is_the_same_as_the_one_that_an_earlier_merge_has_left(old, capsys):
-    shutil.copytree("runs", "earlier")
-    assert main(["merge", "runs/nets", "--into", "clean"]) == 0
-    assert main(["merge", "clean/nets", "--into", "earlier"]) == 0
-    assert "2 were there already" in capsys.readouterr().out
 
 
 def test_a_password_in_an_address_is_in_no_message(tmp_path, monkeypatch, capsys):
