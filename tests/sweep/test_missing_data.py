@@ -8,7 +8,7 @@ from accelbench.data.manifest import read_manifest
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema.workload import DataSpec
-from accelbench.sweep.missing_data import prepare_missing
+from accelbench.sweep.context import prepare_missing
 
 PARAMS = "data: {random: {}, mnist: {source: /nowhere}}\n"
 

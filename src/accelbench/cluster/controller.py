@@ -10,12 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from accelbench.cluster import collecting
 from accelbench.cluster.engine import ClusterEngine, groups, shares
 from accelbench.cluster.shared_state import Part, Round, SharedState
 from accelbench.cluster.watching import POLL_S, Watch
 from accelbench.errors import UserError
+from accelbench.grid.identity import identity
 from accelbench.grid.prepare import Prepared
+from accelbench.judging.disturbed import is_retried
 from accelbench.presentation import counted
 from accelbench.project import RECORDS, shown
 from accelbench.schema.cell import Cell
@@ -25,7 +26,10 @@ from accelbench.settings.config import Retry
 from accelbench.settings.executors import ExecutorConfig
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.delivery import Delivery
+from accelbench.sweep.kept import read_or_set_aside
+from accelbench.sweep.session import NOT_JUDGED
 
+OF_NODE = ("nvidia-driver",)  # versions of the node, and not of the packages, which all nodes share
 SETTLE_S = 10.0  # for which a job that an earlier controller was submitting may come
 
 
@@ -95,7 +99,7 @@ class Controller:
             present, retry = self._present(), self.context.options.retry
             done = self._done(present, retry)
             for record in present:
-                if not collecting.stands(record, retry):  # the next one will have its name
+                if not _stands(record, retry):  # the next one will have its name
                     self.state.set_aside(self.folder / f"{record.name}.json")
             self._write_plan(done)
             todo = [item.cell for item in self.ready.planned if item.cell.id not in done]
@@ -162,7 +166,7 @@ class Controller:
         """
         planned = {item.cell.id for item in self.ready.planned}
         for each in reversed(self.state.rounds()):
-            conflicts = collecting.collect(each, self.folder)
+            conflicts = each.collect(self.folder)
             for line in conflicts:
                 self.context.say(line, "yellow")
             measured = {path.stem.partition("-")[0] for path in self.folder.glob(RECORDS)}
@@ -171,16 +175,55 @@ class Controller:
                 self.state.remove_round(each)
 
     def _present(self) -> list[Record]:
-        found, lines = collecting.present(self.folder, self.ready)
+        found, lines = _present(self.folder, self.ready)
         for line in listed(lines):
             self.context.say(line, "yellow")
         return found
 
     def _done(self, present: Sequence[Record], retry: Retry) -> dict[str, Record]:
         """Cell id -> the record that stands."""
-        return {record.cell.id: record for record in present if collecting.stands(record, retry)}
+        return {record.cell.id: record for record in present if _stands(record, retry)}
 
     def _write_plan(self, done: Mapping[str, Record]) -> None:
         """Writes the plan: earlier cells, and those of this sweep that have a record, in the order of the sweep."""
         found = [(done[item.cell.id], item.label) for item in self.ready.planned if item.cell.id in done]
         self.context.write_plan([WantedCell(record.cell, record.name, label) for record, label in found])
+
+
+def _present(folder: Path, ready: Prepared) -> tuple[list[Record], list[str]]:
+    """The records of the planned cells, of today's code and data, the oldest first.
+
+    What is in the place of one and can't be read is set aside: a line says so.
+
+    Raises:
+        RefusedError: the system refused to read a file; the record may be whole.
+        WriteError: a file can't be renamed.
+    """
+    ids = {item.cell.id for item in ready.planned}
+    found, lines = read_or_set_aside(path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in ids)
+    return sorted((each for each in found if _is_present(each, ready)), key=lambda record: record.started_at), lines
+
+
+def _stands(record: Record, retry: Retry) -> bool:
+    """Whether the cell of a present record needs no other one."""
+    return record.reason != NOT_JUDGED and not (retry == Retry.failed and is_retried(record))
+
+
+def _is_present(record: Record, ready: Prepared) -> bool:
+    """Whether the node that measured the record would give it the same identity today.
+
+    The record says what its machine is, this machine what code, data and packages are there now.
+    """
+    here, there = ready.fingerprints[record.cell.engine], record.environment
+    installed = {name: version for name, version in here["versions"].items() if name not in OF_NODE}
+    versions = {name: installed.get(name, version) for name, version in there["versions"].items()}
+    fingerprint = {
+        "machine": there["machine"],
+        "versions": versions,
+        "variables": there["variables"],
+        "code": here["code"],
+    }
+    try:
+        return identity(record.cell, ready.data, fingerprint) == record.identity
+    except UserError:
+        return False

@@ -26,6 +26,7 @@ from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, SAFETENSORS, Wo
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load, read_json, write_json
 from accelbench.settings.config import SweepOptions
+from accelbench.sweep.merge import merge
 
 PATIENCE_S = 600.0  # of a controller while another one plans and submits
 
@@ -83,6 +84,15 @@ class Round:
         # The name is no pattern: it may hold characters of one.
         folders = (job / self.name for job in sorted((self.folder / "jobs").glob("*")))
         return [folder for folder in folders if any(folder.glob(RECORDS))]
+
+    def collect(self, folder: Path) -> list[str]:
+        """Adds the finished records to the sweep's folder; returns a line for each that could not be added.
+
+        Raises:
+            UserError: the folder can't be written.
+        """
+        merged = merge([str(source) for source in self.sources()], folder.parent)
+        return [*merged.conflicts, *merged.problems]
 
     def problems(self) -> dict[str, str]:
         return {path.stem: path.read_text().strip() for path in sorted((self.folder / "problems").glob("*.txt"))}

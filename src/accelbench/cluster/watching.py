@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
-from accelbench.cluster import collecting
 from accelbench.cluster.engine import UNKNOWN, ClusterEngine
 from accelbench.cluster.shared_state import Round
 from accelbench.grid.evidence import read_evidence
@@ -65,7 +64,7 @@ class Watch:
     def collect(self) -> None:
         """Brings the records that are there into the sweep's folder."""
         start = time.monotonic()
-        collecting.collect(self._spread, self._context.folder)
+        self._spread.collect(self._context.folder)
         self._merge_at = time.monotonic() + max(MERGE_S, SHARE * (time.monotonic() - start))
 
     def _states(self, is_whole: bool) -> Mapping[str, str]:

@@ -240,12 +240,12 @@ class _Search:
     def _write_plan(self) -> None:
         """Names the records that measured a cell in full or failed, and the cells that are skipped."""
         skipped = [item for item in self.ready.planned if item.skip_reason is not None]
-        told = [record for _, is_full, record in self.records if is_full or record.status != Status.ok]
-        named = [
+        published = [record for _, is_full, record in self.records if is_full or record.status != Status.ok]
+        wanted = [
             *(WantedCell(item.cell, item.record_name, item.label) for item in skipped),
-            *(WantedCell(record.cell, record.name, record.label) for record in told),
+            *(WantedCell(record.cell, record.name, record.label) for record in published),
         ]
-        write = partial(self.context.write_plan, named)
+        write = partial(self.context.write_plan, wanted)
         write()
         self.kept.note(self.folder / PLAN, write)
 

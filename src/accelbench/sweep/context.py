@@ -14,13 +14,15 @@ from accelbench import lock
 from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
 from accelbench.grid.prepare import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import PLAN, RUNS, Workplace, resolved, shown, workplace
+from accelbench.project import MANIFEST, PLAN, RUNS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.schema.vocab import MODULE, RANDOM
+from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import SweepOptions
+from accelbench.settings.params import data_settings
 from accelbench.sweep.kept import set_aside
-from accelbench.sweep.missing_data import prepare_missing
 
 
 @dataclass
@@ -151,3 +153,28 @@ def folder_under_runs(place: Workplace, out: str) -> Path:
     if resolved(runs) not in folder.parents:
         raise UserError(f"out={out}: should be a folder under runs/, such as runs/mine")
     return folder
+
+
+def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
+    """Prepares a data set as `dvc repro data@NAME` does, unless it is there or a DataModule makes it.
+
+    The user's own data are prepared again if they changed. A line says so, since it may take a download.
+
+    Raises:
+        UserError: params.yaml does not name the data set, or asks for what is not there.
+        DataError: the data can't be obtained.
+    """
+    folder = place.data / data.name
+    if data.name == MODULE or (not data.path and (folder / MANIFEST).exists()):
+        return
+    from accelbench.data import own, prepare  # they take long to import
+
+    if data.path and own.is_prepared(place, data):
+        return
+    settings = {} if data.path else data_settings(place.project, data.name)
+    if data.name != RANDOM:  # which has no files, but a manifest
+        console.print(f"Preparing {shown(folder)}, once.", highlight=False, soft_wrap=True)
+    if data.path:
+        own.prepare(place, data)
+    else:
+        prepare.prepare(place, data.name, settings)

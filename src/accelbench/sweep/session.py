@@ -57,7 +57,7 @@ class Session:
     ) -> None:
         check_local(context.options.executor)
         self.context, self.ready, self.todo, self._new_progress = context, ready, todo, progress
-        self._told: set[Device] = set()  # the devices of which it was said which precisions are slow
+        self._devices_said: set[Device] = set()  # the devices of which it was said which precisions are slow
         self._stack = ExitStack()
         self._library_output: list[str] = []  # with -v: what the cells' libraries printed, until it is shown
 
@@ -103,7 +103,7 @@ class Session:
         self._progress.start(item)
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
         if item.skip_reason is None and failure is None:
-            self._tell_slow_formats(item)
+            self._say_slow_formats(item)
         environment = self.ready.environment(item.cell.engine)
         environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment |= {disturbed.BUSY: disturbed.ALLOWED} if quiet.is_allowed() else {}
@@ -141,11 +141,11 @@ class Session:
             system=outcome.system,
         )
 
-    def _tell_slow_formats(self, item: Planned) -> None:
+    def _say_slow_formats(self, item: Planned) -> None:
         """Probes the cell's device before its first cell, and says which of the sweep's precisions lack units there."""
         device, ceilings = item.cell.device, self._prober.ceilings(item.cell)
-        if device not in self._told:
-            self._told.add(device)
+        if device not in self._devices_said:
+            self._devices_said.add(device)
             cells = [each.cell for each in self.todo if each.skip_reason is None and each.cell.device == device]
             for line in slow_formats(ceilings, [each.precision for each in cells]):
                 self._say(line)
