@@ -15,7 +15,7 @@ from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring import witness
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block, Measurement, Work
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 TESTS = Path(__file__).parent
@@ -66,6 +66,31 @@ def make_measurement(**changes) -> Measurement:
         "latency_s": [0.01] * 64,
     }
     return Measurement(**{**values, **changes})
+
+
+def make_record(cell: Cell | None = None, status: Status = Status.ok, **changes):
+    """A record of an ok cell with a measurement, or of another one with a reason."""
+    from accelbench.schema.record import Record
+
+    values = {
+        "cell": cell or make_cell(),
+        "identity": "0" * 64,
+        "status": status,
+        "started_at": "2026-11-20T09:00:00.000+00:00",
+        "wall_s": 1.0,
+        "environment": {},
+        "measurement": make_measurement() if status == Status.ok else None,
+        "reason": None if status == Status.ok else "for [a] reason",
+    }
+    return Record(**values | changes)
+
+
+def make_options(**changes):
+    """The options of a sweep into runs/test, without a tracker."""
+    from accelbench.settings.config import Retry, SweepOptions  # Hydra takes long: a host imports this file too
+
+    values = {"suite": "test", "title": "A test", "study": None, "profile": None, "tracking": "none"}
+    return SweepOptions(**{**values, "out": "runs/test", "retry": Retry.none, **changes})
 
 
 def assert_epochs_in_turn(measured: Measurement) -> None:

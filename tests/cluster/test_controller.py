@@ -17,23 +17,14 @@ from accelbench.cluster.job import run_part
 from accelbench.cluster.shared_state import Round
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Device, Status
-from accelbench.settings.config import Retry, SweepOptions
+from accelbench.settings.config import Retry
 from accelbench.settings.executors import Executor, ExecutorConfig
 from accelbench.sweep import context
 from accelbench.sweep import run as local
 from cluster.jobs import ProcessEngine
-from fakes import give_ceilings, make_cell, make_project
+from fakes import give_ceilings, make_cell, make_options, make_project
 
-OPTIONS = SweepOptions(
-    suite="test",
-    title="A test",
-    study=None,
-    profile=None,
-    tracking="none",
-    out="runs/test",
-    retry=Retry.none,
-    executor=ExecutorConfig(name=Executor.slurm),
-)
+OPTIONS = make_options(executor=ExecutorConfig(name=Executor.slurm))
 SIZES = (1, 2, 4, 8)
 
 

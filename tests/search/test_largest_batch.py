@@ -8,18 +8,11 @@ from rich.console import Console
 from accelbench.devices.registry import DeviceReport
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.search import largest_batch
 from accelbench.search.largest_batch import expected_limit, search
-from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep.run import SweepResult
-from fakes import faulty_host, make_cell, make_measurement, make_project
-
-
-def make_record(cell, **changes):
-    values = {"identity": "0" * 64, "started_at": "2026-11-20T09:00:00.000+00:00", "wall_s": 1.0, "environment": {}}
-    return Record(cell=cell, **values, **changes)
+from fakes import faulty_host, make_cell, make_measurement, make_options, make_project, make_record
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 17, 100, 1000, 4096])
@@ -73,9 +66,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-OPTIONS = SweepOptions(
-    suite="s", title="", study=None, profile=None, tracking="mlflow", out=None, retry=Retry.none, verbose=False
-)
+OPTIONS = make_options(tracking="mlflow", out=None)
 
 
 @pytest.fixture
@@ -86,7 +77,9 @@ def tries(monkeypatch, project):
         def swept(cells, options, console, *, hosts, show):
             assert options.tracking == "none"
             assert all((cell.protocol, cell.steps, cell.breakdown_s) == (Protocol.steps, 1, 0) for cell in cells)
-            records = [make_record(cell, status=ends(cell.batch_size), reason="told [/so]") for cell in cells]
+            records = [
+                make_record(each, ends(each.batch_size), reason="told [/so]", measurement=None) for each in cells
+            ]
             return SweepResult(project / "runs" / (options.out or "runs/new").split("/")[1], records)
 
         monkeypatch.setattr(largest_batch.run, "run", swept)

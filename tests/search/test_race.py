@@ -84,13 +84,9 @@ def batches(seed):
     return world
 
 
-def test_the_best_of_500_is_found_in_a_fifth_of_the_time():
-    check_races(100, grid)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("worlds", [grid, batches])
-def test_the_best_of_500_is_found_in_a_fifth_of_the_time_in_a_thousand_races(worlds):
+def test_the_best_of_500_is_found_in_a_fifth_of_the_time(worlds):
     check_races(1000, worlds)
 
 
@@ -156,24 +152,6 @@ def test_no_cell_gets_a_second_process_while_another_that_fits_has_none():
     assert max(candidate.num_samples for candidate in race.candidates) >= MIN_LEAD  # and the best may lead
 
 
-@pytest.mark.parametrize("share", [0.03, 0.06, 0.1, 0.15])
-def test_what_is_not_tried_did_not_fit_beside_what_the_best_need(share):
-    world = grid(9, 60)
-    world.time_s = world.left_s = share * sum(world.cost_s[True])
-    plain, seen = world.measure, []
-
-    def measure(i, is_long, left_s):
-        if i in world.order and not seen:
-            seen.append((world.left_s, set(range(60)) - set(world.order)))
-        return plain(i, is_long, left_s)
-
-    world.measure = measure
-    world.race(Race([0] * 60, MARGIN))
-    ((left_s, untried),) = seen
-    kept_s = min(schedule.KEPT_SHARE * world.time_s, 8 * max(world.cost_s[False]))
-    assert all(world.cost_s[False][i] > left_s - kept_s for i in untried)
-
-
 def test_the_baseline_is_tried_first_whatever_it_costs():
     steps_s = np.array([0.001] * 11 + [2.0])
     world = World(np.zeros(12), steps_s, seed=5, share=0.3)
@@ -182,23 +160,6 @@ def test_the_baseline_is_tried_first_whatever_it_costs():
     schedule.run(Race([0] * 12, MARGIN), way, 5)
     assert world.order[0] == 11
     assert set(world.order) == set(range(12))
-
-
-def test_a_first_process_may_not_use_the_time_that_others_need():
-    world = World(np.zeros(4), np.full(4, 0.01), seed=7, share=1.0)
-    plain, limits_s = world.measure, []
-
-    def measure(i, is_long, left_s):
-        limits_s.append((left_s, world.left_s))
-        return plain(i, is_long, left_s)
-
-    world.measure = measure
-    world.race(Race([0] * 4, MARGIN))
-    most_s, cost_s = schedule.KEPT_SHARE * world.time_s, world.cost_s[False][0]
-    assert most_s < 2 * (MIN_LEAD - 1) * cost_s
-    for (limit_s, left_s), kept_s in zip(limits_s, [most_s, (MIN_LEAD - 1) * cost_s, most_s, most_s], strict=False):
-        assert limit_s == pytest.approx(left_s - kept_s)
-    assert limits_s[4][0] == limits_s[4][1]
 
 
 def test_a_process_that_was_cut_off_says_nothing():

@@ -26,13 +26,10 @@ from accelbench.search import schedule
 from accelbench.search.goal import Goal
 from accelbench.search.race import Race, Sample
 from accelbench.search.search import search
-from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import early, run
-from fakes import give_ceilings, make_cell, make_project
+from fakes import give_ceilings, make_cell, make_options, make_project
 
-OPTIONS = SweepOptions(
-    suite="s", title="S", study=None, profile=None, tracking="mlflow", out="runs/mine", retry=Retry.none
-)
+OPTIONS = make_options(out="runs/mine", tracking="mlflow")
 GOAL = Goal(by="throughput", latency_ms=None, margin=0.02, budget_s=60.0, per_batch=False)
 
 

@@ -11,11 +11,10 @@ from accelbench.report import read
 from accelbench.report.tables.first_screen import Recommendation, best
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
-from accelbench.settings.config import Retry, SweepOptions
 from accelbench.stages import confirming
 from accelbench.stages.confirming import questions
 from accelbench.sweep import run
-from fakes import faulty_host, make_cell, make_project
+from fakes import faulty_host, make_cell, make_options, make_project
 from report.conftest import Maker
 
 maker = Maker()
@@ -70,9 +69,7 @@ def project(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
 def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project):
     cells = [make_cell(), make_cell(options=Options(channels_last=True))]
-    options = SweepOptions(
-        suite="test", title="", study=None, profile=None, tracking="none", out=None, retry=Retry.none
-    )
+    options = make_options(out=None)
     console = Console(file=io.StringIO(), width=200)
     with Hosts(faulty_host) as hosts:
         run.run(cells, options, console, project / "results" / "test", hosts=hosts)

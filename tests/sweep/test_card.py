@@ -7,28 +7,17 @@ from rich.console import Console
 
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Breakdown, Epoch, Evaluation
-from accelbench.schema.record import Record
 from accelbench.schema.vocab import Mode, Phase, Protocol, Status
 from accelbench.sweep import card
-from fakes import make_cell, make_measurement
+from fakes import make_cell, make_measurement, make_record
 
 PHASES = {Phase.data_wait: [0.001] * 8, Phase.forward: [0.007] * 8, Phase.framework: [0.002] * 8}
 LEARNED = Evaluation(num_samples=9, loss=0.1, accuracy=0.985, seconds=0.1)
 
 
 def shown(status=Status.ok, width=120, places=None, cell=None, reason=None, **changes):
-    measurement = make_measurement(**changes)
-    made = Record(
-        cell=cell or make_cell(),
-        identity="0" * 64,
-        status=status,
-        reason=reason,
-        started_at="2026-11-20T09:00:00.000+00:00",
-        wall_s=1.0,
-        environment={},
-        measurement=measurement,
-        system=SystemSeries(t_s=[], values={}, peak_host_bytes=612_000_000),
-    )
+    system = SystemSeries(t_s=[], values={}, peak_host_bytes=612_000_000)
+    made = make_record(cell, status, reason=reason, measurement=make_measurement(**changes), system=system)
     console = Console(file=io.StringIO(), width=width)
     (path, *others) = (places or {"record": "runs/x/y.json"}).items()
     card.show(made, path[1], console)

@@ -4,14 +4,11 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.schema import record
-from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
-from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sweep import interleaved
-from fakes import make_cell
+from fakes import make_cell, make_options, make_record
 
-STARTED = "2026-11-20T09:00:00.000+00:00"
-OPTIONS = SweepOptions(suite="s", title="S", study=None, profile=None, tracking="none", out=None, retry=Retry.none)
+OPTIONS = make_options(out=None)
 
 
 def test_each_round_has_both_cells_once_in_an_order_drawn_at_random():
@@ -58,10 +55,7 @@ def test_sides_of_different_sweeps_are_told(tmp_path):
 
 def test_whose_record_is_whose_is_kept_beside_them(tmp_path):
     drawn = interleaved.shuffled_runs(make_cell(), make_cell(), 5, seed=4)
-    made = [
-        Record(cell=cell, identity="0" * 64, status=Status.failed, started_at=STARTED, wall_s=0.0, environment={})
-        for cell in drawn.cells
-    ]
+    made = [make_record(cell, Status.failed) for cell in drawn.cells]
     for one in made:
         record.write(one, tmp_path)
     interleaved.save_comparison(drawn, ("a=1", "b=2"), made, tmp_path)

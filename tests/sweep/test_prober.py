@@ -6,12 +6,11 @@ import pytest
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
 from accelbench.judging.row import summarise
 from accelbench.project import CEILINGS
-from accelbench.schema.ceilings import Ceilings, read_ceilings
+from accelbench.schema.ceilings import read_ceilings
 from accelbench.schema.measurement import Block, Work
-from accelbench.schema.record import Record
 from accelbench.schema.vocab import Precision, Status
 from accelbench.sweep.prober import Prober, flops_per_s, slow_formats
-from fakes import faulty_host, make_ceilings, make_cell, make_measurement
+from fakes import faulty_host, make_ceilings, make_cell, make_measurement, make_record
 
 ENVIRONMENT = {"machine": {"cpu_name": "a CPU"}, "versions": {"torch": "2"}, "variables": {}, "code": "c"}
 CELL = make_cell(batch_size=32)
@@ -19,20 +18,7 @@ OTHERS = "others used 1.0 of 2 cores"
 
 
 def ceilings(fp32):
-    return Ceilings(
-        device="cpu",
-        device_name="a CPU",
-        threads=2,
-        flops_per_s={"fp32": fp32},
-        how={"fp32": "matmul"},
-        memory_bytes_per_s=1e10,
-        host_to_device_bytes_per_s=None,
-        device_to_host_bytes_per_s=None,
-        launch_s=1e-6,
-        seconds=1.0,
-        measured_at="2026-11-20T09:00:00.000+00:00",
-        probed=["fp32"],
-    )
+    return make_ceilings(flops_per_s={"fp32": fp32}, how={"fp32": "matmul"}, probed=["fp32"])
 
 
 class FakeHosts:
@@ -56,15 +42,8 @@ def record_of(flops_per_second, status=Status.ok):
     """A cell's record whose steps of 32 samples compute so much: 320 samples in 0.1 s, 10 steps."""
     work = Work(flops=round(flops_per_second * 0.01), bytes=1000, num_operators=3)
     blocks = [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8
-    return Record(
-        cell=CELL,
-        identity="0123456789abcdef" * 4,
-        status=status,
-        started_at="2026-11-20T09:00:00.000+00:00",
-        wall_s=1.0,
-        environment=ENVIRONMENT,
-        measurement=make_measurement(work=work, blocks=blocks),
-    )
+    measured = make_measurement(work=work, blocks=blocks)
+    return make_record(CELL, status, environment=ENVIRONMENT, measurement=measured)
 
 
 @pytest.fixture
@@ -122,12 +101,6 @@ def test_a_device_that_can_not_be_probed_has_no_ceilings_and_is_told_once(tmp_pa
     assert failing.ceilings(CELL) is None
     assert "cpu could not be probed: no such device" in said[-1]
     assert failing.judged(record_of(1e12)).status == Status.ok
-
-
-def test_an_engine_without_a_prober_is_not_asked(tmp_path, said):
-    with Hosts(faulty_host) as hosts:
-        assert prober(tmp_path, hosts, said).ceilings(CELL) is None
-    assert said == []
 
 
 def test_a_cell_below_the_ceiling_keeps_it_in_its_record(tmp_path, said):

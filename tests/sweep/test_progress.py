@@ -9,25 +9,10 @@ from accelbench.grid.evidence import Evidence
 from accelbench.grid.plan import Planned
 from accelbench.presentation import duration
 from accelbench.schema.measurement import Block, Evaluation
-from accelbench.schema.record import Record
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.sweep.progress import SweepProgress, outcome
-from fakes import make_cell, make_measurement
+from fakes import make_cell, make_measurement, make_record
 from grid.finished import finished
-
-
-def make_record(cell=None, status=Status.ok, **changes):
-    values = {
-        "cell": cell or make_cell(),
-        "identity": "0" * 64,
-        "status": status,
-        "started_at": "2026-11-20T09:00:00.000+00:00",
-        "wall_s": 1.0,
-        "environment": {},
-        "measurement": make_measurement() if status == Status.ok else None,
-        "reason": None if status == Status.ok else "for [a] reason",
-    }
-    return Record(**{**values, **changes})
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status != Status.ok])

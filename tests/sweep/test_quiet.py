@@ -13,16 +13,14 @@ from accelbench.report import read
 from accelbench.schema.vocab import Status
 from accelbench.search.goal import Goal
 from accelbench.search.search import search
-from accelbench.settings.config import Retry, SweepOptions
+from accelbench.settings.config import Retry
 from accelbench.sweep import run
 from accelbench.sweep.quiet import Quiet
 from beside import BUSY, REASON, series
 from beside import quiet as without_load
-from fakes import faulty_host, make_cell
+from fakes import faulty_host, make_cell, make_options
 
-OPTIONS = SweepOptions(
-    suite="test", title="A test", study=None, profile=None, tracking="none", out="runs/test", retry=Retry.none
-)
+OPTIONS = make_options()
 GOAL = Goal(by="throughput", latency_ms=None, margin=0.02, budget_s=60.0, per_batch=False)
 BUSY_CORE, STOLEN, IDLE = (1.0, 0.0), (0.1, 0.5), (0.1, 0.0)  # cores that are used, and stolen, in a second
 

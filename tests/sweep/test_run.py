@@ -26,14 +26,12 @@ from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
-from accelbench.settings.config import Retry, SweepOptions
+from accelbench.settings.config import Retry
 from accelbench.sinks.base import Sink
 from accelbench.sweep import context, delivery, run, session
-from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_project
+from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_options, make_project
 
-OPTIONS = SweepOptions(
-    suite="test", title="A test", study=None, profile=None, tracking="none", out="runs/test", retry=Retry.none
-)
+OPTIONS = make_options()
 
 
 @pytest.fixture

@@ -14,20 +14,13 @@ FACTOR = 1.5
 
 @dataclass(frozen=True)
 class Length:
-    """The limits of how long one or more cells will take.
-
-    Attributes:
-        shortest_s, longest_s: the limits in seconds; `longest_s` is infinite if a cell's work was never measured.
-        num: number of cells.
-        num_unknown: number of those whose own length is not known.
-        num_new: number of those whose work was never measured on this machine.
-    """
+    """The limits of how long one or more cells will take."""
 
     shortest_s: float = 0.0
-    longest_s: float = 0.0
-    num: int = 0
-    num_unknown: int = 0
-    num_new: int = 0
+    longest_s: float = 0.0  # infinite if a cell's work was never measured
+    num: int = 0  # of cells
+    num_unknown: int = 0  # of those whose own length is not known
+    num_new: int = 0  # of those whose work was never measured on this machine
 
     @property
     def estimate_s(self) -> float | None:
@@ -75,12 +68,8 @@ def length_of(cell: Cell, evidence: Evidence, start_s: Limits = (0.0, 0.0)) -> L
 def lengths(cells: Iterable[Cell], evidence: Evidence, started: Collection[Cell] = ()) -> list[Length]:
     """How long each of `cells` takes, one after another.
 
-    The first cell of a host waits for its start, and the first one of an exported network for the export.
-
-    Args:
-        cells: that are not skipped, in the order in which they run.
-        evidence: what was measured on this machine.
-        started: cells that have run already.
+    The first cell of a host waits for its start, and the first one of an exported network for the export, unless cells
+    that need the same have `started`.
     """
     ready = {evidence.traits(cell).needs for cell in started}
     found = []

@@ -56,33 +56,19 @@ Limits = tuple[float, float]  # the shortest and the longest, in seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A finished cell, reduced to what others are estimated from.
-
-    Attributes:
-        cell: the cell.
-        took_s: from the start of its process to its outcome.
-        step_s: of one step in the steady state.
-        fixed_s, stretch: see above.
-        free: share of the processor that other processes left.
-        num_samples: in the training set and in the test set.
-    """
+    """A finished cell, reduced to what others are estimated from: see above."""
 
     cell: Cell
-    took_s: float
-    step_s: float
+    took_s: float  # from the start of its process to its outcome
+    step_s: float  # of one step in the steady state
     fixed_s: float
     stretch: float
-    free: float
-    num_samples: tuple[int, int]
+    free: float  # share of the processor that other processes left
+    num_samples: tuple[int, int]  # in the training set and in the test set
 
     @classmethod
     def of(cls, record: Record, waited_s: float) -> "Finished | None":
-        """What `record` shows; None if it measured nothing.
-
-        Args:
-            record: of the cell.
-            waited_s: how long the cell waited for its host or its network.
-        """
+        """What `record` shows; None if it measured nothing. The cell waited for its host or its network."""
         cell, measured = record.cell, record.measurement
         if measured is None or (one_s := step_s(cell, measured)) is None:
             return None
@@ -121,25 +107,16 @@ class Finished:
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """What the estimate of a cell depends on, besides its numbers of steps.
-
-    Attributes:
-        cell: the cell.
-        work: equal for cells whose steps do the same work for each sample.
-        kind: equal for cells of other models that may take about as long.
-        host: equal for cells that are forked from the same host.
-        needs: equal for cells of which only the first has to wait: for its host, or for the export of its network.
-    """
+    """What the estimate of a cell depends on, besides its numbers of steps."""
 
     cell: Cell
-    work: str
-    kind: str
-    host: tuple[object, ...]
-    needs: tuple[object, ...]
+    work: str  # equal for cells whose steps do the same work for each sample
+    kind: str  # equal for cells of other models that may take about as long
+    host: tuple[object, ...]  # equal for cells that are forked from the same host
+    needs: tuple[object, ...]  # equal for cells that wait for the same host or export: only the first does
 
     @classmethod
     def of(cls, cell: Cell) -> "Traits":
-        """The traits of `cell`."""
         spec, backend = host_spec(cell), cell.keras and cell.keras.backend
         work = {name: value for name, value in cell.settings().items() if name not in COUNTS}
         kind = [cell.engine, backend, cell.device, cell.devices, cell.data.name, cell.protocol]
@@ -148,11 +125,7 @@ class Traits:
 
 
 class Evidence:
-    """What the finished cells of a machine show.
-
-    Args:
-        records: of cells that were measured on it.
-    """
+    """What the finished cells of a machine show."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._offsets_s: list[float] = []
@@ -244,12 +217,9 @@ class Evidence:
 
 
 def read_evidence(root: Path, machine: Mapping[str, Any], cell_ids: Collection[str] = ()) -> Evidence:
-    """The evidence of a project's records.
+    """The evidence of the records of the project in `root`; those of another machine do not count.
 
-    Args:
-        root: the project's folder.
-        machine: as the fingerprint describes it; records of another one do not count.
-        cell_ids: of the cells that are to be estimated, whose own records are all read.
+    Of the cells that are to be estimated, `cell_ids`, all records are read.
     """
     paths = {path for folder in RECORD_FOLDERS for path in (root / folder).rglob(RECORDS)}
     own = {path for path in paths if path.name.partition("-")[0] in cell_ids}
@@ -275,7 +245,6 @@ def _latest(finished: Sequence[Finished], protocol: Protocol) -> Sequence[Finish
 
 
 def _around(limits: Iterable[Limits]) -> Limits:
-    """The lowest and the highest of several limits."""
     lows, highs = zip(*limits, strict=True)
     return min(lows), max(highs)
 
