@@ -124,14 +124,14 @@ def test_a_job_is_on_disk_as_soon_as_it_is_known_and_an_interrupt_cancels_the_un
     def states(jobs, job_name):
         return {"7": "running"} if job_name.startswith("accelbench-test-") else {}
 
-    stopped(KeyboardInterrupt, "", submit=submit, cancel=cancelled.extend, states=states)
+    stopped(KeyboardInterrupt, None, submit=submit, cancel=cancelled.extend, states=states)
     assert known == ["0"]
     assert cancelled == ["0", "7"]
 
 
 def test_a_job_that_only_the_scheduler_knows_is_waited_for(stopped):
     submitted = []
-    stopped(KeyboardInterrupt, "", submit=interrupted)
+    stopped(KeyboardInterrupt, None, submit=interrupted)
     text = stopped(
         submit=lambda parts, need, job_name: submitted.append(job_name) or [],
         states=answering(*[{"7": "running"}] * 3),
@@ -143,7 +143,7 @@ def test_a_job_that_only_the_scheduler_knows_is_waited_for(stopped):
 def test_a_job_that_the_scheduler_gets_to_know_late_is_not_submitted_again(project, stopped, monkeypatch):
     """As when a controller is killed while `sbatch` runs."""
     monkeypatch.setattr(controller, "POLL_S", 0.01)
-    stopped(KeyboardInterrupt, "", submit=interrupted)
+    stopped(KeyboardInterrupt, None, submit=interrupted)
     (left,) = rounds(project)
     monkeypatch.setattr(controller, "SETTLE_S", 60.0)
     monkeypatch.setattr(controller.Controller, "_start", lambda self: None)
@@ -195,7 +195,7 @@ def test_an_interrupt_says_so_if_the_jobs_can_not_be_cancelled(stopped, monkeypa
         raise UserError("executor=slurm: scancel failed: no reason")
 
     monkeypatch.setattr(watching.Watch, "run", interrupted)
-    assert "scancel failed: no reason: the jobs may still run" in stopped(KeyboardInterrupt, "", cancel=refuse)
+    assert "scancel failed: no reason: the jobs may still run" in stopped(KeyboardInterrupt, None, cancel=refuse)
 
 
 @pytest.mark.slow
