@@ -63,7 +63,7 @@ PYTEST = $(BIN)/python -m pytest --durations=10
 define run_tests
 	@log=$$(mktemp); $(PYTEST) -m "$(1)" tests/engines/keras > $$log 2>&1 & keras=$$!; \
 	trap 'kill $$keras 2> /dev/null; rm -f $$log' EXIT; trap 'exit 130' INT TERM; \
-	status=0; $(PYTEST) -n 2 --dist loadfile -m "$(1)" --ignore=tests/engines/keras || status=1; \
+	status=0; $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "$(1)" || status=1; \
 	wait $$keras || status=1; cat $$log; exit $$status
 endef
 
@@ -74,7 +74,7 @@ test-all: setup  ## run the tests, and those that take long and guard rare cases
 	$(call run_tests,not faults and not cluster and not gpu and not tpu)
 
 test-faults: setup  ## look for faults by breaking calls, killing processes and mutating files, and for known ones (ten minutes)
-	$(BIN)/python -m pytest -m "faults or fault" --ignore=tests/engines/keras
+	$(BIN)/python -m pytest -m "faults or fault"
 
 test-wheel: setup  ## build the wheel, and test it as a user installs it, with the newest packages (five minutes)
 	@$(BIN)/python environments/test_wheel.py

@@ -6,6 +6,7 @@ Each brings a copy of what the other one needs.
 import os
 import shutil
 import sys
+from pathlib import Path
 
 # Before anything imports torch. Two processes run the tests: a thread that waits for others of its process should not
 # keep a core busy that a test in the other one could use.
@@ -17,6 +18,27 @@ BOTH = {"torch", "tensorflow"}
 REASON = (
     "torch and tensorflow are in one process: tests/engines/keras needs a pytest of its own, as `make test` runs it"
 )
+
+
+KERAS = Path(__file__).parent / "engines" / "keras"
+# Files whose tests take long begin first, so that the processes of `make test` end together.
+LONG = ("pipelines/", "engines/exported/", "engines/lightning/", "test_docs.py", "sinks/", "lies/", "sweep/", "stages/")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leaves Keras' tests out of what is run beside others, such as `pytest tests/engines`: see REASON."""
+    named = [(config.invocation_params.dir / each.partition("::")[0]).resolve() for each in config.args]
+    if collection_path == KERAS and not all(each.is_relative_to(KERAS) for each in named):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(items):
+    def rank(item):
+        place = item.path.relative_to(KERAS.parents[1]).as_posix()
+        return next((at for at, start in enumerate(LONG) if place.startswith(start)), len(LONG))
+
+    items.sort(key=rank)
 
 
 def pytest_collection_finish(session):

@@ -21,7 +21,7 @@ data:
 suites:
   pets: {data: cats_vs_dogs, model: pets_cnn}
 """
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]  # `make repro` prepares its data in test_pipeline.py
 
 
 def jpeg(seed):
