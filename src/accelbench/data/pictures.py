@@ -141,19 +141,14 @@ def convert(
     """Writes the arrays of `source`'s pictures into `folder`. Memory does not grow with the number of pictures.
 
     Args:
-        source: the pictures.
-        classes: names in lower case and singular, in the order of the labels; None: the names of the folders
-            (`layout.by_folder`).
-        side: height and width of the images.
+        classes: names in lower case and singular, in the order of the labels; None: those of the folders.
         folder: gets {train,test}_{images,labels}.npy.
         keep_encoded: also write the files' bytes, concatenated, and where each ends, for `data.pipeline=jpeg`.
         resizes: True: pictures of another size are resized. False: they are refused.
         max_images: take at most this many pictures, the same share of each split, in its random order.
-        num_workers: processes that decode; None for one per core.
 
     Raises:
         DataError: a split would have no picture of a class, or most pictures of a class can't be read.
-        OSError: the arrays can't be written.
     """
     classes, layout = by_folder(source.names()) if classes is None else (classes, find(source.names(), classes))
     refused = [f"{name}: {reason}" for name, reason in layout.surplus.items()]
