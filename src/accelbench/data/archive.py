@@ -16,7 +16,6 @@ from accelbench.errors import DataError
 MAX_MEMBERS = 200_000
 MAX_MEMBER_BYTES = 64 << 20
 MAX_TOTAL_BYTES = 32 << 30
-CHUNK_BYTES = 1 << 20
 MAX_PADDING = 1 << 20  # behind the end of a tar archive; tar writes 10 KiB at most
 ENCRYPTED = 0x1  # bit of a zip member's flags
 # The errors of reading a damaged archive.
@@ -109,22 +108,20 @@ class MemberCheck:
         return DataError(f"{self.path.name}: {what}; nothing of it is used")
 
 
-def extract_tar(path: Path, wanted: Mapping[str, int], folder: Path) -> list[str]:
-    """Unpacks the wanted files of a tar archive, compressed or not, into `folder`, and nothing else.
+def read_tar(path: Path, wanted: Mapping[str, int]) -> tuple[dict[str, bytes], list[str]]:
+    """Reads the wanted files of a tar archive, compressed or not.
 
     Args:
         path: the archive.
         wanted: member name -> maximum unpacked size in bytes.
-        folder: gets the files, each under the last part of its name.
 
     Returns:
-        The names of the other files.
+        The contents of the wanted files, by name, and the names of the others.
 
     Raises:
         DataError: this is no tar archive, a member is unsafe, or wanted ones are missing; the message names them.
-        OSError: a file can't be written.
     """
-    missing = dict(wanted)
+    found: dict[str, bytes] = {}
     surplus = []
     check = MemberCheck(path)
     try:
@@ -132,40 +129,20 @@ def extract_tar(path: Path, wanted: Mapping[str, int], folder: Path) -> list[str
             for member in archive:
                 if not (member.isreg() or member.isdir()):
                     raise DataError(f"{path.name}: {member.name!r} is a link or a device, no file")
-                most = missing.pop(member.name, None) if member.isreg() else None
+                most = wanted.get(member.name) if member.isreg() else None
                 check.add(member.name, member.size, is_folder=member.isdir(), is_read=most is not None)
                 if most is not None and member.size > most:
                     raise DataError(f"{path.name}: {member.name!r} has {member.size:,} bytes (at most {most:,})")
-                if most is not None:
-                    _unpack(archive, member, folder / PurePosixPath(member.name).name)
+                content = None if most is None else archive.extractfile(member)
+                if content is not None:
+                    found[member.name] = content.read()
                 elif member.isreg():
                     surplus.append(member.name)
             # To the end of the file, where gzip compares its checksum with what was read: tarfile stops before it.
             if archive.fileobj and len(archive.fileobj.read(MAX_PADDING + 1)) > MAX_PADDING:
                 raise DataError(f"{path.name}: more than {MAX_PADDING:,} bytes behind the end of the archive")
-    except _FullDiskError as error:
-        raise error.cause from error
     except (tarfile.TarError, *DAMAGED, ValueError) as error:
         raise DataError(f"{path.name}: no readable tar archive ({error})") from error
-    if missing:
+    if missing := [name for name in wanted if name not in found]:
         raise DataError(f"{path.name}: missing in it: {', '.join(missing)}")
-    return surplus
-
-
-class _FullDiskError(Exception):
-    """Writing failed. A class of its own, because an OSError while reading means a damaged archive."""
-
-    def __init__(self, cause: OSError) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    content = archive.extractfile(member)
-    assert content is not None, "a regular file has content"
-    with content, path.open("wb") as target:
-        while chunk := content.read(CHUNK_BYTES):
-            try:
-                target.write(chunk)
-            except OSError as error:
-                raise _FullDiskError(error) from error
+    return found, surplus

@@ -2,17 +2,16 @@
 
 import hashlib
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.data import download as downloads
-from accelbench.data.archive import extract_tar
+from accelbench.data.archive import read_tar
 from accelbench.data.arrays import Arrays, save_split
 from accelbench.data.obtain import FileSet, Obtained, Target
 from accelbench.data.pictures import convert, open_source
@@ -47,15 +46,12 @@ def download(folder: Path) -> Path:
 def read(path: Path, target: Target) -> Obtained:
     """Reads the archive, the folder of its batches or one above it, or a folder or zip of PNG files by class."""
     if path.is_file() and path.name.endswith((".tar.gz", ".tgz", ".tar")):
-        with TemporaryDirectory() as temporary:
-            batches = Path(temporary, BATCHES)
-            batches.mkdir()
-            surplus = extract_tar(path, {f"{BATCHES}/{name}": MAX_BATCH_BYTES for name in FILES}, batches)
-            _read_batches(batches, target.folder)
+        found, surplus = read_tar(path, {f"{BATCHES}/{name}": MAX_BATCH_BYTES for name in FILES})
+        _write_batches(path, {name: found[f"{BATCHES}/{name}"] for name in FILES}, target.folder)
         return Obtained(refused=[f"{name}: not one of the batches" for name in surplus])
     for folder in (path, path / BATCHES):
         if any((folder / name).is_file() for name in FILES):
-            _read_batches(folder, target.folder)
+            _write_batches(folder, _contents(folder), target.folder)
             return Obtained()
     return convert(open_source(path), CLASSES, SIDE, target.folder, resizes=False)
 
@@ -65,28 +61,29 @@ def stand_in(target: Target) -> str:
     return save_drawn(target.folder, SIDE, in_colour=True)
 
 
-def _read_batches(folder: Path, target: Path) -> None:
+def _contents(folder: Path) -> dict[str, bytes]:
+    """The files' bytes, each read once: another process can't replace one after its check."""
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise DataError(f"{folder} does not hold the original files of CIFAR-10: missing {', '.join(missing)}")
-    for name, md5 in META.items():
-        _original_bytes(folder / name, md5)
-    for split, md5s in {"train": TRAIN_BATCHES, "test": TEST_BATCHES}.items():
-        batches = [_batch(folder / name, md5) for name, md5 in md5s.items()]
+    contents = {}
+    for name in FILES:
+        with (folder / name).open("rb") as file:
+            contents[name] = file.read(MAX_BATCH_BYTES + 1)
+    return contents
+
+
+def _write_batches(place: Path, contents: Mapping[str, bytes], target: Path) -> None:
+    for name, md5 in {**TRAIN_BATCHES, **TEST_BATCHES, **META}.items():
+        if hashlib.md5(contents[name], usedforsecurity=False).hexdigest() != md5:
+            raise DataError(f"{place}: a batch is altered or incomplete: {name}'s md5 is not the original's")
+    for split, names in {"train": TRAIN_BATCHES, "test": TEST_BATCHES}.items():
+        batches = [_batch(place / name, contents[name]) for name in names]
         images = np.concatenate([batch.images for batch in batches])
         save_split(target, split, Arrays(images, np.concatenate([batch.labels for batch in batches])))
 
 
-def _original_bytes(path: Path, md5: str) -> bytes:
-    with path.open("rb") as file:  # read once: another process can't replace the file after the check
-        content = file.read(MAX_BATCH_BYTES + 1)
-    if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
-        raise DataError(f"{path.parent}: a batch is altered or incomplete: {path.name}'s md5 is not the original's")
-    return content
-
-
-def _batch(path: Path, md5: str) -> Arrays:
-    content = _original_bytes(path, md5)
+def _batch(path: Path, content: bytes) -> Arrays:
     try:
         batch = _unpickle(content)
         pixels = batch[b"data"].array().reshape(-1, 3, SIDE, SIDE)
