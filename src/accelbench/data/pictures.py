@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ SEED = 0
 MIN_PICTURES = 3  # the fewest that give a test split of one picture: round(0.2 * 3)
 CHUNK = 16  # pictures that a worker decodes at a time
 
+KEPT = ("encoded", "ends")  # the arrays of the pictures' files
 MAX_AHEAD = 4  # times as many chunks as workers are decoded before their pictures are written
 # The outcome of a picture: the digest of its file, its pixels, its file, and why it is refused, or None.
 Converted = tuple[bytes, bytes, bytes, str | None]
@@ -160,13 +161,8 @@ def convert(
         for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
             names = [picture.name for picture in splits[split]]
             converted = _converted(Conversion(source, side, resizes), names, pool, MAX_AHEAD * num_workers)
-            with (
-                RowFile(array_path(folder, split, "images"), (side, side, 3)) as images,
-                RowFile(array_path(folder, split, "encoded"), ()) if keep_encoded else nullcontext() as encoded,
-            ):
-                reasons, ends = _write(names, converted, images, encoded, seen)
-            if keep_encoded:
-                np.save(array_path(folder, split, "ends"), np.array(ends, np.int64))
+            paths = {kind: array_path(folder, split, kind) for kind in ("images", *(KEPT if keep_encoded else ()))}
+            reasons = _write(names, converted, paths, side, seen)
             _check_refused(split, splits[split], reasons, classes)
             outcomes = list(zip(splits[split], reasons, strict=True))
             refused += [f"{picture.name}: {reason}" for picture, reason in outcomes if reason]
@@ -196,30 +192,31 @@ def _converted(
 
 
 def _write(
-    names: Sequence[str],
-    converted: Iterable[Converted],
-    images: RowFile,
-    encoded: RowFile | None,
-    seen: dict[bytes, str],
-) -> tuple[list[str | None], list[int]]:
-    """Writes the good pictures of one split, and their files if they are kept.
+    names: Sequence[str], converted: Iterable[Converted], paths: Mapping[str, Path], side: int, seen: dict[bytes, str]
+) -> list[str | None]:
+    """Writes the good pictures of one split, and their files if `paths` name places for them.
 
     A copy of a picture in `seen` (digest -> name) is refused: in both splits, it would leak into the test.
 
     Returns:
-        For each picture why it is refused, or None; and where each kept file ends.
+        For each picture why it is refused, or None.
     """
     reasons, ends = [], []
-    for name, (digest, pixels, content, problem) in zip(names, converted, strict=True):
-        first = seen.setdefault(digest, name) if problem is None else name
-        reason = problem if first == name else f"{SAME} {first}"
-        reasons.append(reason)
-        if reason is None:
-            images.add(pixels)
-            if encoded is not None:
-                encoded.add(content)
-                ends.append(encoded.num_bytes)
-    return reasons, ends
+    with (
+        RowFile(paths["images"], (side, side, 3)) as images,
+        RowFile(paths["encoded"], ()) if "encoded" in paths else nullcontext() as encoded,
+    ):
+        for name, (digest, pixels, content, problem) in zip(names, converted, strict=True):
+            first = seen.setdefault(digest, name) if problem is None else name
+            reasons.append(problem if first == name else f"{SAME} {first}")
+            if reasons[-1] is None:
+                images.add(pixels)
+                if encoded is not None:
+                    encoded.add(content)
+                    ends.append(encoded.num_bytes)
+    if encoded is not None:
+        np.save(paths["ends"], np.array(ends, np.int64))
+    return reasons
 
 
 def _check_classes(splits: dict[str, list[Picture]], classes: Sequence[str], problem: str, refused: list[str]) -> None:
