@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from accelbench.presentation import UNKNOWN, exact, significant
 from accelbench.schema.record import Value
 
-Subject = TypeVar("Subject")
+UserModule = TypeVar("UserModule")
 Part = TypeVar("Part")
 
 
@@ -21,7 +21,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Column(Generic[Subject]):
+class Column(Generic[UserModule]):
     """A column of a table.
 
     Attributes:
@@ -30,12 +30,12 @@ class Column(Generic[Subject]):
     """
 
     heading: str
-    entry: Callable[[Subject], Entry]
+    entry: Callable[[UserModule], Entry]
 
 
 def columns_of(
-    part: Callable[[Subject], Part], columns: Iterable[Column[Part]], *headings: str
-) -> list[Column[Subject]]:
+    part: Callable[[UserModule], Part], columns: Iterable[Column[Part]], *headings: str
+) -> list[Column[UserModule]]:
     """The columns with these headings, about a part of each subject.
 
     Args:
@@ -45,7 +45,7 @@ def columns_of(
     """
     entries = {column.heading: column.entry for column in columns}
 
-    def entry_of(heading: str) -> Callable[[Subject], Entry]:
+    def entry_of(heading: str) -> Callable[[UserModule], Entry]:
         return lambda subject: entries[heading](part(subject))
 
     return [Column(heading, entry_of(heading)) for heading in headings]
@@ -80,7 +80,7 @@ class Table:
 
 
 def tabulate(
-    title: str, columns: Sequence[Column[Subject]], subjects: Iterable[Subject], notes: Sequence[str] = ()
+    title: str, columns: Sequence[Column[UserModule]], subjects: Iterable[UserModule], notes: Sequence[str] = ()
 ) -> Table:
     """The table with a row per subject and every column."""
     return Table(
@@ -92,7 +92,7 @@ def tabulate(
 
 
 def tabulate_known(
-    title: str, columns: Sequence[Column[Subject]], subjects: Iterable[Subject], notes: Sequence[str] = ()
+    title: str, columns: Sequence[Column[UserModule]], subjects: Iterable[UserModule], notes: Sequence[str] = ()
 ) -> Table | None:
     """The table without the columns that hold no known value; None without subjects."""
     made = tabulate(title, columns, subjects, notes)

@@ -83,7 +83,7 @@ class Kept(ModuleRun):
     """Keeps the weights before the steps that are only counted."""
 
     def _count(self):
-        self.weights = {name: each.clone() for name, each in self.subject.module.state_dict().items()}
+        self.weights = {name: each.clone() for name, each in self.user_module.module.state_dict().items()}
         return super()._count()
 
 

@@ -12,11 +12,10 @@ from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.outputs import LAZY, computes_when_read, described, seeded, size_of
+from accelbench.engines.lightning.own.lightning_module.coroutine import LoopStep
+from accelbench.engines.lightning.own.lightning_module.hooks import StepProbe, wrapped
 from accelbench.engines.lightning.own.lightning_module.loader import SwitchingLoader
-from accelbench.engines.lightning.own.lightning_module.looking import Looks
-from accelbench.engines.lightning.own.lightning_module.loop_step import LoopStep
-from accelbench.engines.lightning.own.lightning_module.sections import wrapped
-from accelbench.engines.lightning.own.lightning_module.subject import Subject
+from accelbench.engines.lightning.own.lightning_module.user_module import UserModule
 from accelbench.engines.lightning.structure import (
     copied_into,
     keys_of_rows,
@@ -42,17 +41,17 @@ class ModuleOutputs(CellRun):
     """
 
     backend: Backend
-    subject: Subject
+    user_module: UserModule
     trainer: Any
     loader: SwitchingLoader
     step: LoopStep
-    looked: Looks
+    looked: StepProbe
     called: dict[int, Any]
     kept_alive: list[Any]
     timed_size: int
 
-    def _looked_step(self) -> Looks:
-        look, sizes = Looks(), self.loader.sizes
+    def _looked_step(self) -> StepProbe:
+        look, sizes = StepProbe(), self.loader.sizes
         add = sizes.add
 
         def noted(batch: Any) -> None:
@@ -60,7 +59,7 @@ class ModuleOutputs(CellRun):
             add(batch)
 
         sizes.add = noted  # type: ignore[method-assign]
-        with wrapped(self.trainer, look.wrap(self.subject.module, None)):
+        with wrapped(self.trainer, look.wrap(self.user_module.module, None)):
             self.step.compute(None)
         sizes.add = add  # type: ignore[method-assign]
         self.backend.wait()
@@ -125,20 +124,20 @@ class ModuleOutputs(CellRun):
     ) -> list[Output]:
         """From a newly built module, without a Trainer, for what predict_step got."""
         dtype, context = in_precision(precision or Precision.fp32)
-        predict = self.subject.new_predict(other=other, dtype=dtype)
+        predict = self.user_module.new_predict(other=other, dtype=dtype)
         called = (self.called[id(each)] for each in batches)
         inputs = (mapped(each, lambda tensor: _copied(tensor, dtype)) for each in called)
         with torch.no_grad(), context, new_tensors_in(dtype):
             outputs = list(seeded(inputs, predict))
         return [described(output, self.timed_size, self.rows) for output in outputs]
 
-    def _size(self, look: Looks) -> int:
+    def _size(self, look: StepProbe) -> int:
         """The rows of an output: as many as the batch has, or as the user counts samples."""
         rows = num_rows(look.batch)
-        counted = self.subject.batch_sizes.sizes[-1]
+        counted = self.user_module.batch_sizes.sizes[-1]
         return size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
 
-    def _described(self, look: Looks) -> Output:
+    def _described(self, look: StepProbe) -> Output:
         self.timed_size = self._size(look)
         return described(look.result, self.timed_size, self.rows_of(self.timed_size)) if self.timed_size else []
 

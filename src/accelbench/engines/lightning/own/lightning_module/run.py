@@ -1,6 +1,6 @@
 """A LightningModule of the user, measured as Lightning's Trainer runs it.
 
-The Trainer's own loop runs, with the module's own training_step, optimisers and hooks, in a coroutine (`baton`). Its
+The Trainer's own loop runs, with the module's own training_step, optimisers and hooks, in a coroutine. Its
 loader waits for the clock before each batch (`loader`), so that a step is one batch of the loop with everything that
 the loop does, such as the end of an epoch.
 """
@@ -20,14 +20,11 @@ from accelbench.engines.lightning.denormals import Denormals
 from accelbench.engines.lightning.outputs import (
     all_finite,
 )
-from accelbench.engines.lightning.own.lightning_module.baton import Baton
+from accelbench.engines.lightning.own.lightning_module.coroutine import LoopStep, TrainerCoroutine
+from accelbench.engines.lightning.own.lightning_module.hooks import Skipped, StepProbe, counting, marking, wrapped
 from accelbench.engines.lightning.own.lightning_module.loader import SwitchingLoader, unmarked
-from accelbench.engines.lightning.own.lightning_module.looking import Looks
-from accelbench.engines.lightning.own.lightning_module.loop_step import LoopStep
 from accelbench.engines.lightning.own.lightning_module.module_outputs import ModuleOutputs
-from accelbench.engines.lightning.own.lightning_module.sections import counting, marking, wrapped
-from accelbench.engines.lightning.own.lightning_module.skipped import Skipped
-from accelbench.engines.lightning.own.lightning_module.subject import Subject
+from accelbench.engines.lightning.own.lightning_module.user_module import UserModule
 from accelbench.engines.lightning.precision import Observer
 from accelbench.engines.lightning.profiler import busiest
 from accelbench.engines.lightning.structure import num_rows, tensors_in
@@ -66,11 +63,11 @@ class ModuleRun(ModuleOutputs):
         super().__init__(cell, data_folder, backend)
         if self.fits:
             raise UnsupportedError("model=lightning: protocol=fit needs a test set: use protocol=window or steps")
-        self.subject = Subject(cell, backend)
-        self.trainer = self.subject.trainer
-        self.baton = Baton(self._loop)
+        self.user_module = UserModule(cell, backend)
+        self.trainer = self.user_module.trainer
+        self.coroutine = TrainerCoroutine(self._loop)
         self.loader: SwitchingLoader
-        self.looked = Looks()
+        self.looked = StepProbe()
         self.denormals = Denormals()
         self.work: Work | None
         self.finite = True
@@ -88,28 +85,27 @@ class ModuleRun(ModuleOutputs):
 
     def _loop(self) -> None:
         """Runs the Trainer, whose loader waits for the clock."""
-        subject = self.subject
         run = self.trainer.fit if self.trains else self.trainer.predict
         more = {} if self.trains else {"return_predictions": False}
-        run(subject.module, datamodule=subject.data, **more)
+        run(self.user_module.module, datamodule=self.user_module.data, **more)
 
     def _switching(self, loader: Any) -> SwitchingLoader:
         self.loader = SwitchingLoader(
-            loader, self.baton.wait_for_step, self.subject.batch_sizes, endless=not self.trains
+            loader, self.coroutine.wait_for_step, self.user_module.batch_sizes, endless=not self.trains
         )
         return self.loader
 
     def run_steps(self) -> None:
         """Starts the loop, measures it batch by batch, and stops it."""
-        self.subject.wrap_loader(self._switching)
+        self.user_module.wrap_loader(self._switching)
         try:
-            self.baton.step()  # up to the first batch
+            self.coroutine.step()  # up to the first batch
             self._note_built()
-            step = self.step = LoopStep(self.baton, self.loader)
+            step = self.step = LoopStep(self.coroutine, self.loader)
             skipped = Skipped(lambda: step.num_steps)
-            with skipped.noted(self.subject.package):
+            with skipped.noted(self.user_module.package):
                 self.measure_window(step)
-                self.defects += skipped.defects(self.subject.flag, self.timing.num_warmup_steps, step.num_steps)
+                self.defects += skipped.defects(self.user_module.flag, self.timing.num_warmup_steps, step.num_steps)
                 self._check_counts()
                 self.note_resources()
                 if self.trains:
@@ -118,25 +114,25 @@ class ModuleRun(ModuleOutputs):
                 self._break_down(step)
                 self._look()
                 if self.backend.torch_type == "cpu" and not self.backend.flushes_denormals:
-                    self.denormals.look_at_weights(self.subject.module, next(iter(self.trainer.optimizers), None))
-                self.subject.note_schedulers()
+                    self.denormals.look_at_weights(self.user_module.module, next(iter(self.trainer.optimizers), None))
+                self.user_module.note_schedulers()
                 self.work = self.work_of_step(self._count)
                 if not self.is_one_step and has_time(median(self.timing.latency_s), self.cell.timeout_s):
                     self._look_further(median(self.timing.latency_s))
-                self.defects += self.subject.changed_settings(self.asked_at_start)
+                self.defects += self.user_module.changed_settings(self.asked_at_start)
                 if not self.trains:
                     self._keep_outputs()
         finally:
-            self.baton.stop()
+            self.coroutine.stop()
 
     def _note_built(self) -> None:
         """Once the module and its optimisers are on the device."""
-        self.build_s = self.subject.build_s
-        self.subject.check_set_up()
-        self.num_params = zoo.num_params(self.subject.module)
-        self.observer = Observer(self.subject.module)
-        self.asked_at_start = self.subject.settings()
-        self.trained = TrainedNetwork(self.subject.module, self.seen.training)
+        self.build_s = self.user_module.build_s
+        self.user_module.check_set_up()
+        self.num_params = zoo.num_params(self.user_module.module)
+        self.observer = Observer(self.user_module.module)
+        self.asked_at_start = self.user_module.settings()
+        self.trained = TrainedNetwork(self.user_module.module, self.seen.training)
         if self.trains:
             self.trained.begin()
         self.backend.hold(torch.float32)  # between the steps: Lightning sets another around each
@@ -157,21 +153,21 @@ class ModuleRun(ModuleOutputs):
         """See `Watch`: looks at one more step, which is like those that are timed."""
         look = self._looked_step()
         self._check_whole(look)
-        self.defects += self.subject.changed_settings(self.asked_at_start)
+        self.defects += self.user_module.changed_settings(self.asked_at_start)
         if self.trains:
             self.seen.training.looked = self.trained.states()
         self.timed = look.batch, [] if self.trains else self._described(look)
 
     def _check_counts(self) -> None:
         """Notes a defect if the optimiser made fewer steps than batches ask for, as Lightning counts them."""
-        if not self.trains or self.counted is None or not self.subject.module.automatic_optimization:
+        if not self.trains or self.counted is None or not self.user_module.module.automatic_optimization:
             return
         num_batches = self.step.num_steps - self.counted[0]
-        made, due = self.trainer.global_step - self.counted[1], num_batches // self.subject.asked_accumulated
+        made, due = self.trainer.global_step - self.counted[1], num_batches // self.user_module.asked_accumulated
         if made < due - 2:
             self.defects.append(f"its optimisers made {made} steps in {num_batches} batches, and {due} were due")
 
-    def _check_whole(self, look: Looks) -> None:
+    def _check_whole(self, look: StepProbe) -> None:
         """Notes a defect if the module's hooks took samples of the loader's batch away."""
         if self.cell.model.samples is None and (rows := look.rows_left) is not None:
             self.defects.append(f"the module's hooks left {rows[0]} of the {rows[1]} rows of a batch")
@@ -196,8 +192,8 @@ class ModuleRun(ModuleOutputs):
     def _await_change(self, latency_s: float) -> None:
         """Runs further steps until a weight changes, if none did: gradients may be accumulated by hand."""
         training = self.seen.training
-        is_manual = not self.subject.module.automatic_optimization
-        training.cycle = None if is_manual else self.subject.num_accumulated
+        is_manual = not self.user_module.module.automatic_optimization
+        training.cycle = None if is_manual else self.user_module.num_accumulated
         if training.has_trained and not training.stopped:
             return
         for _ in range(min(MAX_CYCLE, int(MAX_AWAITED_S / latency_s))):
@@ -212,7 +208,7 @@ class ModuleRun(ModuleOutputs):
         cell = self.cell
         if not cell.breakdown_s or not has_time(median(self.timing.latency_s), cell.timeout_s):
             return
-        if self.subject.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
+        if self.user_module.num_accumulated == 1:  # else every second batch would meet the same ones of a cycle
 
             def mark(phase: Phase) -> None:
                 step.mark(phase)
@@ -226,19 +222,21 @@ class ModuleRun(ModuleOutputs):
     def _look(self) -> None:
         """Looks at one more step: its loss or output, and what it computes in if no layer showed that."""
         observer = None if self.observer.has_seen else self.observer
-        with wrapped(self.trainer, self.looked.wrap(self.subject.module, observer)):
+        with wrapped(self.trainer, self.looked.wrap(self.user_module.module, observer)):
             self.step.compute(None)
         self.backend.wait()
         results = [*tensors_in(self.looked.result)]
         if self.trains:
-            results += self.subject.module.parameters()
+            results += self.user_module.module.parameters()
         self.finite = all_finite(results)
 
     def _count(self) -> Work:
         """What one step has to do, from further real ones: one cycle of accumulated gradients."""
         counter = Counter()
-        num_steps = self.subject.num_accumulated
-        noting = noting_gradients(trainable(self.subject.module), self.seen.training) if self.trains else nullcontext()
+        num_steps = self.user_module.num_accumulated
+        noting = (
+            noting_gradients(trainable(self.user_module.module), self.seen.training) if self.trains else nullcontext()
+        )
         try:
             with wrapped(self.trainer, counting(counter)), noting:
                 for _ in range(num_steps):
@@ -253,7 +251,7 @@ class ModuleRun(ModuleOutputs):
         try:
             if not num_rows(self.looked.batch):
                 raise UnsupportedError("its batches hold no tensors that accelbench finds")
-            self.seen.modes = training_in_inference(self.subject.module)
+            self.seen.modes = training_in_inference(self.user_module.module)
             self.keep_outputs(self._size(self.looked), None)
         except Exception as error:  # a user's module may raise anything: it was measured all the same
             self.unchecked = beginning(one_line(message_of(error)), MAX_WHY)
@@ -276,11 +274,11 @@ class ModuleRun(ModuleOutputs):
 
     def notes(self) -> Iterator[str]:
         """What of the user's ran, and what did not."""
-        yield from self.subject.notes()
+        yield from self.user_module.notes()
         yield from self.backend.notes()
         if self.trains and self.looked.loss is None:
             yield "training_step returns no loss, so that only the weights were checked to be finite"
-        if self.cell.breakdown_s and self.subject.num_accumulated > 1:
+        if self.cell.breakdown_s and self.user_module.num_accumulated > 1:
             yield "steps have no phases: with accumulated gradients they differ from batch to batch"
 
     def warnings(self) -> Iterator[str]:
