@@ -242,7 +242,8 @@ def test_the_users_folder_of_data_is_no_part_of_a_cell(capsys, project):
         ({"suites": {"mnist_networks": {"data": "mnist", "batch_size": [0]}}}, "batch_size=0: should be at least 1"),
         (
             {"profil": "quick"},
-            "params.yaml: unknown profil. Choose from: profile, retry, strict, confirm_s, costs, data, suites.",
+            "params.yaml: unknown profil. Choose from: profile, retry, strict, confirm_s, report_extension, costs, "
+            "data, suites.",
         ),
         ({"profile": "fast"}, "profile=fast: unknown profile. Choose from: quick, full."),
         ({"suites": "${nope}"}, "params.yaml: not readable"),

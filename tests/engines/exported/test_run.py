@@ -227,7 +227,7 @@ def test_what_the_first_output_in_torch_shows_is_known_where_the_network_is_load
 def test_a_cell_of_which_another_format_ran_is_invalid(digits):
     cell = make_cell(engine=Engine.openvino, model=SMALL)
     found = exported_run.run(cell, digits, InTorch(torch.bfloat16))
-    assert judge(cell, found) == "asked for precision fp32, but bf16 ran"
+    assert judge(cell, found).startswith("asked for precision fp32, but bf16 ran")
     assert np.isfinite(found.output_error)
 
 

@@ -72,7 +72,7 @@ def test_the_output_is_the_plain_networks(nothing, precision, on):
     assert (plain.output_error is None) == (precision == Precision.fp32)
 
 
-def test_an_option_that_changes_the_output_is_warned_of(nothing, monkeypatch):
+def test_an_option_that_changes_the_output_makes_the_cell_invalid(nothing, monkeypatch):
     def broken(network, *_):
         with torch.no_grad():
             next(network.parameters()).mul_(1.003)
@@ -81,7 +81,7 @@ def test_an_option_that_changes_the_output_is_warned_of(nothing, monkeypatch):
     monkeypatch.setattr(options, "prepared", broken)
     measured = engine.run(resnet(options=Options(channels_last=True)), nothing)
     assert measured.output_error > 1e-3
-    assert measured.warnings[0].startswith("the output differs from fp32's on the CPU by ")
+    assert measured.defects[0].startswith("the output differs by ")
 
 
 def test_channels_last_is_how_weights_and_inputs_lie_in_memory():
