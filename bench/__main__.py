@@ -8,7 +8,8 @@ import importlib
 import subprocess
 import sys
 
-DEFAULT = ["waiting", "overhead", "loop", "xla", "references", "feeding", "comparing", "report"]
+DEFAULT = ["waiting", "overhead", "loop", "xla", "comparing", "report"]
+IN_SCALE = ("comparing", "report")  # functions of bench/scale.py
 # Not run by default: scale takes ten minutes and ten gigabytes of disk, custom and engines half an hour each, searching
 # ten minutes and accuracy an hour; peer installs another tool, and keras can't share a process with torch.
 # They take the lock themselves, or run sweeps, which do.
@@ -31,8 +32,9 @@ def main() -> None:
                 [sys.executable, "pipelines/stage.py", "prepare_data", name], cwd=workplace().root, check=True
             )
     for part in parts:
-        run = importlib.import_module(f"bench.{part}").main
-        print(f"\n== {part}: bench/{part}.py", flush=True)
+        module = "scale" if part in IN_SCALE else part
+        run = getattr(importlib.import_module(f"bench.{module}"), part if part in IN_SCALE else "main")
+        print(f"\n== {part}: bench/{module}.py", flush=True)
         if part not in LOCKING:
             with hold_measuring(print):
                 run()

@@ -23,12 +23,12 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.row import steady_rates
 from accelbench.lock import hold_measuring
 from accelbench.project import workplace
-from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Device, Engine, Library, Mode, Pipeline, Precision, Protocol, Status
+from accelbench.schema.vocab import Library, Mode, Pipeline, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.order_statistics import median
 from bench.engines import by_cell
 from bench.peer_side import BATCH, ENGINES, ENGINES_BATCH, STEPS, WARMUP
+from bench.rounds import cell
 
 ROUNDS, ENGINES_ROUNDS = 7, 3
 NETWORK = "timm.models.vision_transformer.VisionTransformer"
@@ -86,9 +86,9 @@ def _beside_loops(hosts: Hosts, root: Path, side: list[str], folder: str) -> Non
         for _ in range(ROUNDS)
     ]
     print(f"{'tool':<20} {'s per cell':>10} {'samples/s':>10} {'bare loop':>10} {'ratio':>7}   (medians of {ROUNDS})")
-    for tool, cell, loop in (("accelbench", "ours", "our loop"), ("optimum-benchmark", "peer", "peer's loop")):
+    for tool, own, loop in (("accelbench", "ours", "our loop"), ("optimum-benchmark", "peer", "peer's loop")):
         walls, rates, bare = (
-            [each[name][key] for each in rounds] for name, key in ((cell, "wall_s"), (cell, "rate"), (loop, "rate"))
+            [each[name][key] for each in rounds] for name, key in ((own, "wall_s"), (own, "rate"), (loop, "rate"))
         )
         ratios = [rate / plain for rate, plain in zip(rates, bare, strict=True)]
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
@@ -138,24 +138,14 @@ def _environment(root: Path) -> Path:
 
 def _ours(hosts: Hosts, root: Path) -> dict[str, float]:
     """Seconds of one cell, its process included, and the samples/s of its free-running blocks."""
-    cell = Cell(
-        suite="bench",
-        engine=Engine.lightning,
-        device=Device.cpu,
-        model=ModelSpec(
-            name="vit", library=Library.custom, network=NETWORK, args=SIZES, input_shape=(3, 32, 32), num_classes=10
-        ),
-        data=DataSpec(name="random", pipeline=Pipeline.device),
-        mode=Mode.infer,
-        precision=Precision.fp32,
-        batch_size=BATCH,
-        protocol=Protocol.steps,
-        epochs=1,
-        warmup=WARMUP,
-        steps=STEPS,
+    vit = ModelSpec(
+        name="vit", library=Library.custom, network=NETWORK, args=SIZES, input_shape=(3, 32, 32), num_classes=10
     )
+    resident = DataSpec(name="random", pipeline=Pipeline.device)
+    length = {"protocol": Protocol.steps, "warmup": WARMUP, "steps": STEPS, "breakdown_s": 0.3}
+    measured = cell(vit, Mode.infer, BATCH, data=resident, **length)
     start = time.perf_counter()
-    outcome = hosts.run(cell, root / "data" / "random")
+    outcome = hosts.run(measured, root / "data" / "random")
     wall_s = time.perf_counter() - start
     assert outcome.status == Status.ok, outcome.reason
     assert outcome.measurement is not None

@@ -1,27 +1,74 @@
 """Rounds of accelbench and a reference, which take the place of the blocks of accelbench's clock."""
 
 from collections.abc import Callable
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from accelbench.measuring.runner import Runner
+from accelbench.project import workplace
+from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import Mode
+from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.order_statistics import median, median_interval
 
 # The interval of the ratio should lie within these bounds.
 BOUNDS = (0.95, 1.05)
 run_block = Runner.block
+Reference = Callable[[int], float]  # runs a number of steps, and returns the seconds per step
 
 
-def run_both(
-    runner: Runner, reference: Callable[[int], float], rounds: list[tuple[float, float]], num_steps: int
-) -> Block:
-    """One round: a block of accelbench and as many steps of the reference; which is first alternates.
+def mnist() -> Path:
+    """The folder of the prepared images."""
+    return workplace().root / "data" / "mnist"
+
+
+def cell(model: ModelSpec | str, mode: Mode, batch_size: int, **others: Any) -> Cell:
+    """A cell of the `window` protocol in fp32: on Lightning, this CPU and MNIST, unless `others` say more."""
+    settings = {
+        "suite": "bench",
+        "engine": Engine.lightning,
+        "device": Device.cpu,
+        "model": model if isinstance(model, ModelSpec) else ModelSpec(name=model),
+        "data": DataSpec(name="mnist"),
+        "mode": mode,
+        "precision": Precision.fp32,
+        "batch_size": batch_size,
+        "protocol": Protocol.window,
+        "epochs": 1,
+        "breakdown_s": 0.0,
+    }
+    return Cell(**{**settings, **others})
+
+
+def compare(name: str, width: int, compared: Cell, num_runs: int, run: Any, reference: Callable[[], Reference]) -> None:
+    """Prints a row: samples/s of a cell over those of a reference, in rounds of several runs with new networks.
+
+    The first round of a run warms up the reference; no other round is dropped or repeated.
 
     Args:
-        runner: runs accelbench's steps.
-        reference: runs a number of steps and returns the seconds per step.
-        rounds: a pair is appended: the seconds per step of accelbench and of the reference.
-        num_steps: in the block.
+        name: of the case, in the column of `width` characters.
+        compared: the cell.
+        num_runs: how often the network is built anew.
+        run: measures a cell, with the folder of its data.
+        reference: makes the reference of one run.
+    """
+    rounds: list[tuple[float, float]] = []
+    for _ in range(num_runs):
+        mine: list[tuple[float, float]] = []
+        with patch.object(Runner, "block", partialmethod(run_both, reference(), mine)):
+            run(compared, mnist())
+        rounds += mine[1:]
+    ratios = [plain_s / ours_s for ours_s, plain_s in rounds]
+    print_row(width, name, compared.mode, ratios, [compared.batch_size / plain_s for _, plain_s in rounds])
+
+
+def run_both(runner: Runner, reference: Reference, rounds: list[tuple[float, float]], num_steps: int) -> Block:
+    """One round: a block of accelbench and as many steps of the reference; which is first alternates.
+
+    To `rounds`, the seconds per step of accelbench and of the reference are appended.
     """
     if len(rounds) % 2:
         reference_s = reference(num_steps)

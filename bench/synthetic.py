@@ -1,7 +1,6 @@
 """Many synthetic records, of the size that real ones have: several machines, suites, models and processes."""
 
-import dataclasses
-import json
+import itertools
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,8 +14,8 @@ from accelbench.schema.measurement import Block, Measurement
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import digest
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol, Status
-from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.schema.vocab import Mode, Precision, Status
+from bench.rounds import cell
 
 MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
 BATCH_SIZES = tuple(2**power for power in range(10))
@@ -24,8 +23,8 @@ PRECISIONS = (Precision.fp32, Precision.bf16)
 NUM_PROCESSES = 5
 NUM_SUITES = 10
 NUM_STEPS, NUM_SYSTEM = 400, 40
-PER_SUITE = len(MODELS) * len(BATCH_SIZES) * len(PRECISIONS) * len(Mode) * NUM_PROCESSES
 START = datetime(2026, 1, 1, tzinfo=UTC)
+Pool = list[tuple[list[float], ...]]  # seconds of latency, launch and data
 
 
 def fill(top: Path, num_machines: int, num_suites: int = NUM_SUITES, num_processes: int = NUM_PROCESSES) -> int:
@@ -38,12 +37,8 @@ def fill(top: Path, num_machines: int, num_suites: int = NUM_SUITES, num_process
             folder = top / f"node{machine:02}" / f"suite{suite:02}"
             folder.mkdir(parents=True)
             wanted = []
-            for at, made in enumerate(records(machine, suite, num_processes, dice, pool)):
-                started = START + timedelta(days=suite, seconds=3 * at)
-                made = dataclasses.replace(made, started_at=started.isoformat(timespec="milliseconds"))
-                text = orjson.dumps(made.to_json(), option=orjson.OPT_INDENT_2)
-                # A record's lists are indented by half of that: no longer than they really are.
-                (folder / f"{made.name}.json").write_bytes(text.replace(b"\n      ", b"\n   "))
+            for made in records(machine, suite, num_processes, dice, pool):
+                _write(made, folder)
                 wanted.append(WantedCell(made.cell, made.name))
             num += len(wanted)
             plan = PlanFile(suite=folder.name, title=folder.name, study=None, profile="full", cells=wanted)
@@ -51,43 +46,48 @@ def fill(top: Path, num_machines: int, num_suites: int = NUM_SUITES, num_process
     return num
 
 
-def records(
-    machine: int, suite: int, num_processes: int, dice: random.Random, pool: list[tuple[list[float], ...]]
-) -> Iterator[Record]:
+def fill_sides(top: Path, num_cells: int) -> list[Path]:
+    """Writes the folders of two sides of a comparison, whose rounds are interleaved; returns them."""
+    dice = random.Random(0)
+    pool = [_samples(dice) for _ in range(20)]
+    sides = [top / name for name in ("a", "b")]
+    for minute, side in zip((0, 30), sides, strict=True):
+        side.mkdir()
+        for seed in range(num_cells):
+            for repeat in range(NUM_PROCESSES):
+                started = START + timedelta(hours=repeat, minutes=minute, seconds=seed)
+                made = _record(cell("mlp", Mode.infer, 128, seed=seed, repeat=repeat), 0, started, dice, pool)
+                _write(made, side)
+    return sides
+
+
+def records(machine: int, suite: int, num_processes: int, dice: random.Random, pool: Pool) -> Iterator[Record]:
     """The records of one suite on one machine."""
-    environment = _environment(machine)
-    data = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)
-    for model in MODELS:
-        for mode in Mode:
-            for precision in PRECISIONS:
-                for batch_size in BATCH_SIZES:
-                    for repeat in range(num_processes):
-                        cell = Cell(
-                            suite=f"suite{suite:02}",
-                            engine=Engine.lightning,
-                            device=Device.cpu,
-                            model=ModelSpec(name=model),
-                            data=DataSpec(name="mnist"),
-                            mode=mode,
-                            precision=precision,
-                            batch_size=batch_size,
-                            protocol=Protocol.window,
-                            epochs=1,
-                            seed=0,
-                            repeat=repeat,
-                        )
-                        yield Record(
-                            cell=cell,
-                            identity=digest([cell.id, suite, machine]),
-                            status=Status.ok,
-                            started_at=START.isoformat(),
-                            wall_s=2.5,
-                            environment=environment,
-                            data=data,
-                            measurement=measurement(batch_size, dice, dice.gauss(1, 0.02), *dice.choice(pool)),
-                            system=_system(dice),
-                            sweep_id=f"2026-01-{1 + suite:02}_00-00-00-suite{suite:02}",
-                        )
+    settings = itertools.product(MODELS, Mode, PRECISIONS, BATCH_SIZES, range(num_processes))
+    for at, (model, mode, precision, batch_size, repeat) in enumerate(settings):
+        made = cell(model, mode, batch_size, precision=precision, suite=f"suite{suite:02}", repeat=repeat)
+        yield _record(made, machine, START + timedelta(days=suite, seconds=3 * at), dice, pool)
+
+
+def _write(made: Record, folder: Path) -> None:
+    text = orjson.dumps(made.to_json(), option=orjson.OPT_INDENT_2)
+    # A record's lists are indented by half of that: no longer than they really are.
+    (folder / f"{made.name}.json").write_bytes(text.replace(b"\n      ", b"\n   "))
+
+
+def _record(made: Cell, machine: int, started: datetime, dice: random.Random, pool: Pool) -> Record:
+    return Record(
+        cell=made,
+        identity=digest([made.id, made.suite, machine]),
+        status=Status.ok,
+        started_at=started.isoformat(timespec="milliseconds"),
+        wall_s=2.5,
+        environment=_environment(machine),
+        data=Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False),
+        measurement=measurement(made.batch_size, dice, dice.gauss(1, 0.02), *dice.choice(pool)),
+        system=_system(dice),
+        sweep_id=f"{started:%Y-%m-%d}_00-00-00-{made.suite}",
+    )
 
 
 def _samples(dice: random.Random) -> tuple[list[float], ...]:
@@ -144,9 +144,3 @@ def _environment(machine: int) -> dict[str, object]:
         "code": digest("code"),
         "git": {"revision": "8d93729", "dirty": False, "branch": "main"},
     }
-
-
-if __name__ == "__main__":
-    import sys
-
-    print(json.dumps(fill(Path(sys.argv[1]), int(sys.argv[2]))))

@@ -16,8 +16,8 @@ from accelbench.project import RECORDS
 from accelbench.schema.record import Record, read
 from accelbench.schema.vocab import Mode
 from accelbench.stats.order_statistics import median
-from bench.comparing import NUM_PROCESSES, fill
 from bench.overhead import runs_folder, windows_s
+from bench.synthetic import NUM_PROCESSES, fill_sides
 
 NUM_ROUNDS = 5
 NUM_RECORDS = 300
@@ -38,9 +38,7 @@ def main() -> None:
     _show("plan of 166 cells", 2.0, _rounds(lambda: _seconds(["plan", "suite=mnist_networks", "profile=quick"])))
     _show("plan of 2,484 cells", 5.0, _rounds(lambda: _seconds(["plan", "suite=imagenet_inference", "profile=full"])))
     with tempfile.TemporaryDirectory() as scratch:
-        sides = [Path(scratch, name) for name in ("a", "b")]
-        for minute, side in zip((0, 30), sides, strict=True):
-            fill(side, minute, NUM_RECORDS // NUM_PROCESSES)
+        sides = fill_sides(Path(scratch), NUM_RECORDS // NUM_PROCESSES)
         _show(f"best of {NUM_RECORDS} records", 1.5, _rounds(lambda: _seconds(["best", str(sides[0])])))
         compare = ["compare", *map(str, sides)]
         _show(f"compare of {NUM_RECORDS} records with as many", 1.5, _rounds(lambda: _seconds(compare)))

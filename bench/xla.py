@@ -8,19 +8,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from functools import partialmethod
+from functools import partial
 from itertools import cycle
-from unittest.mock import patch
 
 import numpy as np
 
 from accelbench.data.arrays import load_split
-from accelbench.project import workplace
 from accelbench.schema.cell import Cell, Window
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
-from accelbench.schema.workload import DataSpec, ModelSpec
-from bench.rounds import print_heading, print_row, run_both
+from accelbench.schema.vocab import Device, Mode
+from bench.rounds import Reference, cell, compare, mnist, print_heading
 
 NUM_RUNS = 4
 # At least twenty rounds per run, whatever their noise.
@@ -35,46 +31,16 @@ def main() -> None:
 
 def compare_all() -> None:
     """Prints the median ratio and its 95 % interval for each case."""
+    from accelbench.engines.lightning import engine
+
     print_heading(10)
     for model, batch_size in CASES:
         for mode in Mode:
-            rounds = compare(model, batch_size, mode)
-            ratios = [plain_s / ours_s for ours_s, plain_s in rounds]
-            rates = [batch_size / plain_s for _, plain_s in rounds]
-            print_row(10, f"{model} b{batch_size}", mode, ratios, rates)
+            compared = cell(model, mode, batch_size, device=Device.xla_cpu, window=WINDOW)
+            compare(f"{model} b{batch_size}", 10, compared, NUM_RUNS, engine.run, partial(plain, compared))
 
 
-def compare(model: str, batch_size: int, mode: Mode) -> list[tuple[float, float]]:
-    """Seconds per step of accelbench and of the plain loop, one pair per round."""
-    from accelbench.engines.lightning import engine
-    from accelbench.measuring.runner import Runner
-
-    cell = Cell(
-        suite="bench",
-        engine=Engine.lightning,
-        device=Device.xla_cpu,
-        model=ModelSpec(name=model),
-        data=DataSpec(name="mnist"),
-        mode=mode,
-        precision=Precision.fp32,
-        batch_size=batch_size,
-        protocol=Protocol.window,
-        epochs=1,
-        window=WINDOW,
-        breakdown_s=0.0,
-    )
-    rounds: list[tuple[float, float]] = []
-    for _ in range(NUM_RUNS):
-        mine: list[tuple[float, float]] = []
-        reference = plain(cell)
-        reference(5)  # compiles
-        with patch.object(Runner, "block", partialmethod(run_both, reference, mine)):
-            engine.run(cell, workplace().root / "data" / "mnist")
-        rounds += mine[1:]
-    return rounds
-
-
-def plain(cell: Cell) -> Callable[[int], float]:
+def plain(given: Cell) -> Reference:
     """Returns a function that measures the seconds per step of a plain loop."""
     import torch
     import torch_xla
@@ -83,36 +49,37 @@ def plain(cell: Cell) -> Callable[[int], float]:
 
     from accelbench.engines.lightning import zoo
 
-    trains = cell.mode == Mode.train
+    trains = given.mode == Mode.train
     device = torch_xla.device()
-    torch.manual_seed(cell.seed)
-    network = zoo.build(cell.model, (28, 28), 10).train(trains).to(device)
+    torch.manual_seed(given.seed)
+    network = zoo.build(given.model, (28, 28), 10).train(trains).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, eps=1e-7)
-    arrays = load_split(workplace().root / "data" / "mnist", "train" if trains else "test")
+    arrays = load_split(mnist(), "train" if trains else "test")
     # NumPy gathers batches: torch's threads would take cores from XLA, 2 ms per step.
     images, labels = np.asarray(arrays.images), arrays.labels.astype(np.int64)
-    starts = cycle(range(0, len(labels) - cell.batch_size + 1, cell.batch_size))
-    generator = np.random.default_rng(cell.seed)
+    starts = cycle(range(0, len(labels) - given.batch_size + 1, given.batch_size))
+    generator = np.random.default_rng(given.seed)
 
     def run(num_steps: int) -> float:
         start = time.perf_counter()
         for _ in range(num_steps):
             if trains:
-                chosen = generator.integers(len(labels), size=cell.batch_size)
+                chosen = generator.integers(len(labels), size=given.batch_size)
                 batch, target = (torch.from_numpy(part.take(chosen, axis=0)).to(device) for part in (images, labels))
                 optimizer.zero_grad()
                 functional.cross_entropy(network(batch.to(torch.float32) / 255), target).backward()
                 optimizer.step()
             else:
                 first = next(starts)
-                batch = torch.from_numpy(images[first : first + cell.batch_size]).to(device)
+                batch = torch.from_numpy(images[first : first + given.batch_size]).to(device)
                 with torch.no_grad():  # XLA computes only results that are still referenced
                     output = network(batch.to(torch.float32) / 255)
-                assert output.shape[0] == cell.batch_size
+                assert output.shape[0] == given.batch_size
             torch_xla.sync()
         xm.wait_device_ops()
         return (time.perf_counter() - start) / num_steps
 
+    run(5)  # compiles
     return run
 
 

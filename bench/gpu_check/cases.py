@@ -5,8 +5,9 @@ import importlib.util
 from collections.abc import Iterator
 
 from accelbench.schema.cell import Cell, Options, Window
-from accelbench.schema.vocab import XLA, Device, Engine, Library, Mode, Pipeline, Precision, Protocol
+from accelbench.schema.vocab import XLA, Device, Library, Mode, Pipeline, Precision
 from accelbench.schema.workload import DataSpec, ModelSpec
+from bench import rounds
 
 WINDOW = Window(measure_s=1.0, width=0.01, latency_s=0.2, latency_steps=20)
 TIMEOUT_S = 60.0
@@ -56,21 +57,9 @@ def cell(device: Device, model: ModelSpec, mode: Mode, precision: Precision, bat
     """A short cell, whose one batch of random images lies on the device."""
     if (precision, mode) == (Precision.fp16, Mode.train):  # Adam's epsilon underflows in fp16
         model = dataclasses.replace(model, optimizer="sgd")
-    return Cell(
-        suite="gpu_check",
-        engine=Engine.lightning,
-        device=device,
-        model=model,
-        data=DataSpec(name="random", pipeline=Pipeline.device),
-        mode=mode,
-        precision=precision,
-        batch_size=batch_size,
-        protocol=Protocol.window,
-        epochs=1,
-        window=WINDOW,
-        breakdown_s=0.0,
-        timeout_s=TIMEOUT_S,
-    )
+    resident = DataSpec(name="random", pipeline=Pipeline.device)
+    others = {"suite": "gpu_check", "window": WINDOW, "timeout_s": TIMEOUT_S}
+    return rounds.cell(model, mode, batch_size, device=device, data=resident, precision=precision, **others)
 
 
 def missing_library(tried: Cell) -> str | None:
