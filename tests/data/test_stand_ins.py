@@ -34,8 +34,8 @@ def test_a_digit_fills_most_of_the_picture():
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("name", "model"), [("cats_vs_dogs", "pets_cnn"), ("fashion_mnist", "cnn")])
-def test_a_network_learns_it(name, model, tmp_path):
+@pytest.mark.parametrize(("name", "model", "epochs"), [("cats_vs_dogs", "pets_cnn", 10), ("fashion_mnist", "cnn", 4)])
+def test_a_network_learns_it(name, model, epochs, tmp_path):
     data_set = find(name)
     data_set.stand_in(Target(tmp_path, {"image_size": 64, "max_images": 2_500}))
     describe(Obtained(classes=data_set.classes, source="a stand-in"), name, tmp_path)
@@ -44,7 +44,7 @@ def test_a_network_learns_it(name, model, tmp_path):
         data=DataSpec(name=name),
         mode=Mode.train,
         protocol=Protocol.fit,
-        epochs=4,
+        epochs=epochs,
         batch_size=32,
         timeout_s=1_500,
     )
