@@ -189,24 +189,18 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The settings of a cell that the command line has under the same names. Whatever is added here is one of both.
-
-    Attributes:
-        batch_size: of a cell, over all devices; on the command line with `scaling=weak`, of each device.
-        devices: how many devices of the cell's kind compute, each an equal part of every batch.
-        scaling: `strong` if `batch_size` is as the user gave it, `weak` if it was multiplied by `devices`.
-        breakdown_s: of additional steps whose phases are timed. `fit` has none.
-        threads: of the framework in each process; None: all cores, shared among `devices`.
-        timeout_s: after which the cell's process is killed; not part of the id.
-    """
+    """The settings of a cell that the command line has under the same names. Whatever is added here is one of both."""
 
     mode: Mode = setting(help="train or infer", column="`train` or `infer`")
     precision: Precision = setting(help="what the network computes in", column="the precision that was asked for")
+    # of a cell, over all devices; on the command line with `scaling=weak`, of each device
     batch_size: AtLeastOne = setting(
         help="samples of a batch; unless given, the model's own",
         column="samples of a batch; with strong scaling of all devices together",
     )
+    # how many devices of the cell's kind compute, each an equal part of every batch
     devices: AtLeastOne = setting(1, "how many devices compute the cell", column="how many devices computed the cell")
+    # `strong` if `batch_size` is as the user gave it, `weak` if it was multiplied by `devices`
     scaling: Scaling = setting(
         Scaling.strong,
         "of several devices: strong shares the batch, weak gives each a batch of that size",
@@ -229,8 +223,10 @@ class RunSettings:
         column="the fixed number of steps",
         empty="protocols other than `steps`",
     )
+    # of additional steps whose phases are timed. `fit` has none.
     breakdown_s: NotNegative = setting(0.3, "seconds for the phases of a step; 0: none")
     save_weights: bool = setting(False, "protocol=fit: keep the trained weights beside the record, as safetensors")
+    # of the framework in each process; None: all cores, shared among `devices`
     threads: AtLeastOne | None = setting(
         None,
         "CPU threads; unless given, all cores",
@@ -245,6 +241,7 @@ class RunSettings:
         column="of weights, data order and random inputs",
     )
     repeat: Count = setting(0, "the number of the process of the cell", column="which process of the same cell this is")
+    # after which the cell's process is killed; not part of the id
     timeout_s: NotNegative = setting(600.0, "seconds after which a cell is ended; its record says so", above=0)
     window: Window = Window()
 
@@ -255,20 +252,14 @@ BOUNDS = {Protocol.window: ["window"], Protocol.steps: ["warmup", "steps"]}
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(RunSettings):
-    """One point of the grid: everything that decides what is measured, and nothing else.
+    """One point of the grid: everything that decides what is measured, and nothing else."""
 
-    Attributes:
-        suite: the sweep that the cell belongs to; not part of the id.
-        xla_processes: True: one process per XLA device, as on a TPU pod. False: one process drives them all.
-        keras: None for another engine.
-        trainer: how the Trainer runs a LightningModule of the user; None for other networks.
-    """
-
-    suite: str
+    suite: str  # the sweep that the cell belongs to; not part of the id
     engine: Engine
     device: Device
     model: ModelSpec
     data: DataSpec
+    # True: one process per XLA device, as on a TPU pod. False: one process drives them all.
     xla_processes: bool = setting(
         False,
         "lightning on a TPU: a process for each core",
@@ -276,7 +267,8 @@ class Cell(RunSettings):
         empty="other devices and engines",
     )
     options: Options = Options()
-    keras: KerasSettings | None = None
+    keras: KerasSettings | None = None  # None for another engine
+    # how the Trainer runs a LightningModule of the user; None for other networks
     trainer: TrainerSettings | None = None
 
     def settings(self) -> dict[str, Any]:

@@ -14,23 +14,16 @@ KEY = "setting"  # of a field's metadata
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is said of a setting besides its type and default.
+    """What is said of a setting besides its type and default."""
 
-    Attributes:
-        help: what it means.
-        least, most, above: the limits of a number where they are narrower than its type's.
-        column: what its column of cells.csv holds; None: it has none.
-        name: of the column, and of the parameter in MLflow, unless it is the field's.
-        empty: when the column has no value; "" for never.
-    """
-
-    help: str
+    help: str  # what it means
+    # least, most, above: the limits of a number where they are narrower than its type's
     least: float | None = None
     most: float | None = None
     above: float | None = None
-    column: str | None = None
-    name: str | None = None
-    empty: str = ""
+    column: str | None = None  # what its column of cells.csv holds; None: it has none
+    name: str | None = None  # of the column, and of the parameter in MLflow, unless it is the field's
+    empty: str = ""  # when the column has no value; "" for never
 
 
 def setting(
@@ -42,17 +35,11 @@ def setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """A setting in its place.
+    """A setting in its place."""
 
-    Attributes:
-        path: its dotted name, from the class that was asked for.
-        kind: its type, with its range.
-        field: its default, and what is said of it.
-    """
-
-    path: str
-    kind: Any
-    field: "dataclasses.Field[Any]"
+    path: str  # its dotted name, from the class that was asked for
+    kind: Any  # its type, with its range
+    field: "dataclasses.Field[Any]"  # its default, and what is said of it
 
     @property
     def said(self) -> Setting:

@@ -10,28 +10,16 @@ from accelbench.schema.vocab import USERS_OWN, Augment, Library, ModelOutput, Pi
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """A network and how it is trained.
+    """A network and how it is trained."""
 
-    Attributes:
-        name: the name in labels and tables.
-        network: the name in its library, for the user's own the class's dotted path; None if it equals `name`.
-        args: of the network's constructor, such as dropout; for `transformers`, of its configuration.
-        batch: for `custom`, called with the number of samples and `batch_args`; None for images.
-        batch_args: of that function; for `transformers`, of accelbench's own.
-        inputs: empty: those that the network's `forward` takes.
-        loss: None for the task's.
-        samples, tokens: None: the first dimension of the batch's first tensor, and no tokens.
-        constant: as of an empty network that shows what a step costs.
-        output: `any` only for `custom`, in inference or with a loss.
-        input_shape, num_classes: of random images; a prepared data set defines both itself.
-    """
-
+    # the name in labels and tables
     name: str = setting(help="the network; of timm, torchvision and transformers the library's name for it")
     library: Library = setting(
         Library.accelbench,
         "where the network comes from; model= chooses it",
         column="where the network comes from",
     )
+    # the name in its library, for the user's own the class's dotted path; None if it equals `name`
     network: str | None = setting(None, "the accelbench network behind the name")
     factory: bool = setting(False, "whether target is any callable that makes a network")
     weights: str = setting(
@@ -39,20 +27,28 @@ class ModelSpec:
         "none, pretrained, or the path of a file (.safetensors; .pth with torch 2.10)",
         column="`none`, `pretrained`, or the path of a file",
     )
+    # of the network's constructor, such as dropout; for `transformers`, of its configuration
     args: dict[str, Any] = setting(factory=dict, help="arguments of the network; model.args.width=64,128 is an axis")
     task: Task | None = setting(None, "transformers: the head of the network")
+    # for `custom`, called with the number of samples and `batch_args`; None for images
     batch: str | None = setting(None, "your own function that makes a batch: make_batch(batch_size, **batch_args)")
+    # of that function; for `transformers`, of accelbench's own
     batch_args: dict[str, Any] = setting(
         factory=dict, help="its arguments; model.batch_args.seq_len=128,512 is an axis"
     )
+    # empty: those that the network's `forward` takes
     inputs: tuple[str, ...] = setting((), "the keys of the batch that the network gets")
-    loss: str | None = setting(None, "your own loss: loss(output, batch)")
+    loss: str | None = setting(None, "your own loss: loss(output, batch)")  # None for the task's
+    # samples, tokens: None: the first dimension of the batch's first tensor, and no tokens
     samples: str | None = setting(None, "your own function that counts the samples of a batch")
     tokens: str | None = setting(None, "your own function that counts the tokens of a batch")
     optimizer: str = setting("adam", "adam, adamw, sgd, or your own function of the parameters")
     learning_rate: NotNegative = setting(1e-3, "of these three optimisers", above=0)
+    # as of an empty network that shows what a step costs
     constant: bool = setting(False, "whether its output may be the same for all inputs")
+    # `any` only for `custom`, in inference or with a loss
     output: ModelOutput = setting(ModelOutput.logits, "logits, or any for a network without classes")
+    # input_shape, num_classes: of random images; a prepared data set defines both itself
     input_shape: tuple[AtLeastOne, ...] = setting(
         (28, 28),
         "of one sample, where no data set tells",
@@ -91,14 +87,10 @@ class ModelSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
-    """A data set and how its batches are made.
+    """A data set and how its batches are made."""
 
-    Attributes:
-        name: of a prepared data set.
-        target, args: for `module`: the class's dotted path, and arguments of its constructor.
-    """
-
-    name: str
+    name: str  # of a prepared data set
+    # target, args: for `module`: the class's dotted path, and arguments of its constructor
     target: str | None = setting(None, "your own LightningDataModule")
     args: dict[str, Any] = setting(factory=dict, help="its arguments")
     path: str | None = setting(None, "folder, arrays: where your pictures or arrays are")
