@@ -74,7 +74,6 @@ def _tell(message: str) -> None:
 
 
 def _mistake(error: Exception) -> UserError | None:
-    """The user's mistake behind `error`; None if it is a defect of the program."""
     if isinstance(error, UserError):
         return error
     from accelbench.settings.hydra_errors import user_error_behind  # imports Hydra
@@ -147,7 +146,6 @@ def _replace_closed_streams() -> None:
 
 
 def _has_no_reader(number: int) -> bool:
-    """Whether the descriptor `number` is a pipe or a socket whose other end is closed."""
     poll = select.poll()
     poll.register(number, 0)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))

@@ -122,7 +122,6 @@ def is_checkout() -> bool:
 
 
 def _conf(project: Path | None) -> Path:
-    """The project's own conf/, as our checkout has one; else the one that comes with the package."""
     if project is not None and _is_ours(project / "conf" / "config.yaml"):
         return project / "conf"
     return (PACKAGE.parents[1] if is_checkout() else PACKAGE) / "conf"
@@ -138,7 +137,6 @@ def resolved(path: Path) -> Path:
 
 
 def _text(path: Path) -> str:
-    """The beginning of a file, which anyone may have put there; empty without one, and for a pipe."""
     try:
         if not path.is_file():
             return ""

@@ -34,7 +34,6 @@ def default_folder(place: Workplace) -> tuple[str, str]:
 
 
 def _newest(folder: Path) -> tuple[bool, float] | None:
-    """Whether the folder has a record that is ok, and when the newest such record, or else of all, was written."""
     found = None
     paths = sorted(folder.glob(RECORDS), key=_changed_s, reverse=True)
     for path, record in read_all(paths).by_path():  # another program's files are no records

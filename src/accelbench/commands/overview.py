@@ -39,7 +39,6 @@ def settings() -> str:
 
 
 def _lines(setting: About) -> list[str]:
-    """The setting's words, and its meaning beside them, or below them if they are long."""
     name = f"  {setting.name}={'|'.join(setting.choices) or KINDS[setting.kind]}"
     words = textwrap.wrap(name.replace("|", "| "), width(), subsequent_indent=" " * 8, break_on_hyphens=False)
     words = [line.replace("| ", "|") for line in words]

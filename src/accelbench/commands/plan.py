@@ -71,7 +71,6 @@ def _run(chosen: Namespace, context: Context) -> int:
 
 
 def _by_model(cells: Mapping[str, Cell], known: "Mapping[str, Length]") -> Iterator[str]:
-    """A line for the cells of each model, mode, device and engine: how many they are, and how long they take."""
     groups: dict[str, list[str]] = {}
     for key in known:
         cell = cells[key]
@@ -83,7 +82,6 @@ def _by_model(cells: Mapping[str, Cell], known: "Mapping[str, Length]") -> Itera
 
 
 def _skipped(reasons: Mapping[str, str], lists_all: bool) -> Iterator[str]:
-    """Each reason with the labels that it holds for, below it; the first few of many."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         by_reason.setdefault(clean(reason), []).append(name)
@@ -119,7 +117,6 @@ def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context
 
 
 def _steps(cell: Cell) -> str:
-    """What decides how long a cell of unknown length takes, if it is not its window."""
     return {Protocol.fit: " (whole epochs)", Protocol.steps: f" ({cell.steps} steps)"}.get(cell.protocol, "")
 
 

@@ -235,12 +235,10 @@ def _modified_s(path: Path) -> float:
 
 
 def _scale(cell: Cell, num_samples: tuple[int, int]) -> float:
-    """What the lengths of cells of other models are compared by: the windows' sum, else the number of steps."""
     return expected_s(cell, 0.0 if cell.protocol == Protocol.window else 1.0, num_samples)
 
 
 def _latest(finished: Sequence[Finished], protocol: Protocol) -> Sequence[Finished]:
-    """The latest of one batch, of this protocol if there are any."""
     return ([each for each in finished if each.cell.protocol == protocol] or finished)[-NUM_LATEST:]
 
 
@@ -250,7 +248,6 @@ def _around(limits: Iterable[Limits]) -> Limits:
 
 
 def _free(record: Record) -> float:
-    """The share of the processor that other processes left while the cell ran; 1 if that is unknown."""
     others = record.system.values.get("other_cpu_utilization_percent", []) if record.system else []
     percents = [percent for percent in others if percent is not None]
     num_threads = record.environment.get("machine", {}).get("num_threads")

@@ -79,7 +79,6 @@ def _words(flag: str, path: str, spec: ModuleSpec) -> frozenset[str]:
 
 
 def _text(spec: ModuleSpec) -> str | None:
-    """The module's text; None if it has none: a namespace, or compiled code."""
     if spec.origin is None or not spec.origin.endswith(".py"):
         return None
     try:
@@ -96,7 +95,6 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _definitions(spec: ModuleSpec) -> list[str]:
-    """The names of the classes and functions in the module's text."""
     kinds = (ast.ClassDef, ast.FunctionDef)
     return [each.name for each in _parsed(_text(spec) or "").body if isinstance(each, kinds)]
 

@@ -82,7 +82,6 @@ def _int8(cell: Cell) -> str | None:
 
 
 def _library(cell: Cell, report: DeviceReport) -> str | None:
-    """The libraries of networks that are extras, each with the name of its package."""
     name = cell.model.library.value
     if cell.model.library not in (Library.timm, Library.transformers) or packages.folder(name) is not None:
         return None
@@ -90,7 +89,6 @@ def _library(cell: Cell, report: DeviceReport) -> str | None:
 
 
 def _lightning_module(cell: Cell, report: DeviceReport) -> str | None:
-    """What Lightning's own loop can't do, or accelbench can't time in it."""
     if cell.model.library != Library.lightning:
         return None
     if cell.device in XLA:
@@ -111,7 +109,6 @@ def _output(cell: Cell, report: DeviceReport) -> str | None:
 
 
 def _is_remote_tpu(cell: Cell) -> bool:
-    """Whether the cell names a TPU that is not part of this machine: only TensorFlow can tell what it is."""
     keras = cell.keras
     by_tensorflow = keras is not None and keras.backend == KerasBackend.tensorflow and keras.tpu != KerasSettings.tpu
     return cell.device == Device.tpu and by_tensorflow

@@ -38,7 +38,6 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
 
 
 def _window_s(window: Window, step_s: float) -> float:
-    """Seconds of warm-up, blocks and single steps: each takes its seconds, or longer if its fewest steps do."""
     warmup_s = max(window.warmup_s, WARMUP_STRETCH * window.warmup_steps * step_s)
     few_blocks_s = MIN_SAMPLES * max(BLOCK_MARGIN * window.block_s, step_s)
     blocks_s = max(window.measure_s, step_s, min(few_blocks_s, STRETCH * window.measure_s))

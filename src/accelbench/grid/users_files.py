@@ -30,13 +30,11 @@ class UsersFiles:
 
 
 def _sources(cell: Cell) -> set[tuple[str, str]]:
-    """Setting and value of what names the user's code and weights."""
     weights = {("model.weights", cell.model.weights_file)} if cell.model.weights_file else set()
     return {*cell.own_code.items(), *weights}
 
 
 def _stamps(flag: str, value: str) -> dict[Path, Stamp]:
-    """File -> stamp, of the files that are there."""
     try:
         paths = [Path(value)] if flag == "model.weights" else source_files(flag, value).values()
     except UserError:  # the whole package is gone

@@ -63,7 +63,6 @@ def _about(setting: Declared) -> About:
 
 
 def _parts(kind: Any) -> Iterator[Any]:
-    """The types of a union, without the ranges of numbers."""
     if get_origin(kind) in (Union, types.UnionType):
         for part in get_args(kind):
             yield from _parts(part)

@@ -130,7 +130,6 @@ def _replaced(whole: Any, path: list[str], value: Any) -> Any:
 
 
 def _read(words: list[str]) -> tuple[list[str], list[str]]:
-    """The flags for Hydra, and the settings, in `words`. Hydra's other flags are refused: they read and run files."""
     parser = Parser(prog="accelbench run", add_help=False)
     parser.add_argument("-m", MULTIRUN, action="store_true")
     parser.add_argument("--cfg", choices=("job", "hydra", "all"))
@@ -150,7 +149,6 @@ def _read(words: list[str]) -> tuple[list[str], list[str]]:
 
 @contextmanager
 def _variables_refused() -> Iterator[None]:
-    """Refuses `${oc.env:NAME}` in the settings that are composed meanwhile."""
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
     try:
         yield

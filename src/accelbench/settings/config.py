@@ -102,7 +102,6 @@ class TrackingConfig:
 
 
 def _group(kind: type[T], help: str) -> T:
-    """A setting whose values are the names of files in conf/, and which has settings of its own."""
     made: T = field(default_factory=kind, metadata={GROUP: help})
     return made
 

@@ -76,7 +76,6 @@ def _unknown_setting(text: str) -> UserError | None:
 
 
 def _hint(key: str) -> str:
-    """What the user may have meant by an unknown key."""
     if "." in key:
         return "`accelbench --cfg job` prints all settings."
     near = [each.path for each in declared(RunConfig) if each.path.endswith(f".{key}")]

@@ -62,7 +62,6 @@ def _check_value(setting: Declared, value: Any) -> None:
 
 
 def _range(kind: Any) -> Range | None:
-    """The range in a type, such as that of `AtLeastOne | None` or of `tuple[AtLeastOne, ...]`."""
     if get_origin(kind) is Annotated:
         return next((each for each in get_args(kind) if isinstance(each, Range)), None)
     return next((found for part in get_args(kind) if (found := _range(part))), None)
@@ -78,7 +77,6 @@ def _check_data(data: DataConfig) -> None:
 
 
 def _check_content(flag: str, value: Any, depth: int = 0) -> None:
-    """Checks that a record with this value can be written and read back as it is."""
     if depth > MAX_BRACKETS:
         raise UserError(f"{one_line(flag)[:MAX_SHOWN]}: nested deeper than {MAX_BRACKETS}")
     if isinstance(value, Mapping):

@@ -151,7 +151,6 @@ def _users_own(model: ModelConfig, run: RunConfig) -> ModelConfig:
 
 
 def _with_weights(model: ModelConfig) -> ModelConfig:
-    """The model with the absolute path of its file of weights; raises a UserError if there are no such weights."""
     given = Path(model.weights)
     installed = packages.version("torch")
     if given.suffix in TORCH_FILES and not packages.is_safe_torch(installed or ""):
@@ -188,7 +187,6 @@ def _of_transformers(model: ModelConfig, data: str) -> ModelConfig:
 
 
 def _named(data: DataConfig) -> DataConfig:
-    """A folder of pictures or a file of arrays, named after its path."""
     is_folder = data.name == FOLDER
     what = "a folder with a folder of pictures for each class" if is_folder else "an .npz file"
     if not data.path:
@@ -206,7 +204,6 @@ def _named(data: DataConfig) -> DataConfig:
 
 
 def _check_path(flag: str, path: str | None, *, is_needed: bool = False) -> None:
-    """Raises a UserError if `path` is no dotted path, or lies in the standard library, or is missing."""
     if path is None and not is_needed:
         return
     if not path or not all(part.isidentifier() for part in path.split(".")) or "." not in path:
@@ -216,7 +213,6 @@ def _check_path(flag: str, path: str | None, *, is_needed: bool = False) -> None
 
 
 def _given(settings: Any, names: Mapping[str, Any] | tuple[str, ...] = ()) -> list[str]:
-    """The settings of a group that differ from their defaults: those of `names`, or else all."""
     found = []
     for field in fields(settings):
         value = getattr(settings, field.name)
@@ -228,7 +224,6 @@ def _given(settings: Any, names: Mapping[str, Any] | tuple[str, ...] = ()) -> li
 
 
 def _shown(group: str, settings: Any, name: str) -> str:
-    """A setting as a user would write it."""
     value = getattr(settings, name)
     if isinstance(value, dict):
         return f"{group}.{name}.{next(iter(value))}"

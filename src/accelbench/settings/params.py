@@ -84,7 +84,6 @@ def data_settings(project: Path | None, name: str) -> dict[str, Any]:
 
 
 def _of_profile(value: Any, profile: str | None) -> Any:
-    """The value in force: of `{quick: ..., full: ...}` the profile's."""
     return value[profile or PROFILES[0]] if isinstance(value, dict) and set(value) == set(PROFILES) else value
 
 

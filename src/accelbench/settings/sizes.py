@@ -68,7 +68,6 @@ def _at_most() -> str:
 
 
 def _num_values(override: Override) -> int:
-    """The number of values that an override sweeps; 1 for a pattern of file names, which Hydra expands."""
     value = override.value()
     if isinstance(value, ChoiceSweep):
         return len(value.list)

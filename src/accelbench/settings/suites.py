@@ -130,19 +130,16 @@ def is_excluded(run: RunConfig | DictConfig, rules: Iterable[Rule]) -> bool:
 
 
 def _values_of(run: RunConfig | DictConfig, setting: str) -> set[str]:
-    """The value of `setting` in `run`, as a rule writes it; for a model, its name and its library's name."""
     keys = [f"{setting}.name" if setting in GROUPS else setting, *(["model.library"] if setting == "model" else [])]
     values = [functools.reduce(_part, key.split("."), run) for key in keys]
     return {_key(getattr(value, "value", value)) for value in values}
 
 
 def _part(whole: Any, name: str) -> Any:
-    """The setting `name` of a group of settings; None if it is not set."""
     return whole.get(name) if isinstance(whole, Mapping) else getattr(whole, name, None)
 
 
 def _settings_in(words: list[str]) -> dict[str, str]:
-    """The settings that a command line names -> their values as written."""
     return dict(_name_and_value(word) for word in words if word[:1] != "-")
 
 
@@ -264,7 +261,6 @@ def _takes_null(name: str) -> bool:
 
 
 def _word(value: Any) -> str:
-    """`value` as Hydra's command line reads it: null, true, false."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -103,7 +103,6 @@ def _keras(engine: EngineConfig, device: Device) -> KerasSettings | None:
 
 
 def _without_unused_settings(run: RunConfig) -> RunConfig:
-    """With the defaults of settings that have no effect in this cell: equal cells must have equal ids."""
     engine, model, data = run.engine, run.model, run.data
     if run.mode == Mode.infer:
         data = replace(data, augment=Augment.none)

@@ -197,7 +197,6 @@ def status_of(run: "Callable[[Console], int | None]") -> int:
 
 
 def _ask(words: list[str]) -> int | None:
-    """The exit status that `make repro` answers; None if it does not run, or can't measure this."""
     path = os.environ.get(VARIABLE)
     if path is None:
         return None
