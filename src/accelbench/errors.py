@@ -17,37 +17,21 @@ class UserError(Exception):
 
 
 class UnknownChoiceError(UserError):
-    """An unknown word for a setting; the message lists the known ones.
-
-    Args:
-        flag: the setting as the user writes it, such as `model`.
-        value: the unknown word.
-        choices: the known words.
-    """
+    """An unknown word for a setting; the message lists the known ones."""
 
     def __init__(self, flag: str, value: object, choices: Iterable[str]) -> None:
         super().__init__(f"{flag}={value}: unknown {flag}. Choose from: {', '.join(choices)}.")
 
 
 class WriteError(UserError):
-    """A file could not be written.
-
-    Args:
-        what: the file or folder, as the user knows it.
-        error: what the system says.
-    """
+    """A file could not be written."""
 
     def __init__(self, what: str, error: OSError) -> None:
         super().__init__(f"{what}: {'disk full' if error.errno in DISK_FULL else f'not writable ({error.strerror})'}")
 
 
 class RefusedError(UserError):
-    """The system refused a call, for a reason that is no defect of accelbench.
-
-    Args:
-        error: what the system says; its number is one of `REFUSED`.
-        path: the file, if `error` does not name it.
-    """
+    """The system refused a call, for a reason that is no defect of accelbench."""
 
     def __init__(self, error: OSError, path: object = None) -> None:
         where = path or error.filename

@@ -149,10 +149,6 @@ def _text(path: Path) -> str:
 def check_inside(path: Path, root: Path) -> None:
     """Checks that no link, as a project of others may have, leads from a folder that is written to out of the project.
 
-    Args:
-        path: of the folder, which need not exist, below `root`.
-        root: the project's folder.
-
     Raises:
         UserError: it leads out of `root`, or is a link to no folder.
     """

@@ -82,13 +82,7 @@ TEMPLATES = {"bash": BASH, "zsh": ZSH}
 
 
 def script(shell: str, commands: Sequence[Command], conf: Path) -> str:
-    """The script that completes accelbench's words in `shell`.
-
-    Args:
-        shell: one of `SHELLS`.
-        commands: all commands; the first is the default, for a command line that names none.
-        conf: the folder of the configuration, which has the choices.
-    """
+    """The script that completes accelbench's words in `shell`."""
     choices = settings(conf)
     values = [f"        {name}) choices='{' '.join(words)}' ;;" for name, words in choices.items() if words]
     names = [f"{name}=" for name in choices]

@@ -28,10 +28,6 @@ OPTIONS = {Engine.aotinductor: ("channels_last", "freeze")}  # that an engine ta
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
     """Why the cell's engine can't run it, in one line that names an alternative.
 
-    Args:
-        cell: of any engine.
-        report: what this machine has of the cell's device.
-
     Returns:
         None if it is supported, or if the engine exports no network.
     """

@@ -10,9 +10,6 @@ from accelbench.schema.vocab import Augment, Device, KerasBackend, Library, Mode
 def why_not(cell: Cell) -> str | None:
     """Why Keras can't run `cell`, in one line that names an alternative.
 
-    Args:
-        cell: the cell, of any engine.
-
     Returns:
         None if it is supported, or if it is not a Keras cell.
     """

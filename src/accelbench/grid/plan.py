@@ -63,14 +63,7 @@ def plan(
     fingerprints: Mapping[Engine, Mapping[str, Any]],
     earlier: Iterable[WantedCell] = (),
 ) -> list[Planned]:
-    """The planned cells, in the order in which they run.
-
-    Args:
-        cells: the grid.
-        data: the data set of all cells.
-        fingerprints: one for each engine of the cells.
-        earlier: cells that the folder's plan names already; they keep their labels.
-    """
+    """The planned cells, in the order in which they run."""
     ordered = in_order(cells)
     known = {wanted.cell.id: wanted for wanted in earlier}
     everything = [*(wanted.cell for wanted in known.values()), *ordered.values()]

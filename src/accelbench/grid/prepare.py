@@ -122,11 +122,6 @@ def _of_module(cells: Sequence[Cell]) -> Data:
 def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCell] = ()) -> Prepared:
     """Plans `cells` on this machine's data and environment.
 
-    Args:
-        cells: the grid.
-        place: where the data set is.
-        earlier: cells that the folder's plan names already; they keep their labels.
-
     Raises:
         UserError: the cells use several data sets, or theirs is not prepared.
     """

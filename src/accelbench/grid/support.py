@@ -41,10 +41,6 @@ C = ["clang", "gcc"]
 def why_not(cell: Cell, report: DeviceReport) -> str | None:
     """Why `cell` can't run, or can't give a true number, on the device that `report` describes.
 
-    Args:
-        cell: the cell, of the same device as the report.
-        report: what this machine has of that device.
-
     Returns:
         One line, which names an alternative if there is one; None if the cell is supported.
     """

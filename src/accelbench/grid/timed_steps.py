@@ -18,13 +18,7 @@ EVALUATION = 1 / 3
 
 
 def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float:
-    """Seconds that all steps of `cell` take, on a machine without other load.
-
-    Args:
-        cell: the cell.
-        step_s: seconds of one step.
-        num_samples: in the training set and in the test set; only `fit` uses them.
-    """
+    """Seconds that all steps of `cell` take, on a machine without other load."""
     others_s = NUM_CHECK_STEPS[cell.mode] * step_s
     if cell.protocol == Protocol.fit:
         num_train, num_test = num_samples

@@ -11,11 +11,7 @@ Stamp = tuple[int, int, int]  # time of the last change, size, inode
 
 
 class UsersFiles:
-    """The files of `cells` at the time when this is made. Their contents are not read.
-
-    Args:
-        cells: name the user's code and weights.
-    """
+    """The files of `cells` at the time when this is made. Their contents are not read."""
 
     def __init__(self, cells: Iterable[Cell]) -> None:
         sources = {source for cell in cells for source in _sources(cell)}

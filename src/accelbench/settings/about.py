@@ -71,12 +71,7 @@ def _parts(kind: Any) -> Iterator[Any]:
 
 
 def markdown(conf: Path, defaults: dict[str, Any]) -> str:
-    """The page docs/settings.md.
-
-    Args:
-        conf: the folder of the configuration.
-        defaults: of conf/config.yaml, for settings that have none in their declaration.
-    """
+    """The page docs/settings.md."""
     lines = [
         "# The settings",
         "",

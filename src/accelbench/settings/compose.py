@@ -46,9 +46,6 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
 def compose(words: list[str]) -> list[config.RunConfig]:
     """The configurations that `words` ask for: one, or with -m one for each combination of values.
 
-    Args:
-        words: settings, and the flags -m, --cfg and --resolve.
-
     Returns:
         They are empty if the words ask Hydra to print something instead, as `--cfg job` does.
 

@@ -48,10 +48,6 @@ def check_combinations(overrides: Iterable[Override]) -> int:
 def check_cells(num: int, flag: str) -> None:
     """Checks the number of cells of a sweep.
 
-    Args:
-        num: the number of cells.
-        flag: the setting that made them so many, as the user writes it.
-
     Raises:
         UserError: it is above `MAX_CELLS`.
     """

@@ -39,11 +39,6 @@ RULES: ContextVar[Sequence[Rule]] = ContextVar("rules", default=())
 def add_suite_axes(words: list[str], settings: DictConfig) -> list[str]:
     """Adds the axes of the suite that the command line names to it.
 
-    Args:
-        words: flags, and overrides in Hydra's grammar. With `-m`, all values of each axis are swept, else the first is
-            taken.
-        settings: params.yaml.
-
     Raises:
         UserError: the suite or the profile is unknown, or params.yaml is wrong.
     """
@@ -81,10 +76,6 @@ def exclude_rules_in_force(words: list[str], settings: DictConfig) -> list[Rule]
     """The exclude rules of the suite that the command line names.
 
     Rules about a setting that the command line names are dropped: what a user asks for is run.
-
-    Args:
-        words: as for `add_suite_axes`.
-        settings: params.yaml.
 
     Raises:
         UserError: as `add_suite_axes` does, or a rule is malformed.
