@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from accelbench.commands.command import Context
-from accelbench.commands.report import COMMAND
+from accelbench.commands.records import REPORT
 from accelbench.schema import record
 from report.conftest import Maker
 
@@ -23,7 +23,7 @@ def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(
     record.write(maker.ok(maker.cell(batch_size=1), 10), folder)
     console = Console(file=io.StringIO(), width=80)
     context = Context(console=console, out=None)
-    assert COMMAND.run(Namespace(folder=f"runs/{folder.name}"), context) == 0
+    assert REPORT.run(Namespace(folder=f"runs/{folder.name}"), context) == 0
     note, address = console.file.getvalue().splitlines()
     assert note.startswith(r"1 record in runs/[bold]\x1b[2J is not in its plan, and is not shown: ")
     assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"

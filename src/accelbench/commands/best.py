@@ -5,7 +5,7 @@ import shlex
 from argparse import Namespace
 
 from accelbench.commands.command import VERBOSE, Command, Context
-from accelbench.commands.default_folder import default_folder
+from accelbench.commands.records import default_folder
 from accelbench.errors import UserError
 from accelbench.presentation import seconds_of
 from accelbench.project import workplace

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from accelbench.schema.text import clean
 from accelbench.settings.parser import Parser
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
@@ -29,6 +30,10 @@ class Context:
 
     console: Console
     out: Path | None
+
+    def say(self, text: object) -> None:
+        """Prints a line as it is, but for what a terminal would take as a command."""
+        self.console.print(clean(str(text)), markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +54,8 @@ class Command:
 
     name: str
     summary: str
-    add_flags: Callable[[Parser], None]
     run: Callable[[argparse.Namespace, Context], int]
+    add_flags: Callable[[Parser], None] = lambda parser: None
     usage: str = ""
     description: str = ""
     epilog: Callable[[], str] | None = None

@@ -10,28 +10,31 @@ from collections.abc import Sequence
 from accelbench.commands.command import Command
 from accelbench.errors import UserError
 
-# Each is the module of this name beside this one; the first is the default.
-NAMES = (
-    "run",
-    "plan",
-    "compare",
-    "regressions",
-    "best",
-    "doctor",
-    "selfcheck",
-    "report",
-    "merge",
-    "sync",
-    "ui",
-    "init",
-    "completion",
-)
+# The commands' names, the first of which is the default -> the modules beside this one that have them, as a constant of
+# the command's name.
+MODULES = {
+    "run": "run",
+    "plan": "plan",
+    "compare": "compare",
+    "regressions": "regressions",
+    "best": "best",
+    "doctor": "machine",
+    "selfcheck": "machine",
+    "report": "records",
+    "merge": "records",
+    "sync": "records",
+    "ui": "records",
+    "init": "init",
+    "completion": "completion",
+}
+NAMES = tuple(MODULES)
 MAX_SHOWN = 60  # characters of an unknown word
 
 
 def load(name: str) -> Command:
     """The command of one of `NAMES`."""
-    command: Command = importlib.import_module(f"accelbench.commands.{name}").COMMAND
+    module = importlib.import_module(f"accelbench.commands.{MODULES[name]}")
+    command: Command = getattr(module, "COMMAND", None) or getattr(module, name.upper())
     return command
 
 

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from accelbench.cli import main
-from accelbench.commands.default_folder import default_folder
+from accelbench.commands.records import default_folder
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema.vocab import Status

@@ -1,21 +1,34 @@
-"""`accelbench selfcheck`: what this machine's verdicts are worth."""
+"""The commands about this machine: `doctor` says what it has and can do, `selfcheck` what its verdicts are worth."""
 
 from argparse import Namespace
 
 from accelbench.commands.command import Command, Context
 from accelbench.errors import UserError
 from accelbench.presentation import seconds_of
+from accelbench.project import workplace
 from accelbench.settings.parser import Parser
 
-MAX_MINUTES = 120
+MAX_MINUTES = 120  # of a selfcheck
 
 
-def _add_flags(parser: Parser) -> None:
+def _add_doctor_flags(parser: Parser) -> None:
+    parser.add_argument("--probe", action="store_true", help="measure each device's peak rates first")
+    parser.add_argument("--all", action="store_true", help="show versions, data sets and what is skipped too")
+
+
+def _doctor(chosen: Namespace, context: Context) -> int:
+    from accelbench.doctor.show import show
+
+    show(workplace(), context.console, probe=chosen.probe, whole=chosen.all)
+    return 0
+
+
+def _add_selfcheck_flags(parser: Parser) -> None:
     parser.add_argument("--budget", metavar="10m", help="the time that it may take (10m); in s, m or h")
     parser.add_argument("--minutes", metavar="N", help="the same in minutes")
 
 
-def _run(chosen: Namespace, context: Context) -> int:
+def _selfcheck(chosen: Namespace, context: Context) -> int:
     if chosen.budget and chosen.minutes:
         raise UserError("--minutes: says what --budget says: leave one out")
     flag = "--minutes" if chosen.minutes else "--budget"
@@ -32,10 +45,16 @@ def _run(chosen: Namespace, context: Context) -> int:
         return selfcheck(budget_s, context.console, hosts)
 
 
-COMMAND = Command(
+DOCTOR = Command(
+    name="doctor",
+    summary="show what this machine has and can do, and what would be skipped",
+    add_flags=_add_doctor_flags,
+    run=_doctor,
+)
+SELFCHECK = Command(
     name="selfcheck",
     summary="measure how small a difference this machine can tell",
-    add_flags=_add_flags,
-    run=_run,
+    add_flags=_add_selfcheck_flags,
+    run=_selfcheck,
     description="Runs small networks against themselves, and against ones that are 5 % slower, interleaved.",
 )
