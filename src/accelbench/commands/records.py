@@ -1,4 +1,4 @@
-"""The commands that work on records, `report`, `merge`, `sync` and `ui`; and the folder that is read if none is named."""
+"""The commands that work on records: `report`, `merge`, `sync` and `ui`; and the folder that is read by default."""
 
 import os
 from argparse import Namespace
