@@ -82,7 +82,6 @@ def _address() -> str:
 
 
 def _bind(server: socket.socket, address: str) -> bool:
-    """Gives `server` the abstract address; False if another socket has it."""
     try:
         server.bind(address)
     except OSError as error:
@@ -111,7 +110,6 @@ def _named(pid: int, user: int) -> str:
 
 
 def _of(user: int) -> str:
-    """` of user bob`; empty for this process's own user."""
     if user == os.getuid():
         return ""
     try:
@@ -122,12 +120,10 @@ def _of(user: int) -> str:
 
 @contextlib.contextmanager
 def hold(path: Path, what: str, *, patience_s: float = 0.0, for_all_users: bool = True) -> Iterator[None]:
-    """Holds the lock `path` inside the context.
+    """Holds the lock file `path`, whose text is the holder's process id, inside the context.
 
     Args:
-        path: the lock file; its text is the holder's process id.
         what: what a holder of this lock does, for messages.
-        patience_s: how long to wait for another holder.
         for_all_users: whether every user of the machine may hold it; else those that the umask lets.
 
     Raises:
@@ -157,7 +153,6 @@ def _take(file: IO[str]) -> bool:
 
 
 def _open(path: Path, for_all_users: bool) -> IO[str]:
-    """Opens the file; creates it if it is missing."""
     # With O_EXCL: Linux refuses O_CREAT alone on another user's file in a shared temporary folder.
     with contextlib.suppress(FileExistsError):
         created = os.open(path, os.O_CREAT | os.O_EXCL, 0o666)

@@ -65,7 +65,7 @@ def temporary_files() -> Iterator[None]:
 
 
 def _remove_abandoned(base: Path) -> None:
-    """Removes this user's folders whose owners have ended. Links are not followed."""
+    # Those of this user; links are not followed.
     with contextlib.suppress(OSError), os.scandir(base) as entries:
         for entry in entries:
             if not entry.name.startswith(PREFIX) or not entry.is_dir(follow_symlinks=False):

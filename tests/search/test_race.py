@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from accelbench.search import schedule
 from accelbench.search.race import MIN_LEAD, MIN_LONG, Race, Sample
+from accelbench.search.schedule import Schedule
 
 MARGIN = 0.02
 NUM_CELLS = 500
@@ -50,7 +50,7 @@ class World:
 
     def race(self, race):
         cost_s = lambda i, is_long: self.cost_s[is_long][i]  # noqa: E731
-        schedule.run(race, schedule.Schedule(self.measure, cost_s, lambda: self.left_s, self.time_s), self.seed)
+        Schedule(race, self.measure, cost_s, lambda: self.left_s, self.time_s, seed=self.seed).run()
         return race
 
 
@@ -156,8 +156,8 @@ def test_the_baseline_is_tried_first_whatever_it_costs():
     steps_s = np.array([0.001] * 11 + [2.0])
     world = World(np.zeros(12), steps_s, seed=5, share=0.3)
     cost_s = lambda i, is_long: world.cost_s[is_long][i]  # noqa: E731
-    way = schedule.Schedule(world.measure, cost_s, lambda: world.left_s, world.time_s, first=[11])
-    schedule.run(Race([0] * 12, MARGIN), way, 5)
+    race = Race([0] * 12, MARGIN)
+    Schedule(race, world.measure, cost_s, lambda: world.left_s, world.time_s, first=[11], seed=5).run()
     assert world.order[0] == 11
     assert set(world.order) == set(range(12))
 

@@ -22,9 +22,9 @@ from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
 from accelbench.schema.vocab import Device, Engine, Precision, Protocol, Status
-from accelbench.search import schedule
 from accelbench.search.goal import Goal
 from accelbench.search.race import Race, Sample
+from accelbench.search.schedule import Schedule
 from accelbench.search.search import search
 from accelbench.sweep import early, run
 from fakes import give_ceilings, make_cell, make_options, make_project
@@ -334,7 +334,7 @@ def test_races_replayed_from_a_grid_that_was_measured_in_full_say_what_is_true()
             return Sample(draw.choice(scores[keys[i]]))
 
         race = Race([groups[key] for key in keys], margin=0.02)
-        schedule.run(race, schedule.Schedule(measure, lambda *_: 1.0, lambda left=left: left[0], 60.0), seed)
+        Schedule(race, measure, lambda *_: 1.0, lambda left=left: left[0], 60.0, seed=seed).run()
         for group, ranking in race.rankings.items():
             best = max(statistics.median(scores[key]) for key in keys if groups[key] == group)
             behind = best - statistics.median(scores[keys[ranking.leader]])

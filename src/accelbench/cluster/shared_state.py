@@ -33,21 +33,13 @@ PATIENCE_S = 600.0  # of a controller while another one plans and submits
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What a job is given, as JSON.
+    """What a job is given, as JSON."""
 
-    Attributes:
-        name: of the sweep's folder.
-        sweep_id: kept in every record.
-        project: the current folder of the controller, from which it found the project.
-        cells: in the order in which the job takes them.
-        labels: of the cells.
-    """
-
-    name: str
+    name: str  # of the sweep's folder
     sweep_id: str
-    project: str
+    project: str  # the current folder of the controller, from which it found the project
     options: SweepOptions
-    cells: list[Cell]
+    cells: list[Cell]  # in the order in which the job takes them
     labels: list[str]
 
 
@@ -125,11 +117,7 @@ class Round:
 
 
 def read_part(path: Path) -> Part:
-    """Reads a part.
-
-    Raises:
-        ValueError: the file is not readable as one.
-    """
+    """Reads a part; raises a ValueError if the file is none."""
     return load(Part, read_json(path))
 
 

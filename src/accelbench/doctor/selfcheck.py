@@ -94,22 +94,14 @@ def _slowed(cell: Cell) -> Cell:
 
 
 class _Measured:
-    """The processes of a selfcheck.
-
-    Attributes:
-        wanted: the records of all processes, in their order; whole, a day's would fill the memory.
-        seen: what disturbed each of them.
-        failures: the reasons of those that did not end ok, or were disturbed.
-        rounds: of each cell, those whose processes all ended ok and were not disturbed.
-        rounds_s: how long each round took; the first one includes the start of the framework.
-    """
+    """The processes of a selfcheck."""
 
     def __init__(self, context: SweepContext, ready: Prepared, sides: dict[str, tuple[Cell, Cell]]) -> None:
         self.context, self.ready, self.sides = context, ready, sides
-        self.wanted: list[WantedCell] = []
-        self.seen: list[noise.Disturbance] = []
-        self.failures: list[str] = []
-        self.rounds_s: list[float] = []
+        self.wanted: list[WantedCell] = []  # in their order; whole, a day's records would fill the memory
+        self.seen: list[noise.Disturbance] = []  # in each of them
+        self.failures: list[str] = []  # why those don't count that did not end ok, or were disturbed
+        self.rounds_s: list[float] = []  # how long each round took; the first one includes the start of the framework
         self.rounds: dict[str, list[Round]] = {name: [] for name in sides}
 
     def run(self, budget_s: float, left_s: Callable[[], float]) -> None:

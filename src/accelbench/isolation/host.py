@@ -304,7 +304,7 @@ def _hung(ranks: Sequence[_Rank]) -> Iterator[str]:
 
 
 def death(exitcode: int | None, num_oom_kills: int, log: str) -> Answer:
-    """How a process ended that gave no answer: what the kernel and the process's last words say."""
+    """How a process ended that gave no answer."""
     if exitcode == -signal.SIGKILL and num_oom_kills:
         status, reason = Status.oom, "killed by the kernel: out of memory"
     elif exitcode is not None and exitcode < 0:

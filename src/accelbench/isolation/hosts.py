@@ -139,7 +139,7 @@ class Hosts:
         return self._ask(spec, request)
 
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
-        """Has the cell's engine check, in a fresh process of its host, that the network runs on a batch."""
+        """Has the cell's engine check, in a fresh process, that the network runs on a batch."""
         spec = self._spec_of(cell)
         request = CellRequest(
             cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=CHECK_TIMEOUT_S, only_check=True

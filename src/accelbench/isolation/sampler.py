@@ -78,8 +78,6 @@ class Sampler:
         Args:
             pid: the root of the process tree; if there is no such process, the series is empty.
             num_gpus: how many of the visible GPUs the cell uses, the first ones; 0 on every other device.
-            nvml: the pynvml module, or what stands for it.
-            environ: where CUDA_VISIBLE_DEVICES is read from.
             others: further ranks of the cell, whose trees are included. Sampling goes on if one of them ends.
         """
         self._others_pids = others
@@ -132,13 +130,10 @@ class Sampler:
         return True
 
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
-        """The samples so far.
+        """The samples so far, up to the end of the measurement: `until_s` seconds since the machine started.
 
-        Args:
-            peak_bytes: a peak of memory from another source, such as the process's VmHWM. The peak of the series is
-                the larger of this and the largest sample.
-            until_s: end of the measurement, in seconds since the machine started. Later samples are left out, since
-                they belong to other work, such as checking the output. None for all.
+        Later ones belong to other work, such as checking the output. The peak of memory is the largest sample, or
+        `peak_bytes`, from another source such as the process's VmHWM, if that is larger.
         """
         times = [t_s for t_s in self._times_s if until_s is None or self._started_s + t_s <= until_s]
         sampled = self._memory_bytes[: len(times)]

@@ -42,7 +42,6 @@ def search(
     """Tries batches: just below and above the guess where there is one, else larger ones, and then halves the gap.
 
     Args:
-        fits: whether a batch fits; tries it.
         start: the first batch to try. If it does not fit, it is halved until one does.
         most: the largest batch to try, at least `start`.
         guess: the largest batch that should fit, from the tries so far; None if they don't tell.
@@ -75,12 +74,7 @@ def _next(largest: int, smallest: int | None, most: int, guess: int | None) -> i
 def expected_limit(peaks: Mapping[int, int], memory: int) -> int | None:
     """The largest batch that should fit, along the line through the peaks of the smallest and the largest batch.
 
-    Args:
-        peaks: batch size -> bytes.
-        memory: bytes that there are.
-
-    Returns:
-        None if the peaks are too near to each other to draw a line through.
+    None if the peaks (batch size -> bytes) are too near to each other to draw a line through.
     """
     if len(peaks) < 2:
         return None
@@ -105,9 +99,6 @@ def find(
 
     Args:
         cell: its protocol is replaced by one step.
-        options: of its run.
-        console: where tries and result are printed.
-        hosts: from which the tries are forked.
         budget_s: no try begins that would end later than after this many seconds.
         most: the largest batch to try; fewer if the data set has fewer samples.
 
@@ -150,25 +141,19 @@ class Inconclusive(Exception):  # noqa: N818
 
 
 class _Tries:
-    """Runs the cell with one batch size after the other, each for one step in a process of its own.
-
-    Attributes:
-        memory: bytes that there are for a cell; None if unknown.
-        done: batch size -> the record of its try.
-        options: whose `out` is the folder of the records, once there is one.
-    """
+    """Runs the cell with one batch size after the other, each for one step in a process of its own."""
 
     def __init__(self, cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budget_s: float) -> None:
         # In training the optimizer takes its memory at the end of the first step, so that the second needs the most.
         warmup = 1 if cell.mode == Mode.train else 0
         self.cell = replace(cell, protocol=Protocol.steps, warmup=warmup, steps=1, breakdown_s=0.0)
-        self.options = replace(options, tracking="none")
+        self.options = replace(options, tracking="none")  # its `out` is the folder of the records, once there is one
         self.console, self.hosts = console, hosts
         self.ends_s = time.monotonic() + budget_s
-        self.memory = look(cell.device).memory_bytes
+        self.memory = look(cell.device).memory_bytes  # None if unknown
         if self.memory is not None and cell.device == Device.cpu:  # other programs have a part of it
             self.memory = min(self.memory, psutil.virtual_memory().available)
-        self.done: dict[int, Record] = {}
+        self.done: dict[int, Record] = {}  # of the tries, by batch size
 
     def say(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)

@@ -13,9 +13,15 @@ ROUND_SHARE = 0.5  # of the cells that are left, the best of which get another p
 KEPT_SHARE = 0.15  # of the time, at most, is kept from the first processes for those by which the best may lead
 
 
-@dataclass(frozen=True)
+@dataclass
 class Schedule:
-    """What a race needs of the world; cells are numbered from 0.
+    """The order in which the cells of `race` get their processes; cells are numbered from 0.
+
+    First every cell gets one short process: those in `first`, and then the cheapest. No cell gets a second one while
+    another has none that fits into the time; only what the best need to lead is kept from it. Then the best of each
+    group get more until they may lead. In rounds, the better half of the cells that are left get one more, in random
+    order, so that drift of the machine affects all alike. Cells that are still without a process get theirs once the
+    others are decided.
 
     Attributes:
         measure: runs a process. Its arguments: the cell; whether it is long; the seconds after which it is cut off.
@@ -24,41 +30,26 @@ class Schedule:
         left_s: the seconds that are left.
         time_s: the seconds that the whole race may take.
         first: cells that are tried before all others, such as what users run today.
+        seed: of the order; equal seeds give equal orders.
     """
 
+    race: Race
     measure: Callable[[int, bool, float], Sample]
     cost_s: Callable[[int, bool], float]
     left_s: Callable[[], float]
     time_s: float
     first: Collection[int] = ()
+    seed: int = 0
 
+    def run(self) -> None:
+        """Runs the race until it is decided and every cell was tried, or no process fits into the time that is left."""
+        self._generator = random.Random(self.seed)
+        self._first_samples()
+        self._decide()
+        while self._first_samples(keeps=False):
+            self._decide()
 
-def run(race: Race, schedule: Schedule, seed: int = 0) -> None:
-    """Runs the race until it is decided and every cell was tried, or no process fits into the time that is left.
-
-    First every cell gets one short process: `schedule.first`, and then the cheapest cells first. No cell gets a second
-    one while another has none that fits into the time; only what the best need to lead is kept from it. Then the best
-    of each group get more until they may lead. In rounds, the better half of the cells that are left get one more, in
-    random order, so that drift of the machine affects all alike. Cells that are still without a process get theirs
-    once the others are decided.
-
-    Args:
-        race: to be run.
-        schedule: runs its processes.
-        seed: of the order; equal seeds give equal orders.
-    """
-    runner = _Runner(race, schedule, random.Random(seed))
-    runner.first_samples()
-    runner.decide()
-    while runner.first_samples(keeps=False):
-        runner.decide()
-
-
-class _Runner:
-    def __init__(self, race: Race, schedule: Schedule, generator: random.Random) -> None:
-        self.race, self.schedule, self.generator = race, schedule, generator
-
-    def first_samples(self, *, keeps: bool = True) -> bool:
+    def _first_samples(self, *, keeps: bool = True) -> bool:
         """A process of each cell that has none, the cheapest first; whether any ran.
 
         Args:
@@ -68,7 +59,7 @@ class _Runner:
         has_run = False
         while untried:
             # Sorted again and again: what was measured tells how long the others take.
-            untried.sort(key=lambda i: (i not in self.schedule.first, self.schedule.cost_s(i, False)))
+            untried.sort(key=lambda i: (i not in self.first, self.cost_s(i, False)))
             num = math.ceil(len(untried) / 10)
             reserve_s = self._for_leads_s() if keeps else 0.0
             for i in untried[:num]:
@@ -78,12 +69,12 @@ class _Runner:
 
     def _for_leads_s(self) -> float:
         """The seconds that the best of each group need until they may lead; at most a share of the whole time."""
-        kept_s, tops = KEPT_SHARE * self.schedule.time_s, [self._top(members) for members in self.race.groups.values()]
+        kept_s, tops = KEPT_SHARE * self.time_s, [self._top(members) for members in self.race.groups.values()]
         if not all(tops):
             return kept_s
-        return min(kept_s, (MIN_LEAD - 1) * sum(self.schedule.cost_s(i, False) for top in tops for i in top))
+        return min(kept_s, (MIN_LEAD - 1) * sum(self.cost_s(i, False) for top in tops for i in top))
 
-    def decide(self) -> None:
+    def _decide(self) -> None:
         """Rounds over the cells that are left, until the groups are decided or no process fits."""
         for _ in range(MIN_LEAD):
             for members in self.race.groups.values():
@@ -109,16 +100,16 @@ class _Runner:
                 left = ranking.left
                 num = max(NUM_TOP, math.ceil(ROUND_SHARE * len(left)))
                 found += [(i, len(left) <= NUM_FEW) for i in left[:num]]
-        self.generator.shuffle(found)
+        self._generator.shuffle(found)
         return found
 
     def _sample(self, i: int, *, is_long: bool, reserve_s: float = 0.0) -> bool:
         """Runs a process of the cell if it fits into the time; whether it did."""
-        candidate, schedule = self.race.candidates[i], self.schedule
-        left_s = schedule.left_s() - reserve_s
-        if schedule.cost_s(i, is_long) > left_s:
+        candidate = self.race.candidates[i]
+        left_s = self.left_s() - reserve_s
+        if self.cost_s(i, is_long) > left_s:
             return False
-        sample = schedule.measure(i, is_long, left_s)
+        sample = self.measure(i, is_long, left_s)
         if not sample.is_cut:
             candidate.add(sample, is_long=is_long)
         return not sample.is_cut

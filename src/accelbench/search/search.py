@@ -26,9 +26,10 @@ from accelbench.schema.race_file import RacedProcess
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Engine, Precision, Protocol, Status
-from accelbench.search import schedule, search_answer
+from accelbench.search import search_answer
 from accelbench.search.goal import Goal
 from accelbench.search.race import Race, Sample
+from accelbench.search.schedule import Schedule
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
 from accelbench.sweep.context import SweepContext
@@ -83,16 +84,12 @@ def _check(cells: Sequence[Cell], options: SweepOptions, goal: Goal) -> None:
 
 
 class _Search:
-    """One search: the race of its cells, and their records.
-
-    Attributes:
-        asked: the cells that can run here, as the user asked for them.
-        race: of `asked`, by their positions.
-    """
+    """One search: the race of its cells, and their records."""
 
     def __init__(self, context: SweepContext, ready: Prepared, goal: Goal, now: Callable[[], float]) -> None:
         self.context, self.ready, self.folder, self.goal = context, ready, context.folder, goal
-        # Equal costs are common where nothing was measured yet: cells that need no compilation come first then.
+        # The cells that can run here, as the user asked for them; the race has them by their positions. Equal costs are
+        # common where nothing was measured yet: cells that need no compilation come first then.
         self.asked = sorted(
             (item for item in ready.planned if item.skip_reason is None),
             key=lambda item: (item.cell.options.compile or item.cell.engine in COMPILED_FIRST, item.cell.batch_size),
@@ -123,8 +120,8 @@ class _Search:
                     if item.skip_reason is not None:
                         self.kept.note_record(self.session.judge(self.session.measure(item)), self.folder)
                 first = [min(members, key=self._plainness) for members in self.race.groups.values()]
-                plan = schedule.Schedule(self._measure, self._cost_s, self._left_s, self.goal.budget_s, first)
-                schedule.run(self.race, plan, seed=len(self.asked))
+                budget_s, seed = self.goal.budget_s, len(self.asked)
+                Schedule(self.race, self._measure, self._cost_s, self._left_s, budget_s, first, seed).run()
         finally:  # an interrupted search keeps its records, and what they tell, too
             self._note_drops()
             run.say_restored(self.kept.restore(), self.context)

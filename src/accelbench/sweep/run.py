@@ -31,21 +31,14 @@ from accelbench.sweep.session import NOT_JUDGED, Session
 
 @dataclass
 class SweepResult:
-    """How a sweep ended.
+    """How a sweep ended."""
 
-    Attributes:
-        folder: where the records are.
-        records: the record of each planned cell, measured in this sweep or in an earlier one.
-        links: tracker -> where it shows the run. Only for a sweep of one cell, measured in this sweep.
-    """
-
-    folder: Path
-    records: list[Record] = field(default_factory=list)
-    links: dict[str, str] = field(default_factory=dict)
+    folder: Path  # of the records
+    records: list[Record] = field(default_factory=list)  # of each planned cell, from this sweep or an earlier one
+    links: dict[str, str] = field(default_factory=dict)  # tracker -> the run of the only cell, if it was measured now
 
     @property
     def num_unexpected(self) -> int:
-        """Number of cells that failed unexpectedly."""
         return sum(record.status in UNEXPECTED for record in self.records)
 
     def check_request(self) -> None:
@@ -73,9 +66,6 @@ def run(
     Trackers get the record of one of several cells after the timed part of a later one; a single record after `show`.
 
     Args:
-        cells: the grid.
-        options: settings of the whole sweep.
-        console: where progress is shown.
         out: the folder of a pipeline's suite, which wants these cells and no others; None for the user's `out=`, whose
             plan gets these cells in addition to its own, or for a new folder under runs/.
         hosts: from which the cells are forked. Those that the cells need are started; the caller ends them.
