@@ -11,7 +11,7 @@ from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.errors import UserError
 from accelbench.isolation.child import respond
-from accelbench.isolation.messages import Answer, CellRequest, encode
+from accelbench.isolation.messages import CellRequest, Reply, encode
 from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load
@@ -69,7 +69,7 @@ def parse(words: Sequence[str]) -> tuple[Cell, Path]:
     return cell, chosen.data_folder
 
 
-def _shown(answer: Answer) -> str:
+def _shown(answer: Reply) -> str:
     """The answer as JSON. Unknown values are left out, except for the reason."""
     shown = {name: value for name, value in vars(answer).items() if value is not None or name == "reason"}
     return encode(shown)

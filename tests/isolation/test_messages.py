@@ -3,10 +3,10 @@ import json
 import pytest
 
 from accelbench.isolation.messages import (
-    Answer,
     CellRequest,
     Outcome,
     ProbeRequest,
+    Reply,
     decode,
     decode_request,
     encode,
@@ -22,8 +22,8 @@ REQUESTS = [
     ),
 ]
 RESULTS = [
-    Answer(status=Status.ok, measurement=make_measurement(steady_boot_s=(1.0, 2.5)), peak_host_bytes=7, ended_s=0.1),
-    Answer(status=Status.failed, reason="ValueError: x", error="a\nb", user_error=True),
+    Reply(status=Status.ok, measurement=make_measurement(steady_boot_s=(1.0, 2.5)), peak_host_bytes=7, ended_s=0.1),
+    Reply(status=Status.failed, reason="ValueError: x", error="a\nb", user_error=True),
     Outcome(status=Status.ok, measurement=make_measurement(), system=SystemSeries(t_s=[0.1], values={"a": [None]})),
 ]
 
@@ -35,7 +35,7 @@ def test_a_message_arrives_as_it_was_sent_on_one_line(message):
     assert (decode_request(text) if message in REQUESTS else decode(type(message), text)) == message
 
 
-@pytest.mark.parametrize("kind", [Answer, Outcome])
+@pytest.mark.parametrize("kind", [Reply, Outcome])
 def test_the_texts_of_a_result_are_short_and_safe_to_print(kind):
     result = kind(status=Status.killed, reason="\n\x1b[1m\udcff\nmore", error="first" + "\x07" * 3_999 + "\n")
     assert result.reason == "\\x1b[1m\ufffd"
@@ -45,6 +45,6 @@ def test_the_texts_of_a_result_are_short_and_safe_to_print(kind):
 
 def test_a_message_of_the_wrong_kind_is_an_error():
     with pytest.raises(ValueError, match="system"):
-        decode(Answer, encode(RESULTS[2]))
+        decode(Reply, encode(RESULTS[2]))
     with pytest.raises(ValueError, match="height"):
         decode_request(json.dumps({"prober": "x", "device": "cpu", "timeout_s": 1, "height": 2}))

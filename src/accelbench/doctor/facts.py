@@ -49,7 +49,7 @@ class Facts:
     place: Workplace
     reports: list[DeviceReport]
     kinds: list[Kind]  # on the devices that are there, of accelbench's own networks
-    tensorflow: tensorflow_gpus.Answer
+    tensorflow: tensorflow_gpus.KerasGpus
     ceilings: Mapping[str, Ceilings]
 
     @classmethod

@@ -19,7 +19,7 @@ NO_LIBRARIES = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class KerasGpus:
     """Whether TensorFlow finds a GPU, and its names or why not."""
 
     found: bool
@@ -43,16 +43,16 @@ def visible() -> list[str]:
         return []
 
 
-def look(shown: Callable[[], list[str]] = visible, ask: Callable[[], list[str] | None] = ask_tensorflow) -> Answer:
+def look(shown: Callable[[], list[str]] = visible, ask: Callable[[], list[str] | None] = ask_tensorflow) -> KerasGpus:
     """What TensorFlow finds of the GPUs here. It is asked only if there are any, since it takes seconds."""
     if packages.folder("tensorflow") is None:
-        return Answer(False, f"TensorFlow is not installed: {packages.how_to_install('keras')}")
+        return KerasGpus(False, f"TensorFlow is not installed: {packages.how_to_install('keras')}")
     num = len(shown())
     if not num:
-        return Answer(False, "no NVIDIA GPU or driver found")
+        return KerasGpus(False, "no NVIDIA GPU or driver found")
     found = ask()
     if found is None:
-        return Answer(False, "TensorFlow did not start")
+        return KerasGpus(False, "TensorFlow did not start")
     if not found:
-        return Answer(False, NO_LIBRARIES.format(num=f"{num} GPU{'s' * (num > 1)}", how="make setup-keras-gpu"))
-    return Answer(True, " + ".join(dict.fromkeys(found)) + (f", {len(found)} of {num}" if len(found) != num else ""))
+        return KerasGpus(False, NO_LIBRARIES.format(num=f"{num} GPU{'s' * (num > 1)}", how="make setup-keras-gpu"))
+    return KerasGpus(True, " + ".join(dict.fromkeys(found)) + (f", {len(found)} of {num}" if len(found) != num else ""))

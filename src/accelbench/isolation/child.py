@@ -18,7 +18,7 @@ from pathlib import Path
 from accelbench.devices import allocators
 from accelbench.devices.proc import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.isolation.messages import Answer, CellRequest, ProbeRequest, Request, encode
+from accelbench.isolation.messages import CellRequest, ProbeRequest, Reply, Request, encode
 from accelbench.lifeline import end_with_starter
 from accelbench.measuring import witness
 from accelbench.project import PACKAGE
@@ -56,7 +56,7 @@ def main(
 
     Args:
         environment: this rank's variables.
-        answers: gets the encoded `Answer`.
+        answers: gets the encoded `Reply`.
         stack: gets the call stack at each `STACK_DUMP_SIGNAL`, also while a library's code runs.
         timed: gets each moment of `measuring.witness`.
     """
@@ -80,43 +80,43 @@ def main(
     os._exit(0)  # frameworks' exit handlers may hang, and there is nothing left to save
 
 
-def respond(request: Request) -> Answer:
+def respond(request: Request) -> Reply:
     """Does what `request` asks for; an exception becomes the answer."""
     try:
         return _probe(request) if isinstance(request, ProbeRequest) else _measure(request)
     except UnsupportedError as error:
-        return Answer(status=Status.skipped, reason=message_of(error))
+        return Reply(status=Status.skipped, reason=message_of(error))
     except BaseException as error:  # SystemExit too: whatever ends the cell is its outcome
         return _failure(error, has_own_code=isinstance(request, CellRequest) and bool(request.cell.own_code))
 
 
-def _probe(request: ProbeRequest) -> Answer:
+def _probe(request: ProbeRequest) -> Reply:
     prober = importlib.import_module(request.prober)
-    return Answer(status=Status.ok, ceilings=prober.run(request.device, request.precisions))
+    return Reply(status=Status.ok, ceilings=prober.run(request.device, request.precisions))
 
 
-def _measure(request: CellRequest) -> Answer:
+def _measure(request: CellRequest) -> Reply:
     engine = importlib.import_module(request.engine)
     if request.only_check:
         if hasattr(engine, "check"):  # an engine with networks of its own alone needs none
             engine.check(request.cell, Path(request.data_folder))
-        return Answer(status=Status.ok)
+        return Reply(status=Status.ok)
     if request.only_export:
         assert request.exported is not None, "the request says where to"
         engine.export(request.cell, Path(request.data_folder), Path(request.exported))
-        return Answer(status=Status.ok)
+        return Reply(status=Status.ok)
     paths = {"weights": request.weights, "exported": request.exported}
     known = {name: path and Path(path) for name, path in paths.items()} | {"work": request.work}
     arguments = {name: value for name, value in known.items() if value is not None}
     measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), **arguments)
     if measurement is None:  # this rank is not the first, which has the measurement
-        return Answer(status=Status.ok)
+        return Reply(status=Status.ok)
     measurement = _with_allocator(measurement, request.cell.options.allocator)
     try:
         load(Measurement, plain(measurement))
     except ValueError as error:
-        return Answer(status=Status.failed, reason=f"the engine's measurement is not valid: {error}")
-    return Answer(
+        return Reply(status=Status.failed, reason=f"the engine's measurement is not valid: {error}")
+    return Reply(
         status=Status.ok,  # the host judges
         measurement=measurement,
         peak_host_bytes=measurement.peak_host_bytes,
@@ -132,20 +132,20 @@ def _with_allocator(measurement: Measurement, asked: Allocator) -> Measurement:
     return replace(measurement, allocator=ran.word, allocator_library=ran.library, notes=notes)
 
 
-def _failure(error: BaseException, *, has_own_code: bool) -> Answer:
+def _failure(error: BaseException, *, has_own_code: bool) -> Reply:
     # Lightning's trainer leaves with status 1 after an interrupt, here one of the model's: Ctrl-C reaches no cell.
     if isinstance(error, SystemExit) and isinstance(error.__context__, KeyboardInterrupt):
         error = error.__context__
     text = message_of(error)
     if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is a RuntimeError
-        return Answer(status=Status.skipped, reason=text)
+        return Reply(status=Status.skipped, reason=text)
     out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     out_of_memory = out_of_memory or any(words in text for words in OUT_OF_MEMORY)
     by_user, kind = isinstance(error, UserError), type(error).__name__
     reason = text if by_user else f"{kind}: {text}" if text else kind
     reason = "; ".join([reason.partition("\n")[0], *getattr(error, "__notes__", [])])
     place = place_of(error) if has_own_code and not by_user else None
-    return Answer(
+    return Reply(
         status=Status.oom if out_of_memory else Status.failed,
         reason=reason if place is None else f"{place}: {reason}",
         error=described(error) if has_own_code else "".join(traceback.format_exception(error)),

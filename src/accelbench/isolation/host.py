@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.isolation import child
-from accelbench.isolation.messages import Answer, CellRequest, Outcome, Request, decode, decode_request, encode
+from accelbench.isolation.messages import CellRequest, Outcome, Reply, Request, decode, decode_request, encode
 from accelbench.isolation.processes import children, end_orphans
 from accelbench.isolation.sampler import Sampler
 from accelbench.isolation.witness import Witness
@@ -84,14 +84,14 @@ class _Rank:
         assert self.process.pid is not None
         return self.process.pid
 
-    def read(self) -> Answer | None:
+    def read(self) -> Reply | None:
         """The answer, if the pipe is readable; None if the process died, perhaps while it wrote."""
         try:
-            return decode(Answer, self.answers.recv_bytes())
+            return decode(Reply, self.answers.recv_bytes())
         except (EOFError, OSError):
             return None
         except (ValueError, KeyError, TypeError) as error:  # of code that writes to the pipe itself
-            return Answer(status=Status.failed, reason=f"its process gave an answer that is none ({error})")
+            return Reply(status=Status.failed, reason=f"its process gave an answer that is none ({error})")
 
     def hear(self) -> str | None:
         """What the process says, if the pipe is readable; None if it will say nothing more."""
@@ -117,7 +117,7 @@ class _Rank:
 
 
 # The answers so far, by rank; None for a process that died without one.
-Answers = dict[int, Answer | None]
+Replies = dict[int, Reply | None]
 
 
 def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None]) -> None:
@@ -157,18 +157,18 @@ def _run(context: Any, request: Request, answer: Callable[[Outcome | None], None
         _end(ranks, own)
 
 
-def _result(ranks: Sequence[_Rank], answers: Answers | None, request: Request, num_before: int) -> Answer:
+def _result(ranks: Sequence[_Rank], answers: Replies | None, request: Request, num_before: int) -> Reply:
     if answers is None:
         reason = f"no result within {request.timeout_s:g} s (timeout_s)"
         error = "\n".join([log_end(request.log, HUNG_SIZE).strip(), *_hung(ranks)]).strip()
-        return Answer(status=Status.timeout, reason=reason, error=error)
+        return Reply(status=Status.timeout, reason=reason, error=error)
     answer = answers.get(0)
     if answer is None or not all(map(_is_good, answers.values())):
         return _failure(ranks, _with_late(ranks, answers), num_before, request.log)
     return answer
 
 
-def _judged(answer: Answer, request: Request, seen: Witnessed) -> Answer:
+def _judged(answer: Reply, request: Request, seen: Witnessed) -> Reply:
     """The answer with the status that its measurement deserves: the process that gave it has run the user's code."""
     if answer.measurement is None or not isinstance(request, CellRequest):
         return answer
@@ -225,14 +225,14 @@ def _environments(num: int) -> list[dict[str, str]]:
 
 def _await(
     ranks: Sequence[_Rank], sampler: Sampler, witness: Witness, timeout_s: float, say_timed: Callable[[], None]
-) -> Answers | None:
+) -> Replies | None:
     """The answers once rank 0 has answered or any rank has failed; None after `timeout_s`. Samples meanwhile.
 
     Calls `say_timed` when nothing more is timed in rank 0, which then has dismissed the others.
     """
     stdin, timed = sys.stdin.fileno(), [ranks[0].timed]
     deadline = time.monotonic() + timeout_s
-    answers: Answers = {}
+    answers: Replies = {}
     while (left := deadline - time.monotonic()) > 0:
         pipes = {rank.answers: index for index, rank in enumerate(ranks) if index not in answers}
         before, pause_s = time.monotonic(), min(sampler.pause_s, left)
@@ -257,11 +257,11 @@ def _await(
     return None
 
 
-def _is_good(answer: Answer | None) -> bool:
+def _is_good(answer: Reply | None) -> bool:
     return answer is not None and answer.status in GOOD
 
 
-def _with_late(ranks: Sequence[_Rank], answers: Answers) -> Answers:
+def _with_late(ranks: Sequence[_Rank], answers: Replies) -> Replies:
     """`answers` and those that come within `LATE_S`: ranks fail because another one died, and may report first."""
     deadline = time.monotonic() + LATE_S
     for index, rank in enumerate(ranks):
@@ -272,7 +272,7 @@ def _with_late(ranks: Sequence[_Rank], answers: Answers) -> Answers:
     return answers
 
 
-def _failure(ranks: Sequence[_Rank], answers: Answers, num_before: int, log: str) -> Answer:
+def _failure(ranks: Sequence[_Rank], answers: Replies, num_before: int, log: str) -> Reply:
     """Why a request failed: the death of a process if there is one, else the earliest failure."""
     dead = [index for index, answer in answers.items() if answer is None]
     failed = {index: answer for index, answer in answers.items() if answer is not None and not _is_good(answer)}
@@ -303,7 +303,7 @@ def _hung(ranks: Sequence[_Rank]) -> Iterator[str]:
             yield f"{name} gave no call stack" if rank.process.is_alive() else f"{name} had ended"
 
 
-def death(exitcode: int | None, num_oom_kills: int, log: str) -> Answer:
+def death(exitcode: int | None, num_oom_kills: int, log: str) -> Reply:
     """How a process ended that gave no answer."""
     if exitcode == -signal.SIGKILL and num_oom_kills:
         status, reason = Status.oom, "killed by the kernel: out of memory"
@@ -311,7 +311,7 @@ def death(exitcode: int | None, num_oom_kills: int, log: str) -> Answer:
         status, reason = Status.killed, f"killed by signal {-exitcode} ({signal.Signals(-exitcode).name})"
     else:
         status, reason = Status.failed, f"its process ended with exit code {exitcode} and no result"
-    return Answer(status=status, reason=reason, error=log or None)
+    return Reply(status=status, reason=reason, error=log or None)
 
 
 def oom_kills() -> int:

@@ -1,7 +1,7 @@
 """The messages between a sweep, its hosts and the processes of the cells. On the wire each is one JSON text.
 
 sweep  -- CellRequest or ProbeRequest -->  host  -- the same -->  child
-sweep  <-- Outcome --                      host  <-- Answer --    child
+sweep  <-- Outcome --                      host  <-- Reply --    child
 
 The child says when a timed section begins and ends, and when nothing more is timed (`measuring.witness.Moment`); the
 host says the last one by an empty line.
@@ -99,7 +99,7 @@ class _Result:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer(_Result):
+class Reply(_Result):
     """What one process says of a request."""
 
     peak_host_bytes: int | None = None  # of resident memory, up to the end of the measurement

@@ -52,7 +52,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
     """
     done = Merged()
     with ExitStack() as stack:
-        parts: dict[Path, list[_Part]] = {}
+        parts: dict[Path, list[_Source]] = {}
         for source in sources:
             folder = stack.enter_context(_at_hand(source))
             inner, outer = resolved(into), resolved(folder)
@@ -66,7 +66,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
                     done.problems.append(one_line(str(refused)))
                     continue
                 name = sweep.relative_to(folder) if sweep != folder else Path(_last_part(source))
-                parts.setdefault(into / name, []).append(_Part(sweep, source))
+                parts.setdefault(into / name, []).append(_Source(sweep, source))
         for target, of_target in parts.items():  # so that the plan of only one folder is held at a time
             try:
                 _merge_into(target, of_target, done)
@@ -75,7 +75,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
     return done
 
 
-class _Part(NamedTuple):
+class _Source(NamedTuple):
     folder: Path  # of a sweep
     source: str  # the name of what it belongs to
 
@@ -105,7 +105,7 @@ def _at_hand(source: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _merge_into(target: Path, parts: Sequence[_Part], done: Merged) -> None:
+def _merge_into(target: Path, parts: Sequence[_Source], done: Merged) -> None:
     # Before any record is added: a plan that can't be read is not written over, and a folder without a plan has one of
     # all its records.
     plan = plan_file.read_plan(target) if os.path.lexists(target / PLAN) else None
