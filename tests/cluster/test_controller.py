@@ -12,7 +12,7 @@ import time
 import pytest
 from rich.console import Console
 
-from accelbench.cluster import controller, dispatch, engine, watching
+from accelbench.cluster import controller, dispatch, engine
 from accelbench.cluster.job import run_part
 from accelbench.cluster.shared_state import Round
 from accelbench.errors import UserError
@@ -33,8 +33,8 @@ def project(tmp_path, monkeypatch):
     make_project(tmp_path)
     give_ceilings(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watching, "POLL_S", 0.1)
-    monkeypatch.setattr(watching, "ASK_S", 0.1)
+    monkeypatch.setattr(controller, "POLL_S", 0.1)
+    monkeypatch.setattr(controller, "ASK_S", 0.1)
     monkeypatch.setattr(controller, "SETTLE_S", 0.1)
     return tmp_path
 
@@ -185,7 +185,7 @@ def test_an_unreadable_file_in_the_place_of_a_record_is_set_aside(project, stopp
 
 
 def test_a_scheduler_that_does_not_answer_is_named_once(stopped, monkeypatch):
-    monkeypatch.setattr(watching, "SILENCE_S", 0.0)
+    monkeypatch.setattr(controller, "SILENCE_S", 0.0)
     text = stopped(states=answering(*[{"0": engine.UNKNOWN}] * 4))
     assert text.count("processes has not answered for 0 s") == 1
 
@@ -194,7 +194,7 @@ def test_an_interrupt_says_so_if_the_jobs_can_not_be_cancelled(stopped, monkeypa
     def refuse(jobs):
         raise UserError("executor=slurm: scancel failed: no reason")
 
-    monkeypatch.setattr(watching.Watch, "run", interrupted)
+    monkeypatch.setattr(controller.Watch, "run", interrupted)
     assert "scancel failed: no reason: the jobs may still run" in stopped(KeyboardInterrupt, None, cancel=refuse)
 
 
@@ -279,7 +279,7 @@ def _kill_after_first(project, processes, number):
 def test_jobs_that_still_run_are_waited_for(project, swept):
     processes = ProcessEngine()
     with contextlib.suppress(UserError), pytest.MonkeyPatch.context() as patched:
-        patched.setattr(watching.Watch, "run", lambda self: None)  # a controller that ends at once
+        patched.setattr(controller.Watch, "run", lambda self: None)  # a controller that ends at once
         swept(cells_of(*SIZES), processes=processes)
     result, text, _ = swept(cells_of(*SIZES), processes=processes)
     assert "Waiting for 1 job of an earlier start" in text
