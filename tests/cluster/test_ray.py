@@ -67,6 +67,7 @@ def test_a_second_controller_of_one_folder_is_refused(commands):
     assert "2 ok" in commands.end(first)
 
 
+@pytest.mark.usefixtures("variables")
 def test_one_process_can_use_ray_again_and_without_an_address_starts_none():
     local = ExecutorConfig(name=Executor.ray, ray=RayConfig(address="local"))
     for _ in range(2):
