@@ -41,23 +41,26 @@ def test_a_v5e_through_vfio(tmp_path, torch_xla):
     assert report.details["accelerator_type"] == "v5litepod-8"
 
 
-def test_googles_network_card_is_no_tpu(tmp_path, torch_xla):
-    report = tpu.look(machine(tmp_path, [("0x1ae0", "0x0042"), ("0x10de", "0x0063")]), {}, torch_xla)
-    assert not report.present
-    assert report.reason == "no TPU chip on the PCI bus"
+NO_CHIP = "no TPU chip on the PCI bus"
 
 
-def test_a_promise_of_the_environment_is_no_tpu(tmp_path, torch_xla):
-    report = tpu.look(tmp_path, {"PJRT_DEVICE": "TPU", "TPU_NAME": "mine"}, torch_xla)
-    assert report.reason == "no TPU chip on the PCI bus, although PJRT_DEVICE=TPU and TPU_NAME=mine"
-    assert tpu.look(tmp_path, {"PJRT_DEVICE": "CPU"}, torch_xla).reason == "no TPU chip on the PCI bus"
-
-
-def test_chips_that_the_container_cannot_open(tmp_path, torch_xla):
-    root = machine(tmp_path, [("0x1ae0", "0x005e")] * 4, ["vfio/vfio"])
-    reason = tpu.look(root, {}, torch_xla).reason
-    assert reason.startswith("4 TPU v4 chips on the PCI bus, but no /dev/accel*")
-    assert "--privileged" in reason
+@pytest.mark.parametrize(
+    ("chips", "environ", "reason"),
+    [
+        ([("0x1ae0", "0x0042"), ("0x10de", "0x0063")], {}, NO_CHIP),  # Google's network card, and another vendor's
+        ([], {"PJRT_DEVICE": "TPU", "TPU_NAME": "mine"}, f"{NO_CHIP}, although PJRT_DEVICE=TPU and TPU_NAME=mine"),
+        ([], {"PJRT_DEVICE": "CPU"}, NO_CHIP),
+        (
+            [("0x1ae0", "0x005e")] * 4,
+            {},
+            "4 TPU v4 chips on the PCI bus, but no /dev/accel* or /dev/vfio/*: give the container access to them "
+            "(docker run --privileged)",
+        ),
+    ],
+)
+def test_why_there_is_none(tmp_path, torch_xla, chips, environ, reason):
+    report = tpu.look(machine(tmp_path, chips, ["vfio/vfio"]), environ, torch_xla)
+    assert (report.present, report.reason) == (False, reason)
 
 
 def test_without_libtpu_it_cannot_run(tmp_path):
