@@ -9,10 +9,12 @@ from typing import Any
 import yaml
 
 from accelbench.project import workplace
-from accelbench.schema.cell import Cell, KerasSettings, Options
+from accelbench.schema.cell import BOUNDS, Cell, KerasSettings, Options, RunSettings
 from accelbench.schema.vocab import RANDOM, Augment, Device, Engine, KerasBackend, Library, Pipeline, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 
+# Settings that the words leave out: the windows are the command line's, and only whole epochs are counted.
+LEFT_OUT = ("window", "epochs", "breakdown_s", "timeout_s", "repeat", "protocol")
 # The libraries whose networks a name tells; for the others the user's own words are needed.
 NAMED = {Library.timm, Library.torchvision}
 
@@ -28,7 +30,8 @@ def command_words(cell: Cell) -> list[str] | None:
     model = _model_words(cell)
     if not is_usual or model is None or cell.trainer or cell.xla_processes or cell.save_weights:
         return None
-    keras, steps = cell.keras or KerasSettings(), cell.protocol == Protocol.steps
+    keras = cell.keras or KerasSettings()
+    unused = {*LEFT_OUT, *(BOUNDS[Protocol.steps] if cell.protocol != Protocol.steps else ())}
     on_random = cell.model.library in {*NAMED, Library.custom}
     usual_pipeline = Pipeline.host if cell.data.name == RANDOM else Pipeline.array
     settings = {
@@ -41,13 +44,12 @@ def command_words(cell: Cell) -> list[str] | None:
         "engine.steps_per_execution": (keras.steps_per_execution, 1),
         "engine.tpu": (keras.tpu, "local"),
         "device": (cell.device, Device.cpu),
-        "mode": (cell.mode, None),
-        "precision": (cell.precision, None),
-        "batch_size": (cell.batch_size, None),
-        "threads": (cell.threads, None),
         "protocol": (cell.protocol, Protocol.window),
-        "steps": (cell.steps if steps else None, None),
-        "warmup": (cell.warmup if steps else None, None),
+        **{
+            each.name: (getattr(cell, each.name), None if each.default is MISSING else each.default)
+            for each in fields(RunSettings)
+            if each.name not in unused
+        },
         **{field.name: (getattr(cell.options, field.name), field.default) for field in fields(Options)},
     }
     named = {name: value for name, (value, default) in settings.items() if value is not None and value != default}

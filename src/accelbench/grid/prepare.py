@@ -1,6 +1,6 @@
 """Plans the cells of a sweep on this machine's data and environment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,17 +8,53 @@ from typing import Any
 from accelbench.data.arrays import how_to_prepare
 from accelbench.data.manifest import check_arrays, read_manifest
 from accelbench.errors import UserError
-from accelbench.grid.fingerprint import fingerprint, git_state, source_digest
+from accelbench.grid.fingerprint import fingerprint, git_state, source_digest, source_files
 from accelbench.grid.identity import identity
 from accelbench.grid.own_code import check_own_code
 from accelbench.grid.plan import Planned, plan
-from accelbench.grid.users_files import UsersFiles
 from accelbench.project import Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Data
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, Engine
+
+Stamp = tuple[int, int, int]  # time of the last change, size, inode
+
+
+class UsersFiles:
+    """The files of `cells` at the time when this is made. Their contents are not read."""
+
+    def __init__(self, cells: Iterable[Cell]) -> None:
+        sources = {source for cell in cells for source in _sources(cell)}
+        self._before = {source: _stamps(*source) for source in sources}
+
+    def changed(self, cell: Cell) -> list[Path]:
+        """The files of `cell` that were written, added or removed since: their contents may be the same."""
+        found: set[Path] = set()
+        for source in _sources(cell):
+            found |= {path for path, _ in self._before[source].items() ^ _stamps(*source).items()}
+        return sorted(found)
+
+
+def _sources(cell: Cell) -> set[tuple[str, str]]:
+    weights = {("model.weights", cell.model.weights_file)} if cell.model.weights_file else set()
+    return {*cell.own_code.items(), *weights}
+
+
+def _stamps(flag: str, value: str) -> dict[Path, Stamp]:
+    try:
+        paths = [Path(value)] if flag == "model.weights" else source_files(flag, value).values()
+    except UserError:  # the whole package is gone
+        return {}
+    found = {}
+    for path in paths:
+        try:
+            stat = path.stat()
+        except OSError:
+            continue
+        found[path] = stat.st_mtime_ns, stat.st_size, stat.st_ino
+    return found
 
 
 @dataclass(frozen=True)
