@@ -10,7 +10,7 @@ from torch import nn
 
 import accelbench
 from accelbench import InvalidError, UserError, Window
-from accelbench.api.live import gpu_work
+from accelbench.api.live import function
 
 # The older settings of fp32, which the tests read, warn.
 pytestmark = pytest.mark.filterwarnings("ignore:Please use the new API settings")
@@ -296,7 +296,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "memory_stats", lambda index: {"allocation.all.allocated": fake.allocated})
-    monkeypatch.setattr(gpu_work, "_runs_kernels", lambda function: fake.runs_kernels)
+    monkeypatch.setattr(function, "_runs_kernels", lambda function: fake.runs_kernels)
     return fake
 
 

@@ -50,20 +50,19 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def bars(found: Sequence[Bar], unit: str) -> str:
     """A horizontal bar chart as SVG; the line at the end of a bar is its 95 % interval."""
-    labels = [_shortened(bar.label) for bar in found]
+    labels = [bar.label if len(bar.label) <= MAX_LABEL else f"{bar.label[: MAX_LABEL - 1]}…" for bar in found]
     left = 10 + CHARACTER * max(map(len, labels), default=0)
     longest = max((max(bar.value, bar.high or 0.0) for bar in found), default=0.0) or 1.0
     caption = f"{unit}, with 95 % intervals"
     lines = [f"<text x='{left:.1f}' y='{ROW / 2 + 4:.1f}'>{_text(caption)}</text>"]
     for index, (bar, label) in enumerate(zip(found, labels, strict=True), 1):
         top, middle = index * ROW + (ROW - BAR) / 2, index * ROW + ROW / 2
-        end = left + WIDTH * bar.value / longest
-        whisker, number_at = "", end
+        end = number_at = left + WIDTH * bar.value / longest
+        whisker = ""
         if bar.low is not None and bar.high is not None:
-            ends = [left + WIDTH * value / longest for value in (bar.low, bar.high)]
-            number_at = max(end, ends[1])
-            marks = "".join(f"M{x:.1f} {middle - 4:.1f}v8" for x in ends)
-            path = f"M{ends[0]:.1f} {middle:.1f}H{ends[1]:.1f}{marks}"
+            low, high = (left + WIDTH * value / longest for value in (bar.low, bar.high))
+            number_at = max(end, high)
+            path = f"M{low:.1f} {middle:.1f}H{high:.1f}" + "".join(f"M{x:.1f} {middle - 4:.1f}v8" for x in (low, high))
             whisker = f"<path d='{path}' stroke='currentColor' stroke-width='1.3' fill='none'/>"
         lines.append(
             f"<text x='{left - 6:.1f}' y='{middle + 4:.1f}' text-anchor='end'>{_text(label)}</text>"
@@ -87,10 +86,6 @@ def interval(low: float | None, high: float | None) -> str:
 def more(num: int) -> list[str]:
     """A line that says how many are not shown; none if all are."""
     return [f"and {num - MAX_ROWS} more: to_frame() has all"] if num > MAX_ROWS else []
-
-
-def _shortened(label: str) -> str:
-    return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 1]}…"
 
 
 def _is_numeric(texts: Sequence[str]) -> bool:

@@ -127,7 +127,7 @@ def _waited_and_measured(asked: "_Asked", window: Window | None) -> Record:
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """The arguments of `measure`."""
+    """The arguments of `measure`, in their order."""
 
     target: Any
     batch: Any
@@ -142,8 +142,7 @@ class _Asked:
 
     @property
     def is_function(self) -> bool:
-        """Whether it is no module; without torch in the process, nothing is one."""
-        torch = sys.modules.get("torch")
+        torch = sys.modules.get("torch")  # without it, nothing is a module
         return torch is None or not isinstance(self.target, torch.nn.Module)
 
     def check(self) -> None:
@@ -174,7 +173,7 @@ class _Asked:
                 raise UserError(f"{name}: goes with a torch.nn.Module; a function decides that itself")
 
     def _check_is_meant(self) -> None:
-        """Raises a UserError if the defaults would measure the network elsewhere, or in another format, than it is."""
+        # The defaults would measure it elsewhere, or in another format, than it is.
         first = next((each for each in self.target.parameters() if each.is_floating_point()), None)
         if first is None:
             return
@@ -202,7 +201,7 @@ class _Asked:
             )
 
     def cell(self, window: Window) -> Cell:
-        """The cell that is nearest to it, whose number of samples may not be known yet."""
+        """The cell that is nearest to it; the number of samples may not be known yet."""
         kind = self.target if self.is_function else type(self.target)
         called = self.name or getattr(kind, "__name__", type(kind).__name__).replace("<lambda>", "function")
         return Cell(
@@ -230,7 +229,7 @@ class _Asked:
 
 
 def _measured(asked: _Asked, cell: Cell) -> Record:
-    """Runs it. Only the clock runs between the steps: the machine is looked at before and after."""
+    # Only the clock runs between the steps: the machine is looked at before and after.
     environment = fingerprint.fingerprint(Engine.lightning)
     started_at, start = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
     sampler = Sampler(os.getpid())
@@ -253,12 +252,14 @@ def _measured(asked: _Asked, cell: Cell) -> Record:
 
 def _run(asked: _Asked, cell: Cell) -> tuple[Cell, schema.Measurement]:
     generator = random.getstate()
-    from accelbench.api.live import measured  # it imports torch and Lightning, which draws a random number
+    # They import torch and Lightning, which draws a random number.
+    from accelbench.api.live.function import measure_function
+    from accelbench.api.live.network import measure_network
 
     random.setstate(generator)
     if asked.is_function:
-        return cell, measured.function(asked.target, cell)
-    return measured.network(asked.target, asked.batch, asked.loss, asked.samples, cell)
+        return cell, measure_function(asked.target, cell)
+    return measure_network(asked.target, asked.batch, asked.loss, asked.samples, cell)
 
 
 def _others(series: SystemSeries, measurement: schema.Measurement) -> SystemSeries | None:
@@ -270,11 +271,7 @@ def _others(series: SystemSeries, measurement: schema.Measurement) -> SystemSeri
 
 
 def _judged(record: Record, asked: _Asked) -> Measurement:
-    """The measurement, if its numbers are those of what was asked for.
-
-    Raises:
-        InvalidError: they are not.
-    """
+    """The measurement; an InvalidError if its numbers are not those of what was asked for."""
     measurement = record.measurement
     assert measurement is not None, "it was measured"
     if (defect := judge(record.cell, measurement)) is not None:

@@ -65,9 +65,8 @@ class Measurement:
         """The measurement of `record`, whose row is `row`."""
         raw = record.measurement
         assert raw is not None, "it was measured"
-        shared = ("samples_per_s", "latency_p50_ms")
-        columns = [*(f"{name}{end}" for name in shared for end in ("", "_low", "_high")), "latency_p90_ms"]
-        numbers = {name: number_of(row, name) for name in [*columns, "latency_p99_ms", "mfu", "output_error"]}
+        columns = [f"{name}{end}" for name in ("samples_per_s", "latency_p50_ms") for end in ("", "_low", "_high")]
+        columns += ["latency_p90_ms", "latency_p99_ms", "mfu", "output_error"]
         return cls(
             name=record.cell.model.name,
             device=raw.device,
@@ -80,11 +79,10 @@ class Measurement:
             notes=list(raw.notes),
             row=row,
             raw=raw,
-            **numbers,
+            **{name: number_of(row, name) for name in columns},
         )
 
     def _lines(self) -> list[tuple[str, str]]:
-        """The name and the text of each known figure."""
         low, high = self.samples_per_s_low, self.samples_per_s_high
         rate = f"{significant(self.samples_per_s, 4)} samples/s"
         lines = [("speed", rate + (f" ({html.interval(low, high)} with 95 % confidence)" if low and high else ""))]

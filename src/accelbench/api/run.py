@@ -1,18 +1,23 @@
 """`accelbench.run`: measures cells in processes of their own, as the command line does."""
 
+import os
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from accelbench.api.process_state import unchanged
 from accelbench.api.results import Results
 from accelbench.api.words import words_of
 from accelbench.schema.cell import Cell
 
 if TYPE_CHECKING:  # it imports Hydra, which is imported while the host starts
     from accelbench.settings.config import SweepOptions
+
+# Composing replaces sys.argv, which all threads share: one at a time does it.
+_COMPOSING = threading.RLock()
 
 
 def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: Any) -> Results:
@@ -55,8 +60,28 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
 def _composed(words: list[str]) -> "tuple[list[Cell], SweepOptions]":
     from accelbench.settings.compose import cells_of, compose
 
-    with unchanged():
+    with _COMPOSING, _unchanged():
         return cells_of(compose(words))
+
+
+@contextmanager
+def _unchanged() -> Iterator[None]:
+    """Puts sys.argv, the environment variables, the current folder and Hydra's global state back on leaving."""
+    from hydra.core.singleton import Singleton
+
+    words, folder, variables, of_hydra = list(sys.argv), os.getcwd(), dict(os.environ), Singleton.get_state()
+    try:
+        yield
+    finally:
+        Singleton.set_state(of_hydra)
+        os.chdir(folder)
+        sys.argv[:] = words
+        # Those that did not change are never missing in between: other threads may read them.
+        for name in os.environ.keys() - variables.keys():
+            del os.environ[name]
+        for name, value in variables.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value
 
 
 @contextmanager

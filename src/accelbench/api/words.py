@@ -15,11 +15,7 @@ OF_NO_MODULE = "__main__."
 
 
 def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[str]:
-    """The words of the command line for a call of `run`.
-
-    Args:
-        settings: words as on the command line: a text in which they are separated as in a shell, or a list of them.
-        values: further settings by their dotted names. A list is an axis, a tuple is one value that has several parts.
+    """The words of the command line for a call of `run`, which says what its arguments mean.
 
     Raises:
         UserError: a word is a flag other than -m, a text is not readable as words, or a value has no word.

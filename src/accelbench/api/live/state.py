@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from lightning_fabric.accelerators import XLAAccelerator
 
+from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning.global_state import (
     ANOMALIES,
     BENCHMARK,
@@ -19,6 +20,7 @@ from accelbench.engines.lightning.global_state import (
     snapshot,
     values_of_a_cell,
 )
+from accelbench.schema.measurement import Measurement
 
 # Settings of the process that a measurement may keep, as they do not change the precision -> what one means if it is on
 KEPT = {
@@ -42,14 +44,9 @@ def as_in_a_fresh_process(torch_type: str, dtype: torch.dtype, *, tf32: bool = F
     """Sets what a cell's own process has, and puts the process's state back on leaving.
 
     Inside, autocast is off, gradients are on, new tensors are `dtype`, cuDNN chooses algorithms by its rules, and fp32
-    is computed in full precision, or in TF32. Deterministic algorithms and the detection of anomalies stay as they are.
-    Put back are these, the random generators, the numbers of threads, and what Lightning and the user's network change
-    of them.
-
-    Args:
-        torch_type: `cpu` or `cuda`.
-        dtype: that the network's weights are stored in.
-        tf32: whether products of fp32 matrices are computed in TF32, on a GPU.
+    is computed in full precision, or on a GPU in TF32. Deterministic algorithms and the detection of anomalies stay as
+    they are. Put back are these, the random generators, the numbers of threads, and what Lightning and the user's
+    network change of them.
     """
     with contextlib.ExitStack() as stack:
         stack.callback(_generators(torch_type))
@@ -79,3 +76,10 @@ def _generators(torch_type: str) -> Callable[[], None]:
             torch.cuda.set_rng_state_all(of_gpus)
 
     return put_back
+
+
+def result(run: CellRun) -> Measurement:
+    """What a run measures in this single process."""
+    measurement = run.measure()
+    assert measurement is not None, "a single process has the measurement"
+    return measurement

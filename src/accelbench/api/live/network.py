@@ -1,27 +1,27 @@
-"""A measurement in the user's own process, of a live network or of a function, with the clock of a cell's process."""
+"""A live network of the user's, measured in its own process with the clock of a cell's process."""
 
 import copy
+import dataclasses
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from accelbench.api.live.gpu_work import USED, GpuWork
-from accelbench.api.live.state import kept
-from accelbench.api.live.task import LiveTask, never_fed
+from accelbench.api.live.state import as_in_a_fresh_process, kept, result
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.lightning import zoo
-from accelbench.engines.lightning.backends import Backend
+from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.global_state import new_tensors_in
 from accelbench.engines.lightning.module import BenchModule, StructuredStep, TrainStep, new_optimizer
 from accelbench.engines.lightning.outputs import all_finite, described, seeded, size_of
 from accelbench.engines.lightning.own.batch import OwnBatch
-from accelbench.engines.lightning.precision import Observer, plugin_for, step_context
+from accelbench.engines.lightning.own.task import OwnTask, taken_keys
+from accelbench.engines.lightning.precision import STORED_DTYPES, Observer, plugin_for, step_context
 from accelbench.engines.lightning.structure import (
     arguments,
     keys_of_rows,
@@ -37,8 +37,8 @@ from accelbench.engines.observed import Observed
 from accelbench.errors import UserError
 from accelbench.measuring.outputs import Output
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Work
-from accelbench.schema.vocab import Device, Precision
+from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.vocab import Device, Pipeline, Precision
 
 SAME_INPUTS = "the batch's samples are all equal, so it was not checked that each batch is computed"
 
@@ -69,6 +69,59 @@ def _storages(network: nn.Module) -> set[int]:
     return {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}
 
 
+def own_batch(batch: Any, samples: int | None, dtype: torch.dtype, device: torch.device) -> OwnBatch:
+    """A copy of the user's batch, on `device` and with `dtype` for floating-point numbers.
+
+    Raises:
+        UserError: it is no tensor, tuple or mapping of tensors, or the number of samples is unknown.
+    """
+    tensors = list(tensors_in(batch))
+    if not isinstance(batch, Tensor | tuple | list | Mapping) or not tensors:
+        raise UserError(f"batch: should be a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
+    if samples is None:
+        if not tensors[0].dim() or not len(tensors[0]):
+            shape = tuple(tensors[0].shape)
+            raise UserError(f"samples: its number is unknown, since the batch's first tensor has the shape {shape}")
+        samples = len(tensors[0])
+
+    def copied(tensor: Tensor) -> Tensor:
+        kept = dtype if tensor.is_floating_point() else tensor.dtype
+        return tensor.detach().to(device=device, dtype=kept, copy=True)
+
+    return OwnBatch(mapped(batch, copied), samples)
+
+
+class LiveTask(OwnTask):
+    """A network on the user's batch; see `OwnTask`.
+
+    Raises:
+        UserError: the batch is a mapping, and `forward` takes no key of it.
+    """
+
+    def __init__(self, network: nn.Module, batch: OwnBatch, loss: Callable[[Any, Any], Tensor] | None) -> None:
+        self.flag, self.loss = "loss", loss
+        self._is_checked = False
+        self.keys, self.left_out = None, []
+        if isinstance(batch.content, Mapping):
+            keys = list(batch.content)
+            self.keys, named = taken_keys(network, keys)
+            self.left_out = [key for key in keys if key not in self.keys]
+            if not self.keys:
+                raise UserError(
+                    f"batch: it has {', '.join(map(str, keys))}, and forward takes {', '.join(named) or 'nothing'}: "
+                    "name the entries as its arguments, or pass a tuple"
+                )
+
+
+def never_fed(batch: OwnBatch) -> OwnBatch | None:
+    """A batch with other inputs of the same kind: the samples, or else their values, change places; None if equal."""
+    for change in (lambda tensor: tensor.roll(1, 0), lambda tensor: tensor.flip(-1)):
+        other: OwnBatch = mapped(batch, lambda tensor, change=change: change(tensor) if tensor.dim() else tensor)
+        if not all(torch.equal(*pair) for pair in zip(tensors_in(batch), tensors_in(other), strict=True)):
+            return other
+    return None
+
+
 class _LiveModule:
     """What the steps of a cell's process ask of its LightningModule, without a Trainer."""
 
@@ -86,16 +139,7 @@ class _LiveModule:
 
 
 class NetworkRun(CellRun):
-    """A run of a copy of the user's network.
-
-    Args:
-        cell: what was asked for.
-        network: the copy, on the device and in the precision's dtype.
-        original: the user's network, which is copied for the comparison with fp32 on the CPU.
-        task: of the network.
-        batch: on the host, or on the device already.
-        backend: the device.
-    """
+    """A run of `network`, a copy of the user's on the device; `original` is copied for the comparison with fp32."""
 
     backend: Backend
 
@@ -115,7 +159,7 @@ class NetworkRun(CellRun):
         self.num_rows = batch.num_rows  # of the output
 
     def run_steps(self) -> None:
-        """In training with gradients, else in inference mode, as Lightning's Trainer does."""
+        # As Lightning's Trainer does.
         with nullcontext() if self.trains else torch.inference_mode():
             if self.plain is not self.network:  # compiled code runs no hooks: let them see the plain network first
                 self._run_plain()
@@ -150,34 +194,28 @@ class NetworkRun(CellRun):
         return on_host
 
     def compared_inputs(self) -> tuple[Any, Any]:
-        """The batch, and one whose samples or values have changed places."""
         return self._on_host(), self.unseen
 
     def seed_output(self, number: int) -> None:
-        """All of torch's generators."""
         torch.manual_seed(number)
 
     def reordered_inputs(self, batch: Any, order: Sequence[int]) -> Any:
-        """In host memory."""
         return reordered(batch, order) if num_rows(batch) == len(order) else None
 
     def mixed_inputs(self, batch: Any, other: Any, rows: Sequence[int]) -> Any:
-        """In host memory."""
         return mixed(batch, other, rows) if num_rows(batch) == self.num_rows else None
 
     def inputs_of_rows(self, batch: Any, rows: Sequence[int]) -> list[int]:
-        """Hashes of them."""
         return keys_of_rows(self.task.infer(arguments, batch), rows, self.num_rows)  # type: ignore[arg-type]
 
     def measured_output(self, batch: OwnBatch, rows: Sequence[int]) -> Output:
-        """From a further step."""
-        output = self.step.compute(self.step.copy_in(mapped(batch, torch.Tensor.clone)))
+        output = self.step.compute(self.step.copy_in(mapped(batch, Tensor.clone)))
         return described(output, self.num_rows, rows)
 
     def reference_outputs(
         self, batches: Sequence[Any], *, other: bool = False, precision: Precision | None = None
     ) -> list[Output]:
-        """From a new copy of the user's network. It runs in a thread; the dtype of new tensors is the process's."""
+        # It runs in a thread; the dtype of new tensors is the process's.
         dtype, context = in_precision(precision or Precision.fp32)
         with torch.no_grad(), new_tensors_in(dtype), context:
             original = getattr(self.original, "_orig_mod", self.original)
@@ -186,7 +224,6 @@ class NetworkRun(CellRun):
             return [described(output, self.num_rows, self.rows) for output in outputs]
 
     def observe(self) -> Observed:
-        """Of the first step, and of the last one's result."""
         if not all_finite(self.result):
             self.mark_not_finite()
         for handle in self.observer.handles:  # of layers that never ran: a copy of the network would have them too
@@ -212,7 +249,6 @@ class NetworkRun(CellRun):
             logger.disabled = was_disabled
 
     def notes(self) -> Iterator[str]:
-        """Which keys of the batch the network does not get, and what counts as a sample if that is not a row."""
         if self.task.division:
             yield f"of the batch, {self.task.division}"
         if self.batch.num_samples != self.batch.num_rows:
@@ -220,81 +256,37 @@ class NetworkRun(CellRun):
             yield f"samples={self.batch.num_samples:,}, as given: {rows}"
 
     def warnings(self) -> Iterator[str]:
-        """Why outputs were not compared, and settings of the process."""
         yield from self.unchecked
         yield from kept()
 
 
-class FunctionRun(CellRun):
-    """A run of a function of the user's, one call of which is a step.
+def measure_network(
+    model: nn.Module, batch: Any, loss: Callable[[Any, Any], Any] | None, samples: int | None, cell: Cell
+) -> tuple[Cell, Measurement]:
+    """Measures a copy of `model`; returns the cell with the batch's samples and place, and the measurement.
 
-    Args:
-        cell: with the device that is waited for.
-        function: takes no arguments.
-        backend: the device.
+    Raises:
+        UserError: the model can't be copied, or the batch holds no tensors.
+        UnsupportedError: the model computes nothing with floating-point numbers.
     """
-
-    backend: Backend
-
-    def __init__(self, cell: Cell, function: Callable[[], object], backend: Backend) -> None:
-        super().__init__(cell, Path(), backend)
-        self.function, self.build_s, self.num_params = function, 0.0, 0
-
-    @property
-    def fetches_inside(self) -> bool:
-        """What moves data, if anything does, is part of the function."""
-        return True
-
-    def new_step(self) -> Any:
-        """One call."""
-        return _Call(self.function, self.cell.batch_size)
-
-    def run_steps(self) -> None:
-        """One window; the function has no output to copy.
-
-        Raises:
-            UserError: the function uses a GPU, but the cell's device is the CPU.
-        """
-        gpu_work = GpuWork()
-        super().run_steps()
-        self.timing.copy_out_s = []
-        if self.cell.device == Device.cpu and gpu_work.is_of(self.function):
-            raise UserError(USED)
-
-    def observe(self) -> Observed:
-        """Nothing: what the function computes is unknown."""
-        return Observed(
-            device=self.cell.device,
-            device_name=self.device_name(),
-            precision=self.cell.precision,
-            num_devices=1,
-            threads=torch.get_num_threads() if self.cell.device == Device.cpu else None,
-        )
-
-    def warnings(self) -> Iterator[str]:
-        """Settings of the process."""
-        yield from kept()
+    torch_type = "cuda" if cell.device == Device.gpu else "cpu"
+    dtype = STORED_DTYPES[cell.precision]
+    with as_in_a_fresh_process(torch_type, dtype, tf32=cell.precision == Precision.tf32):
+        backend = backend_for(cell.device)
+        stays = _is_on(torch_type, batch)
+        place = backend.device() if stays else torch.device("cpu")
+        own = own_batch(batch, samples, dtype, place)
+        data = dataclasses.replace(cell.data, pipeline=Pipeline.device if stays else Pipeline.host)
+        cell = dataclasses.replace(cell, batch_size=own.num_samples, data=data)
+        copied = copy_of(model).to(device=backend.device(), dtype=dtype)
+        task = LiveTask(getattr(model, "_orig_mod", model), own, loss)
+        return cell, result(NetworkRun(cell, copied, model, task, own, backend))
 
 
-class _Call:
-    def __init__(self, function: Callable[[], object], samples: int) -> None:
-        self.function, self.samples = function, samples
-
-    def fetch(self) -> None:
-        """Nothing."""
-
-    def copy_in(self, batch: None) -> None:
-        """Nothing."""
-
-    def compute(self, batch: None) -> object:
-        return self.function()
-
-    def copy_out(self, result: object) -> None:
-        """Nothing."""
-
-    def num_samples(self, batch: None) -> int:
-        return self.samples
+def _is_on(torch_type: str, batch: Any) -> bool:
+    tensors = list(tensors_in(batch))
+    return torch_type != "cpu" and bool(tensors) and all(tensor.device.type == torch_type for tensor in tensors)
 
 
-def _as(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
