@@ -43,7 +43,7 @@ def is_own(root: Path) -> bool:
 
 
 def database(root: Path) -> Path:
-    """The absolute path of the project's database."""
+    """The project's database."""
     return root.resolve() / "mlflow.db"
 
 
@@ -81,11 +81,7 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
     """Holds the store's lock, after waiting silently until no other process of the project holds it.
 
     It is needed to create the store and to deliver a run: two creators corrupt a database, and two
-    processes that deliver the same record would make two runs.
-
-    Args:
-        root: the folder of the store.
-        patience_s: how long to wait; None: `PATIENCE_S`.
+    processes that deliver the same record would make two runs. It waits for `PATIENCE_S` unless told otherwise.
 
     Raises:
         UserError: another process did not end in time, or the lock or the project's database can't be written.
@@ -104,11 +100,7 @@ def locked(root: Path, patience_s: float | None = None) -> Iterator[None]:
 
 
 def _check_writable(path: Path) -> None:
-    """Fails at once where MLflow would try again for two minutes, and print each attempt.
-
-    Raises:
-        UserError: the database is no database, can't be written, or stays locked.
-    """
+    # MLflow would try again for two minutes, and print each attempt.
     try:
         with closing(sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -120,11 +112,7 @@ def check_is_ours(path: Path, wanted: str) -> None:
     """Refuses a database of another program, or of the user's own experiments; MLflow might migrate it.
 
     A store is ours if it has an experiment of ours, or nothing yet. What the user named with MLFLOW_TRACKING_URI is
-    meant: of that, only the schema is looked at.
-
-    Args:
-        path: of the database.
-        wanted: the schema's revision in the MLflow that is installed.
+    meant: of that, only the schema is looked at, whose revision should be `wanted`.
 
     Raises:
         UserError: it has another schema, or is no MLflow store, or holds runs of others alone.
@@ -148,7 +136,6 @@ def check_is_ours(path: Path, wanted: str) -> None:
 
 
 def _rows(connection: sqlite3.Connection, query: str) -> list[Any]:
-    """The first column of what a query finds; empty without its table."""
     try:
         return [first for first, *_ in connection.execute(query)]
     except sqlite3.OperationalError as error:

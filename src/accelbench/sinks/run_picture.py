@@ -6,6 +6,7 @@ It is an SVG from a template: a plot library would take as long as the rest of a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, Template
 
@@ -20,17 +21,14 @@ WIDTH, LEFT, RIGHT = 640, 60, 20  # pixels
 PLOT_HEIGHT, BAR_HEIGHT, GAP = 130, 26, 62
 MAX_POINTS = 500  # of a panel: more points would hide one another
 MIN_SHARE = 0.005  # of a step: shorter phases are not drawn
-MS = 1e3
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel with samples in their order from left to right, on an axis that starts at 0.
+    """Samples in their order from left to right, on an axis that starts at 0; in pixels from the panel's left and top.
 
     Attributes:
-        points: x and y of each sample, in pixels from the panel's left and top.
-        band: top and bottom of the interval, in pixels from the top; None without an interval.
-        median: pixels from the top.
+        band: top and bottom of the interval; None without an interval.
         top_word: the value at the upper end of the axis.
         ends: the names of the first and the last sample, such as `block 1`.
     """
@@ -43,24 +41,10 @@ class Panel:
     ends: tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Part:
-    """One phase of the bar: its position in pixels from the left, and its text in the legend."""
-
-    x: float
-    width: float
-    colour: str
-    words: str
-
-
 def draw(record: Record) -> str | None:
-    """Draws the speed of blocks or epochs, the times of steps, and the phases of a step.
+    """An SVG of the speed of blocks or epochs, the times of steps, and the phases of a step.
 
-    Args:
-        record: of any status.
-
-    Returns:
-        An SVG document; None if the cell is not ok, was disturbed or has no samples.
+    None if the cell is not ok, was disturbed or has no samples.
     """
     measured = record.measurement
     if record.status != Status.ok or measured is None or disturbed.reason(record):
@@ -71,7 +55,7 @@ def draw(record: Record) -> str | None:
         num_left_out = len(measured.epochs) - len(measured.steady_epochs)
         panels.append(_speed(rates, of, 1 + num_left_out))
     if measured.latency_s:
-        panels.append(_latency([MS * seconds for seconds in measured.latency_s]))
+        panels.append(_latency([1000 * seconds for seconds in measured.latency_s]))
     if not panels and not phases:
         return None
     return _template().render(
@@ -93,21 +77,19 @@ def _template() -> Template:
 
 
 def _speed(rates: Sequence[float], of: str, first: int) -> Panel:
-    title, interval = (
-        f"samples/s of each {of}: median {significant(order_statistics.median(rates), 4)}",
-        order_statistics.median_interval(rates),
-    )
+    title = f"samples/s of each {of}: median {significant(order_statistics.median(rates), 4)}"
+    interval = order_statistics.median_interval(rates)
     if interval is not None:
         title += f", shaded: {significant(interval[0], 4)} to {significant(interval[1], 4)} with 95 % confidence"
     return _panel(title, rates, of, first, interval)
 
 
 def _latency(milliseconds: Sequence[float]) -> Panel:
-    known = {percent: order_statistics.Sample(milliseconds).supported_percentile(percent) for percent in (50, 90, 99)}
-    percentiles = ", ".join(f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None)
-    return _panel(
-        f"ms of each step that was waited for{': ' if percentiles else ''}{percentiles}", milliseconds, "step", 1, None
-    )
+    sample, title = order_statistics.Sample(milliseconds), "ms of each step that was waited for"
+    known = {percent: sample.supported_percentile(percent) for percent in (50, 90, 99)}
+    if named := [f"p{percent} {significant(value)}" for percent, value in known.items() if value is not None]:
+        title += f": {', '.join(named)}"
+    return _panel(title, milliseconds, "step", 1, None)
 
 
 def _panel(title: str, values: Sequence[float], of: str, first: int, interval: tuple[float, float] | None) -> Panel:
@@ -128,13 +110,14 @@ def _panel(title: str, values: Sequence[float], of: str, first: int, interval: t
     )
 
 
-def _parts(phases: Mapping[Phase, float]) -> list[Part]:
-    total, width, left = sum(phases.values()), WIDTH - LEFT - RIGHT, 0.0
-    parts = []
+def _parts(phases: Mapping[Phase, float]) -> list[dict[str, Any]]:
+    """The phases of a bar, in pixels from its left."""
+    total, width, left, parts = sum(phases.values()) or 1.0, WIDTH - LEFT - RIGHT, 0.0, []
     for phase, length in phases.items():
-        share = length / total if total else 0.0
+        share = length / total
         if share >= MIN_SHARE:
             words = f"{phase.replace('_', ' ')} {100 * share:.0f} %"
-            parts.append(Part(round(width * left, 1), round(width * share, 1), PHASE_COLOURS[phase], words))
+            place = {"x": round(width * left, 1), "width": round(width * share, 1)}
+            parts.append({**place, "colour": PHASE_COLOURS[phase], "words": words})
         left += share
     return parts

@@ -29,15 +29,7 @@ START_TIMEOUT_S = 120.0  # its imports take 5 s on a free machine, 20 s on a bus
 def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
     """Runs MLflow's server on the project's store until Ctrl-C, and prints and opens the newest sweep's page.
 
-    If MLFLOW_TRACKING_URI names a server, opens that server's page and starts none.
-
-    Args:
-        root: the folder of the store.
-        port: where the server listens, on this machine only.
-        open_browser: whether to open the page, or only to print its address.
-
-    Returns:
-        The exit status: 0.
+    If MLFLOW_TRACKING_URI names a server, opens that server's page and starts none. Returns the exit status, 0.
 
     Raises:
         UserError: there is no run yet, the store can't be reached, the port is taken, or the server fails or is

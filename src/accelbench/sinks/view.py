@@ -28,12 +28,7 @@ params.`data` tags.`reason`
 
 
 def view_tags(now_ms: int, present: Mapping[str, str]) -> dict[str, str]:
-    """The experiment tags to set for the saved views; empty if they are up to date.
-
-    Args:
-        now_ms: milliseconds since 1970, UTC.
-        present: the experiment's tags.
-    """
+    """The tags to set for the saved views, on an experiment with the tags `present`; empty if they are up to date."""
     tags = {}
     for key, (name, state) in _views().items():
         text = json.dumps(state, separators=(",", ":"))
@@ -69,17 +64,28 @@ def compare_link(experiment_id: str, run_id: str, fastest_id: str) -> str:
 
 def _views() -> dict[str, tuple[str, dict[str, Any]]]:
     """By key, the name of each view and its state in the UI."""
+    axes = {"selectedParams": ["mode", "device", "precision", "batch_size", "model"], "selectedMetrics": [SPEED, SHARE]}
+    speeds = [
+        _chart("PARALLEL", **axes, showAllRuns=True),
+        _scatter("setting/batch_size", SHARE),
+        _scatter(SPEED, "latency/p50_ms"),
+        *(_bars(metric) for metric in (SPEED, SHARE, "time/job_s")),
+    ]
+    accuracies = [_scatter(SPEED, ACCURACY), _scatter("time/job_s", ACCURACY), _bars(ACCURACY)]
+    accuracies.append(_bars("quality/test_loss"))
     # Groups the table only: averages over different cells are not drawn.
     by_sweep = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "sweep_id"}]}
     return {
-        KEY: ("accelbench", _state(_charts(), SPEED)),
-        QUALITY_KEY: ("Speed and accuracy", _state(_quality_charts(), ACCURACY) | {"searchFilter": HAS_ACCURACY}),
-        SWEEPS_KEY: ("By sweep", _state(_charts(), SPEED) | {"groupBy": by_sweep}),
+        KEY: ("accelbench", _state(speeds, SPEED)),
+        QUALITY_KEY: ("Speed and accuracy", _state(accuracies, ACCURACY, searchFilter=HAS_ACCURACY)),
+        SWEEPS_KEY: ("By sweep", _state(speeds, SPEED, groupBy=by_sweep)),
     }
 
 
-def _state(charts: list[dict[str, Any]], order_by: str) -> dict[str, Any]:
-    overview = "accelbench-overview"
+def _state(charts: list[dict[str, Any]], order_by: str, **changes: Any) -> dict[str, Any]:
+    uuid = "accelbench-overview"
+    place = {"metricSectionId": uuid, "isGenerated": False, "deleted": False}
+    section = {"uuid": uuid, "name": "Overview", "display": True, "isReordered": True, "columns": 2, "cardHeight": 420}
     return {
         "searchFilter": MEASUREMENTS,
         "orderByKey": f"metrics.`{order_by}`",
@@ -97,59 +103,19 @@ def _state(charts: list[dict[str, Any]], order_by: str) -> dict[str, Any]:
         "isAccordionReordered": True,
         "useGroupedValuesInCharts": False,
         "groupBy": None,
-        "compareRunSections": [
-            {
-                "uuid": overview,
-                "name": "Overview",
-                "display": True,
-                "isReordered": True,
-                "columns": 2,
-                "cardHeight": 420,
-            }
-        ],
-        "compareRunCharts": [
-            {
-                "uuid": f"{overview}-{index}",
-                "metricSectionId": overview,
-                "isGenerated": False,
-                "deleted": False,
-                **chart,
-            }
-            for index, chart in enumerate(charts)
-        ],
+        "compareRunSections": [section],
+        "compareRunCharts": [{"uuid": f"{uuid}-{index}", **place, **chart} for index, chart in enumerate(charts)],
+        **changes,
     }
 
 
-def _charts() -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "PARALLEL",
-            "selectedParams": ["mode", "device", "precision", "batch_size", "model"],
-            "selectedMetrics": [SPEED, SHARE],
-            "showAllRuns": True,
-            "runsCountToCompare": 100,
-        },
-        _scatter("setting/batch_size", SHARE),
-        _scatter(SPEED, "latency/p50_ms"),
-        {"type": "BAR", "metricKey": SPEED, "runsCountToCompare": 20},
-        {"type": "BAR", "metricKey": SHARE, "runsCountToCompare": 20},
-        {"type": "BAR", "metricKey": "time/job_s", "runsCountToCompare": 20},
-    ]
-
-
-def _quality_charts() -> list[dict[str, Any]]:
-    return [
-        _scatter(SPEED, ACCURACY),
-        _scatter("time/job_s", ACCURACY),
-        {"type": "BAR", "metricKey": ACCURACY, "runsCountToCompare": 20},
-        {"type": "BAR", "metricKey": "quality/test_loss", "runsCountToCompare": 20},
-    ]
+def _chart(kind: str, num_runs: int = 100, **shown: Any) -> dict[str, Any]:
+    return {"type": kind, **shown, "runsCountToCompare": num_runs}
 
 
 def _scatter(x: str, y: str) -> dict[str, Any]:
-    return {
-        "type": "SCATTER",
-        "xaxis": {"key": x, "type": "METRIC"},
-        "yaxis": {"key": y, "type": "METRIC"},
-        "runsCountToCompare": 100,
-    }
+    return _chart("SCATTER", xaxis={"key": x, "type": "METRIC"}, yaxis={"key": y, "type": "METRIC"})
+
+
+def _bars(metric: str) -> dict[str, Any]:
+    return _chart("BAR", 20, metricKey=metric)
