@@ -9,9 +9,13 @@ from accelbench.errors import UserError
 from accelbench.sinks import location
 
 
-def test_the_store_is_the_projects_unless_the_environment_names_another(tmp_path, monkeypatch):
-    monkeypatch.delenv("DVC_ROOT", raising=False)
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+
+
+def test_the_store_is_the_projects_unless_the_environment_names_another(tmp_path, monkeypatch):
     assert location.tracking_uri(tmp_path) == f"sqlite:///{tmp_path.resolve()}/mlflow.db"
     assert location.is_own(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://example:5000")
@@ -20,7 +24,6 @@ def test_the_store_is_the_projects_unless_the_environment_names_another(tmp_path
 
 
 def test_a_second_writer_waits_in_silence_until_the_first_is_done(tmp_path, monkeypatch, capfd):
-    monkeypatch.delenv("DVC_ROOT", raising=False)
     has_lock = threading.Event()
 
     def write():
@@ -43,42 +46,31 @@ def test_a_writer_that_does_not_end_is_waited_for_only_so_long(tmp_path, monkeyp
         pytest.fail("two writers")
 
 
-def a_folder(root):
-    (root / "mlflow.db").mkdir()
-
-
-def no_database(root):
-    (root / "mlflow.db").write_bytes(b"something else" * 1000)
-
-
 def written_by_another_program(root):
     connection = sqlite3.connect(root / "mlflow.db", isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
     return connection
 
 
-def no_lock(root):
-    (root / "mlflow.lock").mkdir()
-
-
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (a_folder, "mlflow.db: not usable (unable to open database file)"),
-        (no_database, "mlflow.db: not usable (file is not a database)"),
+        (lambda root: (root / "mlflow.db").mkdir(), "mlflow.db: not usable (unable to open database file)"),
+        (
+            lambda root: (root / "mlflow.db").write_bytes(b"something else" * 1000),
+            "mlflow.db: not usable (file is not a database)",
+        ),
         (written_by_another_program, "mlflow.db: not usable (database is locked)"),
-        (no_lock, "mlflow.lock: not a file, so it can't be locked: move it away"),
+        (lambda root: (root / "mlflow.lock").mkdir(), "mlflow.lock: not a file, so it can't be locked: move it away"),
     ],
 )
 def test_a_store_that_cannot_be_written_is_refused_at_once(spoil, told, tmp_path, monkeypatch):
-    monkeypatch.delenv("DVC_ROOT", raising=False)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr(location, "PATIENCE_S", 0.1)
     kept = spoil(tmp_path)
     with pytest.raises(UserError) as raised, location.locked(tmp_path):
         pytest.fail("it is not writable")
     assert str(raised.value).endswith(told)
-    if kept:
+    if isinstance(kept, sqlite3.Connection):
         kept.close()
 
 
@@ -100,7 +92,6 @@ def test_links_hold_no_credentials(uri, page, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suite", ["../../elsewhere", "/etc", "a b#c?d%2e", "..", "mnist_networks"])
 def test_the_files_of_a_suite_stay_in_the_project_whatever_its_name(suite, tmp_path, monkeypatch):
-    monkeypatch.delenv("DVC_ROOT", raising=False)
     folder = location.folder_of(f"{location.proxied(suite)}/run/artifacts", tmp_path)
     assert folder.parents[2] == location.artifacts(tmp_path)
     assert not set("#?%") & set(location.proxied(suite))
@@ -113,53 +104,42 @@ def test_an_address_outside_of_the_project_is_refused_with_the_cure(uri, tmp_pat
 
 
 def test_addresses_of_an_earlier_store_of_this_project_stay_valid(tmp_path, monkeypatch):
-    monkeypatch.delenv("DVC_ROOT", raising=False)
     project = tmp_path / "my project"
     earlier = location.artifacts(project) / "mnist_networks"
     assert location.folder_of(earlier.as_uri(), project) == earlier
     assert location.folder_of("s3://bucket/mnist_networks", project) is None
 
 
+def made(path, *statements):
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+    return path.read_bytes()
+
+
+OF_MLFLOW = ("CREATE TABLE alembic_version (version_num)", "INSERT INTO alembic_version VALUES ('0123')")
+
+
 @pytest.mark.parametrize(
     ("statements", "told"),
     [
         (["CREATE TABLE notes (text)"], "is no store of MLflow's"),
-        (["CREATE TABLE alembic_version (version_num)"], "is no store of MLflow's"),
-        (
-            ["CREATE TABLE alembic_version (version_num)", "INSERT INTO alembic_version VALUES ('0123')"],
-            "is of another release of MLflow",
-        ),
+        (OF_MLFLOW[:1], "is no store of MLflow's"),
+        (OF_MLFLOW, "is of another release of MLflow"),
     ],
 )
-def test_a_database_of_another_schema_is_refused(tmp_path, statements, told, monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def test_a_database_of_another_schema_is_refused(tmp_path, statements, told):
     path = tmp_path / "mlflow.db"
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
-    before = path.read_bytes()
+    before = made(path, *statements)
     with pytest.raises(UserError, match=f"mlflow.db {told}.* MLFLOW_TRACKING_URI.* tracking=none"):
         location.check_is_ours(path, "4567")
     assert path.read_bytes() == before
-    if len(statements) == 2:
-        location.check_is_ours(path, "0123")
-
-
-def made_by_mlflow(path, experiments, num_runs):
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE alembic_version (version_num)")
-        connection.execute("INSERT INTO alembic_version VALUES ('0123')")
-        connection.execute("CREATE TABLE experiments (name)")
-        connection.executemany("INSERT INTO experiments VALUES (?)", [(name,) for name in experiments])
-        connection.execute("CREATE TABLE runs (run_uuid)")
-        connection.executemany("INSERT INTO runs VALUES (?)", [(str(number),) for number in range(num_runs)])
 
 
 @pytest.mark.parametrize(
     ("experiments", "num_runs", "is_ours"),
     [
         (["Default"], 0, True),
-        (["Default", "accelbench/adhoc"], 3, True),
         (["Default", "mine", "accelbench/adhoc"], 3, True),
         (["Default", "mine"], 0, False),
         (["Default"], 3, False),
@@ -167,14 +147,12 @@ def made_by_mlflow(path, experiments, num_runs):
     ],
 )
 def test_a_store_of_the_users_own_experiments_is_not_added_to(tmp_path, monkeypatch, experiments, num_runs, is_ours):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     path = tmp_path / "mlflow.db"
-    made_by_mlflow(path, experiments, num_runs)
-    if is_ours:
+    rows = [f"INSERT INTO experiments VALUES ('{name}')" for name in experiments]
+    rows += ["INSERT INTO runs VALUES ('0')"] * num_runs
+    made(path, *OF_MLFLOW, "CREATE TABLE experiments (name)", "CREATE TABLE runs (run_uuid)", *rows)
+    told = "mlflow.db has runs or experiments of yours, and none of accelbench.* MLFLOW_TRACKING_URI"
+    with contextlib.nullcontext() if is_ours else pytest.raises(UserError, match=told):
         location.check_is_ours(path, "0123")
-    else:
-        told = "mlflow.db has runs or experiments of yours, and none of accelbench.* MLFLOW_TRACKING_URI"
-        with pytest.raises(UserError, match=told):
-            location.check_is_ours(path, "0123")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
     location.check_is_ours(path, "0123")
