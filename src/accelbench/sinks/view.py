@@ -64,9 +64,9 @@ def compare_link(experiment_id: str, run_id: str, fastest_id: str) -> str:
 
 def _views() -> dict[str, tuple[str, dict[str, Any]]]:
     """By key, the name of each view and its state in the UI."""
-    axes = {"selectedParams": ["mode", "device", "precision", "batch_size", "model"], "selectedMetrics": [SPEED, SHARE]}
+    params = ["mode", "device", "precision", "batch_size", "model"]
     speeds = [
-        _chart("PARALLEL", **axes, showAllRuns=True),
+        _chart("PARALLEL", selectedParams=params, selectedMetrics=[SPEED, SHARE], showAllRuns=True),
         _scatter("setting/batch_size", SHARE),
         _scatter(SPEED, "latency/p50_ms"),
         *(_bars(metric) for metric in (SPEED, SHARE, "time/job_s")),

@@ -115,8 +115,12 @@ class LiveTask(OwnTask):
 
 def never_fed(batch: OwnBatch) -> OwnBatch | None:
     """A batch with other inputs of the same kind: the samples, or else their values, change places; None if equal."""
-    for change in (lambda tensor: tensor.roll(1, 0), lambda tensor: tensor.flip(-1)):
-        other: OwnBatch = mapped(batch, lambda tensor, change=change: change(tensor) if tensor.dim() else tensor)
+    changes: tuple[Callable[[Tensor], Tensor], ...] = (
+        lambda tensor: tensor.roll(1, 0) if tensor.dim() else tensor,
+        lambda tensor: tensor.flip(-1) if tensor.dim() else tensor,
+    )
+    for change in changes:
+        other: OwnBatch = mapped(batch, change)
         if not all(torch.equal(*pair) for pair in zip(tensors_in(batch), tensors_in(other), strict=True)):
             return other
     return None
