@@ -42,40 +42,33 @@ def _check(flag: str, path: str) -> None:
         # By its last part alone: of a dotted name, the package would have to be imported.
         found = None if places is None else PathFinder.find_spec(part, places)
         if found is None:
-            if spec and part not in _words(flag, path, spec):
+            if spec and not _may_have(flag, path, spec, part):
                 raise UserError(f"{flag}={path}: no module {'.'.join(parts[:num])}")
             return
         spec, places = found, found.submodule_search_locations and list(found.submodule_search_locations)
-    if spec and name not in _words(flag, path, spec):
+    if spec and not _may_have(flag, path, spec, name):
         near = difflib.get_close_matches(name, _definitions(spec))
         hint = f". Near it: {', '.join(near)}" if near else ""
         raise UserError(f"{flag}={path}: {_shown(spec)} has no {name}{hint}")
 
 
-class _All(frozenset[str]):
-    """Every word: of a module whose names are not to be told from its text."""
-
-    def __contains__(self, word: object) -> bool:
-        return True
-
-
-def _words(flag: str, path: str, spec: ModuleSpec) -> frozenset[str]:
-    """The words in the module's text, among which are the names that it defines.
+def _may_have(flag: str, path: str, spec: ModuleSpec, name: str) -> bool:
+    """Whether the module's text has the word `name`, or does not tell which names it defines.
 
     Raises:
         UserError: the text is no Python.
     """
     text = _text(spec)
     if text is None:
-        return _All()
+        return True
     try:
         _parsed(text)
     except (SyntaxError, ValueError) as error:
         raise UserError(f"{flag}={path}: can't be imported ({_shown(spec)}: {error})") from error
     except (MemoryError, RecursionError):
-        return _All()
-    words = frozenset(re.findall(r"\w+", text))
-    return _All() if words & DYNAMIC or IMPORTS_ALL.search(text) else words
+        return True
+    words = set(re.findall(r"\w+", text))
+    return name in words or bool(words & DYNAMIC) or IMPORTS_ALL.search(text) is not None
 
 
 def _text(spec: ModuleSpec) -> str | None:

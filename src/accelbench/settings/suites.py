@@ -43,12 +43,11 @@ def add_suite_axes(words: list[str], settings: DictConfig) -> list[str]:
         UserError: the suite or the profile is unknown, or params.yaml is wrong.
     """
     given = _settings_in(words)
-    profile = chosen_profile(given.get("profile"), settings.get("profile"))
-    suite = given.get("suite")
-    if suite is None or suite == NO_SUITE:
+    if (chosen := _chosen_suite(given, settings)) is None:
         return words
+    suite, axes, profile = chosen
     sweep = "-m" in words or "--multirun" in words
-    added = axis_overrides(suite, suite_axes(settings, suite), profile, given, sweep)
+    added = axis_overrides(suite, axes, profile, given, sweep)
     return [*words, *added, *([] if "profile" in given else [f"profile={profile}"])]
 
 
@@ -81,21 +80,20 @@ def exclude_rules_in_force(words: list[str], settings: DictConfig) -> list[Rule]
         UserError: as `add_suite_axes` does, or a rule is malformed.
     """
     given = _settings_in(words)
-    suite = given.get("suite")
-    if suite is None or suite == NO_SUITE:
-        return []
-    profile = chosen_profile(given.get("profile"), settings.get("profile"))
-    return [rule for rule in exclude_rules(suite, suite_axes(settings, suite), profile) if not set(rule) & set(given)]
+    chosen = _chosen_suite(given, settings)
+    return [rule for rule in exclude_rules(*chosen) if not set(rule) & set(given)] if chosen else []
+
+
+def _chosen_suite(given: Mapping[str, str], settings: DictConfig) -> tuple[str, dict[str, Any], str] | None:
+    """The suite that the command line names, its section of params.yaml, and the profile in force."""
+    profile, suite = chosen_profile(given.get("profile"), settings.get("profile")), given.get("suite")
+    return None if suite in (None, NO_SUITE) else (str(suite), suite_axes(settings, str(suite)), profile)
 
 
 def exclude_rules(suite: str, axes: Mapping[str, Any], profile: str) -> list[Rule]:
-    """All exclude rules of a suite.
+    """All exclude rules of a suite, whose section of params.yaml is `axes`.
 
-    Args:
-        suite: its name in params.yaml, for messages.
-        axes: its section of params.yaml; `exclude` is a list of `{setting: value or list of values}`, or a mapping with
-            a list for each profile.
-        profile: the profile in force.
+    `exclude` is a list of `{setting: value or list of values}`, or a mapping with a list for each profile.
 
     Raises:
         UserError: a rule is malformed, or names a setting that the suite doesn't set.
