@@ -104,7 +104,7 @@ def _null_intervals(equal: Floats, num: int, generator: np.random.Generator) -> 
 
 def _is_slower(low: Floats, high: Floats) -> NDArray[np.bool_]:
     """Which intervals of logarithms `Comparison.verdict` calls slower: below 0, and not wholly within the margin."""
-    return (high < 0) & (low <= math.log1p(-MARGIN))
+    return (high < 0) & (low <= -math.log1p(MARGIN))
 
 
 def _is_faster(low: Floats, high: Floats) -> NDArray[np.bool_]:
@@ -131,7 +131,7 @@ def _detectable(intervals: Floats) -> float:
     lower one out of the margin.
     """
     low, high = intervals.T
-    needed = np.maximum(high, low - math.log1p(-MARGIN))
+    needed = np.maximum(high, low + math.log1p(MARGIN))
     return max(0.0, -math.expm1(-float(np.quantile(needed, POWER))))
 
 

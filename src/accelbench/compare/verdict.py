@@ -47,12 +47,12 @@ class Comparison:
         """The verdict that the interval supports.
 
         Args:
-            margin: `same` if the whole interval lies within 1 - margin to 1 + margin (a test of equivalence:
+            margin: `same` if neither side is faster by as much at any point of the interval (a test of equivalence:
                 Schuirmann 1987), even if it excludes 1; with 0, nothing is the same.
         """
         if self.low is None or self.high is None or not self.interleaved:
             return Verdict.cant_tell
-        if 1 - margin < self.low and self.high < 1 + margin:
+        if max(self.high, 1 / self.low) < 1 + margin:  # the same, whichever side is named first
             return Verdict.same
         if self.low > 1:
             return Verdict.faster

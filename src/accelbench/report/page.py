@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from accelbench.answers.process import NOT_RUN, UNREADABLE
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
 from accelbench.judging.disturbed import DISTURBED
@@ -16,7 +17,7 @@ from accelbench.report.picture import Picture
 from accelbench.report.pictures import samples
 from accelbench.report.pictures.race import race as race_picture
 from accelbench.report.questions import Question, questions
-from accelbench.report.read import NOT_RUN, UNREADABLE, Sweep
+from accelbench.report.read import Sweep
 from accelbench.report.tables import (
     accuracy_by_device,
     all_cells,

@@ -3,139 +3,24 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
+from accelbench.answers.cells import MeasuredCell, cells_of
+from accelbench.answers.process import Process, device_key
 from accelbench.errors import RefusedError, UserError
-from accelbench.judging import disturbed
-from accelbench.judging.costs import Cost, with_costs
-from accelbench.judging.row import summarise, without_numbers
+from accelbench.judging.costs import Cost
 from accelbench.project import CONFIRMED, PLAN, RECORDS
 from accelbench.report import read_notes
-from accelbench.report.keys import device_key, fingerprint_of
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
-from accelbench.schema.cell import Cell
 from accelbench.schema.race_file import RaceFile, read_race
 from accelbench.schema.record import Record, Row, listed
 from accelbench.schema.record import read_all as read_records
-from accelbench.schema.serialize import group_key
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.vocab import Device
 
-NOT_RUN = "not run yet"
-UNREADABLE = "not readable"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportedCell:
-    """A cell of the plan, with its record once there is one.
-
-    Attributes:
-        name: of the record, `<cell_id>-<identity8>`.
-        label: the cell's short name, which no other cell of its sweep has.
-        record: None if the cell has not run yet, or if its record can't be read.
-        problem: why its record can't be read; None if it can, or if there is none.
-        costs: of devices, as the user states them.
-        is_confirming: whether the process is one of those that were interleaved with another cell's, to say which is
-            faster.
-    """
-
-    cell: Cell
-    name: str
-    label: str
-    record: Record | None
-    problem: str | None = None
-    costs: Mapping[Device, Cost] = field(default_factory=dict)
-    is_confirming: bool = False
-
-    @property
-    def outcome(self) -> str:
-        """The record's status word, `disturbed`, `not readable` or `not run yet`."""
-        if self.record is None:
-            return UNREADABLE if self.problem else NOT_RUN
-        return disturbed.DISTURBED if self.disturbed else self.record.status.value
-
-    @cached_property
-    def disturbed(self) -> str | None:
-        """What disturbed an ok cell, whose numbers are then not published; None if nothing did."""
-        return disturbed.reason(self.record) if self.record else None
-
-    @property
-    def reason(self) -> str | None:
-        """Why the outcome is not `ok`; None if it is, or if the cell has not run."""
-        return (self.record.reason or self.disturbed) if self.record else self.problem
-
-    @property
-    def is_ok(self) -> bool:
-        """Whether the cell's numbers may be published."""
-        return self.outcome == Status.ok
-
-    def number(self, column: str) -> float | None:
-        """The number in `column` of `cells.csv`; None if unknown."""
-        value = self.row[column]
-        return None if value is None else float(value)
-
-    def over(self, other: "ReportedCell | None", column: str) -> float | None:
-        """The number in `column` over that of another cell; None if either is unknown."""
-        value, base = self.number(column), other.number(column) if other is not None else None
-        return value / base if value is not None and base else None
-
-    @cached_property
-    def all_but_device(self) -> dict[str, object]:
-        """The settings and the data of the cell without the device: equal in cells that compare devices."""
-        return self.all_but("device")
-
-    @cached_property
-    def key_but_device(self) -> str:
-        """`all_but_device` as text, which is faster to compare."""
-        return group_key(self.all_but_device)
-
-    def all_but(self, *settings: str) -> dict[str, object]:
-        """The settings and the data of the cell without `settings`: equal in cells that compare values of these."""
-        digest = self.record.data.digest if self.record and self.record.data else None
-        return self._settings | dict.fromkeys(settings) | {"data_digest": digest}
-
-    @cached_property
-    def _settings(self) -> dict[str, object]:
-        return self.cell.settings()
-
-    @cached_property
-    def measured_key(self) -> str:
-        """Equal for all repeats and seeds of a cell on one machine, with one software and code."""
-        return group_key([self.all_but("repeat", "seed"), fingerprint_of(self.record) if self.record else None])
-
-    @property
-    def machine_name(self) -> str:
-        """The name of its machine's CPU."""
-        machine = self.record.environment.get("machine", {}) if self.record else {}
-        return str(machine.get("cpu_name"))
-
-    @cached_property
-    def place_key(self) -> str:
-        """Equal for all that was measured on one machine with the same packages."""
-        environment = self.record.environment if self.record else {}
-        return group_key([environment.get("machine"), environment.get("versions")])
-
-    @cached_property
-    def row(self) -> Row:
-        """The row of `cells.csv`: only settings if the cell has not run, no numbers if it is invalid or disturbed."""
-        if self.record is not None:
-            row = with_costs(summarise(self.record), self.costs)
-            return without_numbers(row) if self.record.status == Status.invalid else row
-        # The row of an empty record has all columns; those that come from a run are then emptied.
-        cell_id, _, identity = self.name.partition("-")
-        empty = Record(
-            cell=self.cell,
-            cell_id=cell_id,
-            identity=identity,
-            status=Status.skipped,
-            started_at="",
-            wall_s=0.0,
-            environment={},
-        )
-        return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
+ReportedCell = Process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +31,8 @@ class Sweep:
         folder: the folder's name, unique among the sweeps of a report.
         study: the published study that the suite repeats, such as `001`; None for no study.
         profile: which of params.yaml's profiles it was planned with.
-        cells: in the plan's order.
-        confirming: further processes of some of these cells, which only the recommendations count.
+        cells: in the plan's order, each with its published speed.
+        processes: the planned ones in the plan's order, and those that confirm an answer about one of these cells.
         race: how the search went that measured them; None if it was none.
         notes: sentences about records that can't be read or that the plan does not name, and about a plan that is
             missing or can't be read.
@@ -158,8 +43,8 @@ class Sweep:
     title: str
     study: str | None = None
     profile: str | None = None
-    cells: list[ReportedCell] = field(default_factory=list)
-    confirming: list[ReportedCell] = field(default_factory=list)
+    cells: list[MeasuredCell] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
     race: RaceFile | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -170,8 +55,27 @@ class Sweep:
 
     @property
     def records(self) -> list[Record]:
-        """The records of the cells that have run."""
-        return [reported.record for reported in self.cells if reported.record is not None]
+        """The records of the planned processes that have run."""
+        return [each.record for each in self.planned if each.record is not None]
+
+    @property
+    def planned(self) -> list[Process]:
+        """The planned processes."""
+        return [each for each in self.processes if not each.is_confirming]
+
+
+def with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
+    """The same sweeps with the cells of their processes: processes of one cell may be of several sweeps."""
+    named = [[replace(each, folder=sweep.folder) for each in sweep.processes] for sweep in sweeps]
+    found: dict[str, list[MeasuredCell]] = {sweep.folder: [] for sweep in sweeps}
+    # A confirming process may stand in several sweeps.
+    once = {(each.folder if not each.is_confirming else "", each.name): each for of_sweep in named for each in of_sweep}
+    for cell in cells_of(once.values()):
+        found[cell.folder].append(cell)
+    return [
+        replace(sweep, processes=processes, cells=found[sweep.folder])
+        for sweep, processes in zip(sweeps, named, strict=True)
+    ]
 
 
 def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> list[Sweep]:
@@ -192,7 +96,7 @@ def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({}))
         try:
             if refused is not None:
                 raise refused
-            sweep = read(folder, costs)
+            sweep = _read(folder, costs)
         except UserError as error:
             errors.append(error)
             note = str(error) if refused is None else _unlisted(folder, refused)
@@ -217,7 +121,7 @@ def _place(folder: Path) -> str:
 
 def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Mapping[Device, Cost]) -> list[Sweep]:
     """The same sweeps, with the processes of `folder`'s plans that repeat one of their cells on the same machine."""
-    found: list[ReportedCell] = []
+    found: list[Process] = []
     for place, refused in plan_file.sweep_folders(folder).items():
         if refused is not None:
             sweeps[0].notes.append(_unlisted(place, refused))
@@ -225,14 +129,17 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Mapping[Device, C
         if not os.path.lexists(place / PLAN):  # its question is not asked any more
             continue
         try:
-            found += [replace(reported, is_confirming=True) for reported in read(place, costs).cells]
+            found += [replace(each, is_confirming=True) for each in _read(place, costs).processes]
         except UserError as error:
             sweeps[0].notes.append(str(error))
     if not found:
         return sweeps
-    keys = [{(reported.cell.suite, reported.measured_key) for reported in sweep.cells} for sweep in sweeps]
+    keys = [{(each.cell.suite, each.measured_key) for each in sweep.processes} for sweep in sweeps]
     return [
-        replace(sweep, confirming=[each for each in found if (each.cell.suite, each.measured_key) in known])
+        replace(
+            sweep,
+            processes=[*sweep.processes, *(each for each in found if (each.cell.suite, each.measured_key) in known)],
+        )
         for sweep, known in zip(sweeps, keys, strict=True)
     ]
 
@@ -245,20 +152,13 @@ def with_best_ceilings(sweeps: Sequence[Sweep], known: Mapping[str, Ceilings] = 
             higher = best.get(device_key(record))
             best[device_key(record)] = higher.joined(ceilings) if higher else ceilings
 
-    def with_best(reported: ReportedCell) -> ReportedCell:
-        if reported.record is None or device_key(reported.record) not in best:
-            return reported
-        environment = {**reported.record.environment, "ceilings": best[device_key(reported.record)].to_json()}
-        return replace(reported, record=replace(reported.record, environment=environment))
+    def with_best(each: Process) -> Process:
+        if each.record is None or device_key(each.record) not in best:
+            return each
+        environment = {**each.record.environment, "ceilings": best[device_key(each.record)].to_json()}
+        return replace(each, record=replace(each.record, environment=environment))
 
-    return [
-        replace(
-            sweep,
-            cells=[with_best(reported) for reported in sweep.cells],
-            confirming=[with_best(reported) for reported in sweep.confirming],
-        )
-        for sweep in sweeps
-    ]
+    return with_cells([replace(sweep, processes=[with_best(each) for each in sweep.processes]) for sweep in sweeps])
 
 
 def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Sweep:
@@ -267,6 +167,11 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
     Raises:
         UserError: neither the plan nor any record is readable.
     """
+    return with_cells([_read(folder, costs)])[0]
+
+
+def _read(folder: Path, costs: Mapping[Device, Cost]) -> Sweep:
+    """As `read`, without the cells."""
     race = read_race(folder)
     plan, unread_plan = _plan(folder, race)
     all_paths = sorted(folder.glob(RECORDS))
@@ -276,8 +181,8 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
     problems = readable.problems(lambda path: f"{place}/{path.name}")
     problem_of = dict(zip([path.stem for path in readable.refused], problems, strict=True))
     names = plan.labels
-    cells = [
-        ReportedCell(
+    processes = [
+        Process(
             cell=wanted.cell,
             name=wanted.record_name,
             label=names[wanted.cell.id],
@@ -287,7 +192,7 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
         )
         for wanted in plan.cells
     ]
-    disturbed = read_notes.of_disturbed([reported.disturbed for reported in cells], place)
+    disturbed = read_notes.of_disturbed([each.disturbed for each in processes], place)
     return Sweep(
         folder=clean(folder.resolve().name),
         suite=plan.suite,
@@ -295,7 +200,7 @@ def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> S
         study=plan.study,
         profile=plan.profile,
         race=race,
-        cells=cells,
+        processes=processes,
         notes=[*listed(problems), *disturbed, *read_notes.of_plan(plan, race, folder, unread_plan, place)],
     )
 

@@ -40,7 +40,10 @@ def difference_interval(first: Floats, second: Floats, confidence: float = CONFI
     quantile = float(stdtrit(_degrees_of_freedom(first, second), (1 + confidence) / 2))
     welch = quantile * math.sqrt(first.var(ddof=1) / first.size + second.var(ddof=1) / second.size)
     tail = float(ndtr(-quantile))
-    low, high = np.quantile(_drawn_deviations(second, 1) - _drawn_deviations(first, 0), (tail, 1 - tail))
+    # The same draws of each side, whichever is the first: the bounds then only change their signs.
+    seeds = (0, 1) if first.tolist() <= second.tolist() else (1, 0)
+    drawn = _drawn_deviations(second, seeds[1]) - _drawn_deviations(first, seeds[0])
+    low, high = np.quantile(drawn, (tail, 1 - tail))
     return float(difference + min(low, -welch)), float(difference + max(high, welch))
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from accelbench.answers.process import device_key
 from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.report import csv_file
-from accelbench.report.keys import device_key
 from accelbench.report.read import ReportedCell
 from accelbench.report.tables import best, device_scaling, engine_pairs
 from accelbench.report.tables.options import options_text

@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from accelbench.answers.process import NOT_RUN, UNREADABLE
 from accelbench.judging.disturbed import DISTURBED
-from accelbench.report.read import NOT_RUN, UNREADABLE, ReportedCell, Sweep
+from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables.table import Column, Table, count, tabulate, word
 from accelbench.schema.vocab import UNEXPECTED, Status
 

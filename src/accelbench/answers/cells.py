@@ -1,0 +1,188 @@
+"""Processes -> measured cells: each with one published speed, which every surface shows.
+
+The speed of a cell is the median of its processes, the mean of the middle two of an even number. Where its processes
+were interleaved with those of another cell, it is their geometric mean: the ratio of two such speeds is the ratio
+whose interval says which cell is faster. If some of them ran to answer just that (confirming ones), only these count.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+from accelbench.answers.process import Process
+from accelbench.compare import record_sets
+from accelbench.compare.sureness import Judgement, Side, geometric, steps_of
+from accelbench.compare.verdict import MIN_PROCESSES
+from accelbench.schema.record import Row
+from accelbench.schema.vocab import Provenance
+from accelbench.stats.mean import mean_of
+from accelbench.stats.robust import median
+
+NUM_PROCESSES = "num_processes"  # a column of cells.csv
+# Columns that grow with the speed, and those that shrink with it.
+WITH_SPEED = ("tokens_per_s", "flops_per_s", "mfu")
+AGAINST_SPEED = ("cost_per_million_samples",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCell(Process):
+    """A cell: what its typical process has, with the speed of all that count.
+
+    As a `Process` it is the typical one: the ok one whose speed is nearest to the published one. A cell without an ok
+    process has the record and the outcome of one that is not ok.
+
+    Attributes:
+        processes: all of them, in whatever folder, also those that are not ok.
+        counted: those that the published speed is of; empty if none is ok.
+        speed: the published samples/s; None if none is ok.
+        low, high: its 95 % interval: within the process, of one process; of the geometric mean, of interleaved ones;
+            else the bounds that hold those of all processes. None if unknown.
+        is_interleaved: whether the processes that count were interleaved with those of another cell.
+    """
+
+    processes: Sequence[Process]
+    counted: Sequence[Process] = ()
+    speed: float | None = None
+    low: float | None = None
+    high: float | None = None
+    is_interleaved: bool = False
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes the published speed is of."""
+        return len(self.counted)
+
+    @cached_property
+    def row(self) -> Row:
+        """Its row of `cells.csv`: the typical process' numbers, with the published speed and what follows from it."""
+        row = super().row
+        own = row["samples_per_s"]
+        if self.speed is None or not isinstance(own, float):
+            return row | {NUM_PROCESSES: None}
+        scaled = {name: self.speed / own for name in WITH_SPEED}
+        against = [*AGAINST_SPEED, *(["time_s"] if row["time_provenance"] == Provenance.estimated else [])]
+        against += ["energy_j_per_sample"] if row["energy_provenance"] == Provenance.estimated else []
+        scaled |= {name: own / self.speed for name in against}
+        known = {name: value * factor for name, factor in scaled.items() if isinstance(value := row[name], float)}
+        speed: Row = {"samples_per_s": self.speed, "samples_per_s_low": self.low, "samples_per_s_high": self.high}
+        return row | known | speed | {NUM_PROCESSES: self.num_processes}
+
+    @cached_property
+    def judged(self) -> dict[str, Judgement]:
+        """What was found about this cell and others, by the others' `measured_key`: each takes a bootstrap."""
+        return {}
+
+    @cached_property
+    def side(self) -> Side:
+        """The cell as one side of a comparison; only of one with a speed."""
+        assert self.speed
+        records = [each.record for each in self.counted if each.record is not None]
+        return Side(
+            processes=[record_sets.Process.of(record) for record in records],
+            speed=self.speed,
+            low=self.low,
+            high=self.high,
+            steps=steps_of([record.measurement for record in records if record.measurement]),
+        )
+
+
+def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
+    """The cells of processes: planned and confirming ones, of any outcome, of all sweeps together.
+
+    A cell that several sweeps planned is there once for each, with the same figures. Confirming processes alone are no
+    cell.
+    """
+    found = list(processes)
+    keys = _keys(found)
+    by_cell: dict[str, list[Process]] = defaultdict(list)
+    for each, key in zip(found, keys, strict=True):
+        by_cell[key].append(each)
+    counted = {key: _counted(of_cell) for key, of_cell in by_cell.items()}
+    interleaved = _interleaved(counted)
+    planned = [(each.folder, key) for each, key in zip(found, keys, strict=True) if not each.is_confirming]
+    return [
+        _cell(folder, by_cell[key], counted[key], is_interleaved=key in interleaved)
+        for folder, key in dict.fromkeys(planned)
+    ]
+
+
+def _keys(processes: Sequence[Process]) -> list[str]:
+    """The key of each process' cell.
+
+    One that did not get as far as its data, or did not run, belongs to the cell of its sweep that has its settings.
+    """
+    known: dict[tuple[str, str], str] = {}
+    for each in processes:
+        if each.data_digest is not None:
+            known.setdefault((each.folder, each.ran_key), each.measured_key)
+        if each.record is not None:
+            known.setdefault((each.folder, each.settings_key), each.measured_key)
+    return [
+        each.measured_key
+        if each.data_digest is not None
+        else known.get((each.folder, each.settings_key if each.record is None else each.ran_key), each.measured_key)
+        for each in processes
+    ]
+
+
+def _counted(of_cell: Sequence[Process]) -> list[Process]:
+    """The processes that the published speed is of: the confirming ones, if they are enough for a comparison."""
+    # A record may lie in two folders: where it was measured, and where it was merged.
+    ok = {(each.name, _start(each)): each for each in of_cell if each.is_ok and each.number("samples_per_s")}
+    confirming = [each for each in ok.values() if each.is_confirming]
+    return confirming if len(confirming) >= MIN_PROCESSES else list(ok.values())
+
+
+def _interleaved(counted: Mapping[str, Sequence[Process]]) -> set[str]:
+    """The cells with enough processes for a comparison, between which one of another such cell of the group ran."""
+    groups: dict[tuple[str, str], list[tuple[str, list[str]]]] = defaultdict(list)
+    for key, of_cell in counted.items():
+        if len(of_cell) >= MIN_PROCESSES:
+            groups[of_cell[0].workload_key, of_cell[0].place_key].append((key, sorted(map(_start, of_cell))))
+    found = set()
+    for cells in groups.values():
+        for key, starts in cells:
+            others = (start for other, of_other in cells if other != key for start in of_other)
+            if any(starts[0] < start < starts[-1] for start in others):
+                found.add(key)
+    return found
+
+
+def _start(process: Process) -> str:
+    return process.record.started_at if process.record else ""
+
+
+def _cell(folder: str, of_cell: Sequence[Process], counted: Sequence[Process], *, is_interleaved: bool) -> MeasuredCell:
+    """The cell as the sweep in `folder` has it: not ok, if none of its processes there is."""
+    own = [each for each in of_cell if each.folder == folder and not each.is_confirming]
+    ok = next((each for each in own if each.is_ok), None)
+    if ok is None or not counted:
+        ran = next((each for each in own if each.record is not None), own[0])
+        return _of_typical(ok or ran, ok or ran, processes=of_cell)
+    rates = {id(each): each.number("samples_per_s") or 0.0 for each in counted}
+    speed = geometric(list(rates.values())) if is_interleaved else median(list(rates.values()))
+    typical = min(counted, key=lambda each: (abs(math.log(rates[id(each)] / speed)), _start(each), each.name))
+    low, high = _interval(counted, is_interleaved=is_interleaved)
+    figures = {"speed": speed, "low": low, "high": high, "is_interleaved": is_interleaved}
+    return _of_typical(typical, ok, processes=of_cell, counted=counted, **figures)
+
+
+def _of_typical(typical: Process, shown: Process, **figures: object) -> MeasuredCell:
+    """The cell with the record of `typical`, and the name and the place of `shown`."""
+    kept: dict[str, object] = {field.name: getattr(typical, field.name) for field in fields(Process)}
+    kept |= {"cell": shown.cell, "label": shown.label, "folder": shown.folder, "is_confirming": False}
+    made: MeasuredCell = MeasuredCell(**kept, **figures)  # type: ignore[arg-type]
+    return made
+
+
+def _interval(counted: Sequence[Process], *, is_interleaved: bool) -> tuple[float | None, float | None]:
+    if is_interleaved:
+        mean = mean_of([math.log(each.number("samples_per_s") or 1.0) for each in counted])
+        assert mean.low is not None
+        assert mean.high is not None
+        return math.exp(mean.low), math.exp(mean.high)
+    lows, highs = ([each.number(f"samples_per_s_{end}") for each in counted] for end in ("low", "high"))
+    known = [value for value in [*lows, *highs] if value is not None]
+    return (min(known), max(known)) if len(known) == 2 * len(counted) else (None, None)

@@ -1,0 +1,153 @@
+"""Cells that did the same thing on one machine with the same packages, so that their speeds compare."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import Gap, gap
+from accelbench.answers.words import options_text, workload_text
+from accelbench.presentation import and_more
+from accelbench.schema.vocab import Engine
+
+MAX_FOLDERS = 2  # named of one group
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cells of one workload, machine and set of packages, which differ in `CHOSEN_SETTINGS` alone.
+
+    Attributes:
+        cells: at least one, each with a speed, the fastest first.
+        where: on which machine, in which sweep, or when; empty if nothing else did the same.
+    """
+
+    cells: list[MeasuredCell]
+    where: str = ""
+
+    @property
+    def what(self) -> str:
+        """The model, what is done with it, on what, and where."""
+        return ", ".join(filter(None, [workload_text(self.fastest), self.where]))
+
+    @property
+    def fastest(self) -> MeasuredCell:
+        """The cell with the highest speed."""
+        return self.cells[0]
+
+    @cached_property
+    def others(self) -> list[MeasuredCell]:
+        """The fastest cell of each other device, precision, engine and options, the fastest first."""
+        by_setting: dict[tuple[object, ...], MeasuredCell] = {}
+        for each in self.cells:
+            by_setting.setdefault(_setting(each), each)
+        return list(by_setting.values())[1:]
+
+    @property
+    def next_best(self) -> MeasuredCell | None:
+        """The fastest of the other settings, or of the other batch sizes of the only one; None without another cell."""
+        return next(iter(self.others or self.cells[1:]), None)
+
+    @property
+    def lead(self) -> Gap | None:
+        """The fastest cell over the next best one; None without another cell."""
+        return None if self.next_best is None else self.gap_to(self.next_best)
+
+    def gap_to(self, other: MeasuredCell) -> Gap:
+        """How many times as fast the fastest cell is as `other`."""
+        return gap(self.fastest, other)
+
+    def within(self, latency_ms: float | None) -> "Group | None":
+        """The cells with a known median latency of at most `latency_ms`; None if there is none."""
+        if latency_ms is None:
+            return self
+        inside = [each for each in self.cells if (each.number("latency_p50_ms") or float("inf")) <= latency_ms]
+        return Group(inside, self.where) if inside else None
+
+    def processes_like(self, cell: MeasuredCell) -> list[str]:
+        """The names of the records of all cells of the same setting, of all batch sizes."""
+        alike = (each for each in self.cells if _setting(each) == _setting(cell))
+        return [process.name for each in alike for process in each.processes if process.is_ok]
+
+    @cached_property
+    def has_engines(self) -> bool:
+        """Whether several engines were measured."""
+        return len({each.cell.engine for each in self.cells}) > 1
+
+    @cached_property
+    def has_devices(self) -> bool:
+        """Whether several devices were measured."""
+        return len({each.cell.device for each in self.cells}) > 1
+
+    def options(self, cell: MeasuredCell) -> str:
+        """A cell's engine if there are several, and its options, such as `lightning, channels_last`."""
+        is_first = self.has_engines and cell.cell.engine == Engine.lightning  # `options_text` names the other engines
+        return ", ".join(filter(None, [Engine.lightning if is_first else None, options_text(cell.row)]))
+
+    def setting(self, cell: MeasuredCell) -> str:
+        """A cell's settings without the batch, such as `bf16 openvino`; with the device if there are several."""
+        device = cell.cell.device.value if self.has_devices else None
+        return " ".join(filter(None, [device, cell.cell.precision.value, self.options(cell)]))
+
+    def short_text(self, cell: MeasuredCell) -> str:
+        """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
+        settings = f"{cell.cell.device} {cell.cell.precision} b{cell.cell.batch_size}"
+        return ", ".join(filter(None, [settings, self.options(cell)]))
+
+    def text(self, cell: MeasuredCell) -> str:
+        """A cell's settings in a sentence, such as `bf16 on gpu with compile, batch 16`."""
+        on = f" on {cell.cell.device}" if self.has_devices else ""
+        options = self.options(cell)
+        return f"{cell.cell.precision}{on}{f' with {options}' if options else ''}, batch {cell.cell.batch_size}"
+
+
+def _setting(cell: MeasuredCell) -> tuple[object, ...]:
+    of = cell.cell
+    return of.device, of.devices, of.precision, of.options, of.engine, of.keras, of.threads
+
+
+def groups(cells: Iterable[MeasuredCell]) -> list[Group]:
+    """The groups of the cells that have a speed, in the order of their first cells."""
+    found: dict[tuple[str, str], dict[str, list[MeasuredCell]]] = defaultdict(lambda: defaultdict(list))
+    for each in cells:
+        if each.speed:
+            found[each.workload_key, each.place_key][each.measured_key].append(each)
+    folders = [sorted({each.folder for alike in of_group.values() for each in alike}) for of_group in found.values()]
+    made = [Group(_by_speed([alike[0] for alike in of_group.values()])) for of_group in found.values()]
+    placed = [replace(each, where=_place(each, made)) for each in made]
+    return [
+        replace(each, where=_told_apart(each, of, placed, folders)) for each, of in zip(placed, folders, strict=True)
+    ]
+
+
+def _by_speed(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
+    return sorted(cells, key=lambda each: (-(each.speed or 0.0), each.measured_key))
+
+
+def _place(group: Group, every: Sequence[Group]) -> str:
+    """The machine, or when it was measured, if the same was done in several places."""
+    alike = [each for each in every if each.fastest.workload_key == group.fastest.workload_key]
+    if len(alike) == 1:
+        return ""
+    if len({each.fastest.machine_name for each in alike}) > 1:
+        return group.fastest.machine_name
+    return f"measured {max(_days(group))}"
+
+
+def _days(group: Group) -> list[str]:
+    return [str(each.row["started_at"])[:10] for each in group.cells]
+
+
+def _told_apart(group: Group, own: Sequence[str], every: Sequence[Group], folders: Sequence[Sequence[str]]) -> str:
+    """`where`; of groups about the same that come from several sweeps, with the sweep, and how it was measured."""
+    alike = [(each, of) for each, of in zip(every, folders, strict=True) if each.what == group.what]
+    if len(alike) == 1 or len({folder for _, of in alike for folder in of}) == 1:
+        return group.where
+    day = min(_days(group))
+    where = [*own[:MAX_FOLDERS], and_more(len(own) - MAX_FOLDERS, "sweep")] if len(own) > MAX_FOLDERS else [*own]
+    where += [] if any(day in folder for folder in own) else [day]
+    windows = [vars(each.fastest.cell.window) for each, _ in alike]
+    differing = [name for name in windows[0] if len({window[name] for window in windows}) > 1]
+    where += [f"window.{name}={getattr(group.fastest.cell.window, name):g}" for name in differing]
+    return ", ".join(filter(None, [group.where, *where]))

@@ -1,0 +1,194 @@
+"""Cells that differ in one setting alone, side by side."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import Gap, gap
+from accelbench.answers.words import engine_text, feeding_text, model_text, switches_text
+from accelbench.schema.cell import Cell, Options
+from accelbench.schema.serialize import group_digest
+from accelbench.schema.vocab import Allocator, Device, Engine, Precision, Protocol, Weights
+
+PLAIN, PLAIN_TEXT = Options(), "no options"
+Bases = Callable[[Sequence[MeasuredCell], MeasuredCell], Iterable[MeasuredCell]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """A setting whose values are compared.
+
+    Attributes:
+        name: for people.
+        fields: of the cells; pairs are equal in all others. A dot leads into a setting: `model.weights`.
+        bases: the cells of equal others that a cell is compared with.
+        text: a cell's value in words.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    bases: Bases
+    text: Callable[[MeasuredCell], str]
+
+
+def _first(is_base: Callable[[Cell], bool]) -> Bases:
+    """Compares with the first cell that has the base value."""
+    return lambda group, _: [each for each in group if is_base(each.cell)][:1]
+
+
+def _least(value: Callable[[Cell], int]) -> Bases:
+    """Compares with the cell of the lowest value."""
+    return lambda group, _: [min(group, key=lambda each: value(each.cell))]
+
+
+def _with_fewer_options(group: Sequence[MeasuredCell], cell: MeasuredCell) -> Iterator[MeasuredCell]:
+    """The plain cell, and those that lack one of the cell's several options."""
+    known = {each.cell.options: each for each in reversed(group)}
+    enabled = cell.cell.options.enabled
+    fewer = [_without(cell.cell.options, option) for option in enabled] if len(enabled) > 1 else []
+    yield from (known[options] for options in dict.fromkeys([PLAIN, *fewer]) if options in known)
+
+
+def _without(options: Options, option: str) -> Options:
+    is_allocator = option in Allocator.__members__
+    return replace(options, **{"allocator": Allocator.default} if is_allocator else {option: False})
+
+
+def _num_steps(cell: Cell) -> int:
+    return cell.steps if cell.protocol == Protocol.steps else 0
+
+
+DEVICE = Axis(
+    name="device",
+    fields=("device",),
+    bases=_first(lambda cell: cell.device == Device.cpu),
+    text=lambda each: each.cell.device.value,
+)
+PRECISION = Axis(
+    name="precision",
+    fields=("precision",),
+    bases=_first(lambda cell: cell.precision == Precision.fp32),
+    text=lambda each: each.cell.precision.value,
+)
+BATCH = Axis(
+    name="batch size",
+    fields=("batch_size",),
+    bases=_least(lambda cell: cell.batch_size),
+    text=lambda each: f"batch {each.cell.batch_size}",
+)
+ENGINE = Axis(
+    name="engine",
+    fields=("engine", "keras", "xla_processes"),
+    bases=_first(lambda cell: cell.engine == Engine.lightning),
+    text=lambda each: engine_text(each.row),
+)
+OPTIONS = Axis(
+    name="options",
+    fields=("options",),
+    bases=_with_fewer_options,
+    text=lambda each: switches_text(each.row) or PLAIN_TEXT,
+)
+STEPS = Axis(
+    name="number of steps",
+    fields=("steps",),
+    bases=_least(_num_steps),
+    text=lambda each: f"{_num_steps(each.cell):,} steps",
+)
+WEIGHTS = Axis(
+    name="weights",
+    fields=("model.weights",),
+    bases=_first(lambda cell: cell.model.weights == Weights.none),
+    text=lambda each: "drawn" if each.cell.model.weights == Weights.none else str(each.row["weights"]),
+)
+AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS, STEPS, WEIGHTS)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two cells that differ in one setting.
+
+    Attributes:
+        gap: the speed of the cell over that of the base.
+    """
+
+    axis: Axis
+    gap: Gap
+
+    @property
+    def cell(self) -> MeasuredCell:
+        """The cell that is compared with the base."""
+        return self.gap.first
+
+    @property
+    def base(self) -> MeasuredCell:
+        """The cell with the base value."""
+        return self.gap.second
+
+    @property
+    def value(self) -> str:
+        """The setting's value in the cell."""
+        return self.axis.text(self.cell)
+
+    @property
+    def base_value(self) -> str:
+        """Its value in the base."""
+        return self.axis.text(self.base)
+
+    @property
+    def what(self) -> str:
+        """What both cells do, and the settings that they share, but for the usual ones: such as `mlp infer b16`."""
+        cell, row, axis = self.cell.cell, self.cell.row, self.axis
+        shared = [
+            None if axis is BATCH else f"b{cell.batch_size}",
+            None if axis is DEVICE or cell.device == Device.cpu else cell.device.value,
+            None if axis is PRECISION or cell.precision == Precision.fp32 else cell.precision.value,
+            None if axis is OPTIONS else switches_text(row),
+            None if axis is ENGINE or cell.engine == Engine.lightning else engine_text(row),
+            None if row["asked_threads"] is None else f"{row['asked_threads']} threads",
+            feeding_text(self.cell),
+        ]
+        return " ".join(filter(None, [model_text(self.cell), cell.mode.value, *shared]))
+
+    @property
+    def steps_to_pay(self) -> float | None:
+        """The steps after which compiling has paid: its seconds over those that a step saves; infinite: never.
+
+        None unless the cell alone is compiled.
+        """
+        own, other = ({"compile", "cuda_graphs"} & {*each.cell.options.enabled} for each in (self.cell, self.base))
+        compile_s = self.cell.number("compile_s")
+        if not own or other or compile_s is None or not (self.cell.speed and self.base.speed):
+            return None
+        saved_s = self.base.cell.batch_size / self.base.speed - self.cell.cell.batch_size / self.cell.speed
+        return math.ceil(compile_s / saved_s) if saved_s > 0 else math.inf
+
+
+def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
+    """Every cell with a speed over those that differ only in the axis, which have its base value there.
+
+    Both were measured on one machine with the same packages. Training of a single epoch is left out: its speed
+    includes compilation.
+    """
+    groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
+    for each in cells:
+        if each.speed and not each.is_single_epoch:
+            groups[_alike(each, axis)].setdefault(each.measured_key, each)
+    return [
+        Pair(axis, gap(each, base))
+        for group in groups.values()
+        for each in group.values()
+        for base in axis.bases(list(group.values()), each)
+        if axis.text(each) != axis.text(base)
+    ]
+
+
+def _alike(cell: MeasuredCell, axis: Axis) -> str:
+    """Equal for cells that differ in the axis alone."""
+    settings = cell.all_but("seed", "repeat")
+    for field in axis.fields:
+        name, _, inner = field.partition(".")
+        part = settings.get(name)
+        settings |= {name: {**part, inner: None} if inner and isinstance(part, dict) else None}
+    return group_digest([settings, cell.place_key])

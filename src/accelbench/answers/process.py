@@ -1,0 +1,175 @@
+"""A planned process and what became of it, with its row of numbers: what all answers are made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from accelbench.judging import disturbed
+from accelbench.judging.costs import Cost, with_costs
+from accelbench.judging.row import summarise, without_numbers
+from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
+from accelbench.schema.record import Record, Row
+from accelbench.schema.serialize import group_digest, group_key
+from accelbench.schema.vocab import Device, Status
+
+NOT_RUN = "not run yet"
+UNREADABLE = "not readable"
+# The settings that tell the processes of one cell apart.
+PROCESS_SETTINGS = ("repeat", "seed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A planned process, with its record once there is one.
+
+    Attributes:
+        name: of the record, `<cell_id>-<identity8>`.
+        label: a short name, which no other process of its sweep has.
+        record: None if it has not run yet, or if its record can't be read.
+        problem: why its record can't be read; None if it can, or if there is none.
+        costs: of devices, as the user states them.
+        is_confirming: whether it was interleaved with another cell's processes, to say which cell is faster.
+        folder: of its sweep, as a report names it; may be empty.
+    """
+
+    cell: Cell
+    name: str
+    label: str
+    record: Record | None
+    problem: str | None = None
+    costs: Mapping[Device, Cost] = field(default_factory=dict)
+    is_confirming: bool = False
+    folder: str = ""
+
+    @classmethod
+    def of(cls, record: Record, costs: Mapping[Device, Cost] | None = None, folder: str = "") -> "Process":
+        """The process that wrote `record`."""
+        own = {"cell": record.cell, "name": record.name, "label": record.label, "record": record}
+        return cls(**own, costs=costs or {}, folder=folder)  # type: ignore[arg-type]
+
+    @property
+    def outcome(self) -> str:
+        """The record's status word, `disturbed`, `not readable` or `not run yet`."""
+        if self.record is None:
+            return UNREADABLE if self.problem else NOT_RUN
+        return disturbed.DISTURBED if self.disturbed else self.record.status.value
+
+    @cached_property
+    def disturbed(self) -> str | None:
+        """What disturbed an ok process, whose numbers are then not published; None if nothing did."""
+        return disturbed.reason(self.record) if self.record else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the outcome is not `ok`; None if it is, or if it has not run."""
+        return (self.record.reason or self.disturbed) if self.record else self.problem
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether its numbers may be published."""
+        return self.outcome == Status.ok
+
+    @property
+    def is_single_epoch(self) -> bool:
+        """Whether only one epoch was run, so that the speed includes tracing and compilation."""
+        measured = self.record.measurement if self.record is not None else None
+        return measured is not None and len(measured.epochs) == 1
+
+    def number(self, column: str) -> float | None:
+        """The number in a column of `cells.csv`; None if unknown."""
+        value = self.row[column]
+        return None if value is None else float(value)
+
+    def over(self, other: "Process | None", column: str) -> float | None:
+        """The number in `column` over that of another one; None if either is unknown."""
+        value, base = self.number(column), other.number(column) if other is not None else None
+        return value / base if value is not None and base else None
+
+    @cached_property
+    def row(self) -> Row:
+        """Its row of `processes.csv`: only settings if it has not run, no numbers if it is invalid or disturbed."""
+        if self.record is not None:
+            row = with_costs(summarise(self.record), self.costs)
+            return without_numbers(row) if self.record.status == Status.invalid else row
+        # The row of an empty record has all columns; those that come from a run are then emptied.
+        cell_id, _, identity = self.name.partition("-")
+        empty = Record(
+            cell=self.cell,
+            cell_id=cell_id,
+            identity=identity,
+            status=Status.skipped,
+            started_at="",
+            wall_s=0.0,
+            environment={},
+        )
+        return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
+
+    def all_but(self, *settings: str) -> dict[str, object]:
+        """The settings and the data without `settings`: equal in cells that compare values of these."""
+        return self._settings | dict.fromkeys(settings) | {"data_digest": self.data_digest}
+
+    @property
+    def all_but_device(self) -> dict[str, object]:
+        """The settings and the data without the device: equal in cells that compare devices."""
+        return self.all_but("device")
+
+    @cached_property
+    def key_but_device(self) -> str:
+        """`all_but_device` as text, which is faster to compare."""
+        return group_key(self.all_but_device)
+
+    @property
+    def data_digest(self) -> str | None:
+        """Of the data that it read; None if it did not get that far."""
+        return self.record.data.digest if self.record and self.record.data else None
+
+    @cached_property
+    def _settings(self) -> dict[str, object]:
+        return self.cell.settings()
+
+    @cached_property
+    def settings_key(self) -> str:
+        """Equal for all processes of a cell, wherever they ran."""
+        return group_digest(self._settings | dict.fromkeys(PROCESS_SETTINGS))
+
+    @cached_property
+    def ran_key(self) -> str:
+        """Equal for all processes of a cell on one machine with one software and code, whatever their data were."""
+        return group_digest([self.settings_key, fingerprint_of(self.record) if self.record else None])
+
+    @cached_property
+    def measured_key(self) -> str:
+        """Equal for the processes of one cell, and for no others: the one place that says which these are.
+
+        They have equal settings but for `PROCESS_SETTINGS`, and ran on one machine, or on equal nodes of a cluster,
+        with equal packages, environment variables, code and data.
+        """
+        return group_digest([self.ran_key, self.data_digest])
+
+    @cached_property
+    def workload_key(self) -> str:
+        """Equal for all that did the same thing, with whatever `CHOSEN_SETTINGS`."""
+        return group_digest(self.all_but(*CHOSEN_SETTINGS))
+
+    @cached_property
+    def place_key(self) -> str:
+        """Equal for all that was measured on one machine with the same packages."""
+        environment = self.record.environment if self.record else {}
+        return group_digest([environment.get("machine"), environment.get("versions")])
+
+    @property
+    def machine_name(self) -> str:
+        """The name of its machine's CPU."""
+        machine = self.record.environment.get("machine", {}) if self.record else {}
+        return str(machine.get("cpu_name"))
+
+
+def device_key(record: Record) -> str:
+    """A key that is equal for records of the same device, machine and software, probed by the same code."""
+    probe_code = record.environment.get("probe_code", record.environment.get("code"))
+    return group_key([record.cell.device, fingerprint_of(record) | {"code": probe_code}])
+
+
+def fingerprint_of(record: Record) -> dict[str, object]:
+    """The machine, software and measuring code of a record."""
+    return {name: record.environment.get(name) for name in ("machine", "versions", "variables", "code")}

@@ -1,0 +1,205 @@
+"""The answers: for each model and what is done with it, the fastest setting, by how much, and how sure that is."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import Gap
+from accelbench.answers.groups import Group, groups
+from accelbench.answers.process import Process
+from accelbench.answers.words import MODES, data_text, model_text, unit_text
+from accelbench.compare.sureness import Word
+from accelbench.judging.row import warnings_of
+from accelbench.judging.warnings import DISAGREEMENT, output_error_text
+from accelbench.presentation import significant
+
+MAX_CANDIDATES = 4
+FASTEST = "fastest"
+# Columns that tell answers of one name apart.
+TELLING = ("weights", "steps", "epochs", "num_workers", "seed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A setting that was measured, at its fastest batch size.
+
+    Attributes:
+        names: of the records of this setting, of all batch sizes.
+        text: such as `bf16, batch 16`.
+        label: the same in short, such as `cpu bf16 b16`.
+        device: the device's word.
+        verdict: `fastest`, or how many times as fast the fastest is, and how sure that is.
+        share: its speed as a share of the largest that is shown, whiskers included.
+        low_share, high_share: the 95 % interval of its speed, the same; None if unknown.
+        rate: its speed with its unit.
+        warnings: about its measurement.
+    """
+
+    names: list[str]
+    text: str
+    label: str
+    device: str
+    verdict: str
+    share: float
+    low_share: float | None
+    high_share: float | None
+    rate: str
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to use for one model, and what is done with it.
+
+    Attributes:
+        group: its cells.
+        limit_ms: the longest median latency of these; None without a limit.
+        apart: what tells it from other answers about the same model; may be empty.
+    """
+
+    group: Group
+    limit_ms: float | None = None
+    apart: str = ""
+
+    @property
+    def fastest(self) -> MeasuredCell:
+        """The fastest cell."""
+        return self.group.fastest
+
+    @property
+    def what(self) -> str:
+        """The model and the mode, such as `resnet18, inference`."""
+        return f"{model_text(self.fastest)}, {MODES[self.fastest.cell.mode]}"
+
+    @property
+    def data(self) -> str:
+        """The data, how they are fed, and what tells this answer apart, such as `random 3x224x224 host`."""
+        return ", ".join(filter(None, [data_text(self.fastest), self.group.where, self.apart]))
+
+    @property
+    def title(self) -> str:
+        """What it is about, such as `resnet18, inference (random 3x224x224)`."""
+        return f"{self.what} ({self.data})"
+
+    @cached_property
+    def others(self) -> list[MeasuredCell]:
+        """The fastest cell of each other setting, the fastest first; of other batch sizes if there is one setting."""
+        return self.group.others or self.group.cells[1:]
+
+    @property
+    def lead(self) -> Gap | None:
+        """The fastest cell over the next one; None if nothing else was measured."""
+        return self.group.lead
+
+    @property
+    def command(self) -> str | None:
+        """The command that may decide between the two fastest; None if none is needed, or none is short."""
+        return self.lead.command if self.lead else None
+
+    @property
+    def sentence(self) -> str:
+        """What is the fastest, by how much, and how sure that is."""
+        within = "" if self.limit_ms is None else f" within {self.limit_ms:g} ms"
+        first, rate, lead = self.group.text(self.fastest), self._rate(self.fastest) + self._latency, self.lead
+        if lead is None:
+            alone = f"Nothing else is{within}." if within else "It is the only setting that was measured in full."
+            return f"{first} gives {rate}. {alone}"
+        other = self.group.text(lead.second)
+        if lead.word == Word.same:
+            return f"{first} and {other} are equally fast{within}, {rate} ({lead.how_sure})."
+        second = f"{lead.text} as {other}"
+        if lead.word == Word.cant_tell:
+            return f"{first} measured fastest{within}, {rate}; {second}, but {lead.how_sure}."
+        return f"{first} is fastest here{within}, {rate}; {second} ({lead.word})."
+
+    @property
+    def remark(self) -> str:
+        """How far the output of the fastest is from fp32's; empty if it is not of a lower precision."""
+        text = output_error_text(self.fastest.cell.precision, self.fastest.number("output_error"))
+        return text and f"Its output differs from fp32's by {text} for two samples."
+
+    def larger_batch(self, planned: Iterable[Process]) -> str:
+        """Says that no larger batch was tried, if the fastest has the largest of several; else empty.
+
+        Args:
+            planned: everything, whatever became of it: a larger batch may have run out of memory.
+        """
+        fastest = self.fastest.cell
+        alike = [each.cell for each in planned if (each.cell.model, each.cell.mode) == (fastest.model, fastest.mode)]
+        sizes = {cell.batch_size for cell in alike}
+        if self.limit_ms is not None or len(sizes) == 1 or fastest.batch_size < max(sizes):
+            return ""
+        return f"No batch above {fastest.batch_size:,} was tried: a larger one may be faster."
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The fastest settings, for a picture of bars."""
+        shown = [self.fastest, *self.others[: MAX_CANDIDATES - 1]]
+        ends = [value for each in shown for value in (each.speed, each.high) if value]
+        return [self._candidate(each, max(ends)) for each in shown]
+
+    @property
+    def num_more(self) -> int:
+        """How many settings the picture leaves out."""
+        return max(0, len(self.others) - MAX_CANDIDATES + 1)
+
+    def verdict(self, cell: MeasuredCell) -> str:
+        """`fastest`, or such as `fastest is 1.31 times as fast, sure`."""
+        return verdict_text(self.group, cell)
+
+    def _candidate(self, cell: MeasuredCell, largest: float) -> Candidate:
+        return Candidate(
+            names=self.group.processes_like(cell) if self.group.others else [each.name for each in cell.counted],
+            text=self.group.text(cell),
+            label=self.group.short_text(cell),
+            device=cell.cell.device.value,
+            verdict=self.verdict(cell),
+            share=(cell.speed or 0.0) / largest,
+            low_share=None if cell.low is None else cell.low / largest,
+            high_share=None if cell.high is None else cell.high / largest,
+            rate=self._rate(cell),
+            warnings=warnings_of(cell.row),
+        )
+
+    def _rate(self, cell: MeasuredCell) -> str:
+        return f"{significant(cell.speed)} {unit_text(cell)}"
+
+    @property
+    def _latency(self) -> str:
+        p50_ms = self.fastest.number("latency_p50_ms")
+        if p50_ms is None:
+            return ""
+        disagrees = any(text.startswith(DISAGREEMENT) for text in warnings_of(self.fastest.row))
+        return f", median step {significant(p50_ms)} ms" + " (which disagrees with the rate)" * disagrees
+
+
+def verdict_text(group: Group, cell: MeasuredCell) -> str:
+    """`fastest`; else how many times as fast the fastest cell of the group is, and how sure that is."""
+    if cell is group.fastest:
+        return FASTEST
+    found = group.gap_to(cell)
+    return "as fast, same" if found.word == Word.same else f"fastest is {found.text}, {found.word}"
+
+
+def answers(cells: Iterable[MeasuredCell], limit_ms: float | None = None) -> list[Answer]:
+    """An answer for each model and what is done with it; those that chose between several settings first.
+
+    Args:
+        cells: of all sweeps.
+        limit_ms: cells with a longer median latency, or an unknown one, do not count; None for no limit.
+    """
+    inside = [each.within(limit_ms) for each in groups(cells)]
+    found = [Answer(each, limit_ms) for each in inside if each is not None]
+    told: dict[tuple[str, str], list[Answer]] = {}
+    for answer in found:
+        told.setdefault((answer.what, answer.data), []).append(answer)
+    distinct = [replace(answer, apart=_apart(answer, told[answer.what, answer.data])) for answer in found]
+    return sorted(distinct, key=lambda answer: not answer.others)
+
+
+def _apart(answer: Answer, alike: Sequence[Answer]) -> str:
+    """The settings in which an answer differs from others of the same name, such as `steps=512`."""
+    row = answer.fastest.row
+    differing = [name for name in TELLING if len({other.fastest.row[name] for other in alike}) > 1]
+    return ", ".join(f"{name}={row[name]}" for name in differing if row[name] is not None)

@@ -1,0 +1,106 @@
+"""What a cell does and with what, in words: the same on every surface."""
+
+from collections.abc import Iterator
+
+from accelbench.answers.process import Process
+from accelbench.schema.cell import Options
+from accelbench.schema.record import Row
+from accelbench.schema.vocab import (
+    ARRAYS,
+    MODULE,
+    Allocator,
+    Augment,
+    Engine,
+    KerasBackend,
+    Library,
+    Mode,
+    Pipeline,
+    Protocol,
+)
+
+FLAGS = [name for name in vars(Options()) if name != "allocator"]
+# Every word that a text of options may have for one of them.
+OPTION_WORDS = [*FLAGS, *(each.value for each in Allocator if each != Allocator.default)]
+MODES = {Mode.train: "training", Mode.infer: "inference"}
+# The samples of these data sets and libraries may be anything; of all others they are images.
+OTHER_DATA, OTHER_LIBRARIES = {ARRAYS, MODULE}, {Library.transformers, Library.lightning}
+
+
+def model_text(process: Process) -> str:
+    """The model, with its arguments if they may vary: of accelbench's own networks, conf/ has them."""
+    arguments = process.row["arguments"] if process.cell.model.library != Library.accelbench else None
+    return f"{process.cell.model.name}({arguments})" if arguments else process.cell.model.name
+
+
+def data_text(process: Process) -> str:
+    """The data, the input's shape, and how they are fed and measured if that is not the usual way."""
+    row, cell = process.row, process.cell
+    data = cell.model.batch.rpartition(".")[2] if cell.model.batch else str(row["data"])
+    words = [data + " (stand-in)" * bool(row["stand_in"]), row["input_shape"], feeding_text(process)]
+    return " ".join(str(part) for part in words if part)
+
+
+def feeding_text(process: Process) -> str:
+    """How the data are fed and measured if that is not the usual way, such as `jpeg flip fit`; else empty."""
+    cell = process.cell
+    usual = (Pipeline.array, Augment.none, Protocol.window)
+    pairs = zip((cell.data.pipeline, cell.data.augment, cell.protocol), usual, strict=True)
+    return " ".join(value for value, default in pairs if value != default)
+
+
+def workload_text(process: Process) -> str:
+    """The model, what is done with it, and on what, such as `resnet18 infer, random 3x224x224`."""
+    return f"{model_text(process)} {process.cell.mode}, {data_text(process)}"
+
+
+def unit_text(process: Process) -> str:
+    """What a second has so many of: `images/s`, or `samples/s` of other data."""
+    model, data = process.cell.model, process.cell.data.name
+    is_other = model.batch or model.library in OTHER_LIBRARIES or data in OTHER_DATA
+    return f"{'samples' if is_other else 'images'}/s"
+
+
+def options_text(row: Row) -> str | None:
+    """The options that are on in a row of `cells.csv`, such as `channels_last + compile`; None if all are off.
+
+    Several devices and an engine other than the first count as options here, so that such cells are marked wherever
+    options are shown.
+    """
+    enabled = _switches(row)
+    if row["scaling"] is not None:
+        per_device = ", a process each" if row["xla_processes"] else ""
+        enabled.append(f"{row['devices']} devices ({row['scaling']}{per_device})")
+    if row["asked_threads"] is not None:
+        enabled.append(f"{row['asked_threads']} thread{'s' * (row['asked_threads'] != 1)}")
+    if row["engine"] != Engine.lightning:
+        enabled.append(engine_text(row))
+    return " + ".join(enabled) or None
+
+
+def switches_text(row: Row) -> str:
+    """The same of `schema.cell.Options` alone; empty if all are off."""
+    return " + ".join(_switches(row))
+
+
+def engine_text(row: Row) -> str:
+    """The engine with its own settings, such as `keras jit_compile`."""
+    return " ".join(_engine(row))
+
+
+def _switches(row: Row) -> list[str]:
+    enabled = [name for name in FLAGS if row[name]]
+    return [*enabled, str(row["allocator"])] if row["allocator"] != Allocator.default else enabled
+
+
+def _engine(row: Row) -> Iterator[str]:
+    yield str(row["engine"])
+    if row["backend"] == KerasBackend.jax:
+        yield KerasBackend.jax
+        if not row["jit_compile"]:  # which is JAX' default
+            yield "uncompiled"
+    elif row["jit_compile"]:
+        yield "jit_compile"
+    if row["steps_per_execution"] not in (None, 1):
+        yield f"{row['steps_per_execution']} steps per execution"
+    if row["xla_processes"]:
+        yield "xla_processes"
