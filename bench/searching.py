@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from accelbench.answers.groups import groups
 from accelbench.report.read import read
-from accelbench.report.tables import best
 from bench.custom import rate_of
 from bench.overhead import runs_folder
 
@@ -40,8 +40,8 @@ def main() -> None:
         start = time.perf_counter()
         subprocess.run([sys.executable, "-m", "accelbench.cli", *words], check=True)
         print(f"the search took {time.perf_counter() - start:.0f} s")
-        (cells,) = best.workloads([read(Path(folder))])
-    winner = max(best.typical(cells), key=lambda reported: reported.number("samples_per_s") or 0.0).cell
+        (group,) = groups(read(Path(folder)).cells)
+    winner = group.fastest.cell
     chosen = [f"engine={winner.engine}", f"precision={winner.precision}"]
     chosen += [] if winner.threads is None else [f"threads={winner.threads}"]
     chosen += ["channels_last=true"] if winner.options.channels_last else []

@@ -8,22 +8,23 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from accelbench.answers import process
+from accelbench.answers.cells import cells_of
+from accelbench.answers.ranking import answers
 from accelbench.api.results import Result
 from accelbench.cli import main
 from accelbench.compare.answer import Terms, answer, compared
 from accelbench.compare.record_sets import Process, RecordSet
 from accelbench.report import build, read
-from accelbench.report.answers import answers
 from accelbench.report.large.summaries import summarise_all
-from accelbench.report.read import ReportedCell
-from accelbench.report.tables import best, not_ok
+from accelbench.report.tables import not_ok
 from accelbench.schema import plan_file
 from accelbench.schema import record as records
 from accelbench.schema.plan_file import PlanFile, WantedCell
 from accelbench.schema.vocab import Precision, Status
 from accelbench.search.goal import Goal
 from accelbench.settings.config import Retry
-from accelbench.sinks import means, run_picture
+from accelbench.sinks import run_picture
 from accelbench.sinks.relative_speed import relative_speeds
 from accelbench.sinks.translation import translate
 from accelbench.sweep import answer as sweep_answer
@@ -73,10 +74,10 @@ def shown(print_to):
 
 def test_another_cell_is_the_best_and_the_table_says_why(folder):
     sweeps = read.read_all(folder)
-    (found,) = answers(sweeps)
+    (found,) = answers(sweeps[0].cells)
     assert found.fastest.cell.precision == Precision.fp32
     assert "bf16" not in found.sentence
-    assert [reported.cell.precision for reported in best.workloads(sweeps)[0]] == [Precision.fp32, Precision.fp64]
+    assert [cell.cell.precision for cell in found.group.cells] == [Precision.fp32, Precision.fp64]
     assert [row[:3] for row in texts(not_ok.reasons(sweeps))] == [["disturbed", "1", REASON]]
 
 
@@ -95,7 +96,7 @@ def texts(table):
 
 def test_metrics_count_it_and_have_no_speed_of_it(folder):
     sweeps = read.read_all(folder)
-    metrics = build.headline(sweeps, answers(sweeps))
+    metrics = build.headline(sweeps, answers(sweeps[0].cells))
     assert (metrics["num_cells_ok"], metrics["num_cells_disturbed"]) == (2, 1)
     assert metrics["best_infer_samples_per_s"] == pytest.approx(TRUE)
     assert "32000" not in json.dumps(metrics)
@@ -110,7 +111,8 @@ def test_the_csv_of_a_report_and_of_a_large_folder_has_the_reason_and_no_number(
 
 
 def test_python_has_the_outcome_and_no_number(disturbed):
-    result = Result(ReportedCell(cell=disturbed.cell, label="a", name=disturbed.name, record=disturbed), Path("x"))
+    (cell,) = cells_of([dataclasses.replace(process.Process.of(disturbed), label="a")])
+    result = Result(cell, Path("x"))
     assert (result.status, result.reason, result.is_ok, result.samples_per_s) == ("disturbed", REASON, False, None)
     assert repr(result) == f"Result(a: disturbed: {REASON})"
 
@@ -121,8 +123,9 @@ def test_trackers_get_no_speed_and_compare_none(disturbed, undisturbed):
     assert run.tags["disturbed"] == REASON
     assert f"**disturbed**: {REASON}" in run.note
     assert "samples_per_s" not in run.note
-    assert relative_speeds([disturbed, undisturbed]) == []
-    assert means.Process.of(disturbed) is None
+    cells = cells_of(map(process.Process.of, [disturbed, undisturbed]))
+    assert relative_speeds(cells) == []
+    assert sorted(cell.num_processes for cell in cells) == [0, 1]
     assert run_picture.draw(disturbed) is None
     assert [point.value for point in translate(undisturbed).points if point.key.endswith("/samples_per_s")]
 

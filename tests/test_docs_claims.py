@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.compare.confidence import LIKELY_RATIO, Sureness
+from accelbench.compare.sureness import LIKELY_RATIO, Word
 from accelbench.compare.verdict import MARGIN, MIN_PROCESSES
 from accelbench.judging.row import summarise
 from accelbench.report import page, read
@@ -70,9 +70,9 @@ def test_the_parts_of_the_first_screen_are_on_it(tmp_path: Path) -> None:
     composed = page.compose(read.read_all(tmp_path))
     assert len(composed.stand_ins) == 1
     assert len(composed.compared) == 4
-    for sureness in Sureness:
-        assert f"- `{sureness}`, with " in text or f"- `{sureness}`:" in text
-    assert f"{LIKELY_RATIO - 1:.0%}".replace("%", " %") in text
+    for word in Word:
+        assert f"- `{word}`, with " in text or f"- `{word}`:" in text
+    assert f"{LIKELY_RATIO:g} times" in text
 
 
 def test_the_columns_that_the_pages_name_exist() -> None:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from accelbench.answers.words import OPTION_WORDS
 from accelbench.presentation import significant
 from accelbench.report.pictures.style import (
     COLOURS,
@@ -23,7 +24,6 @@ from accelbench.report.pictures.style import (
     tidy,
 )
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.options import NAMES
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Mode, Precision
 from five_studies.comparison import gain_over, one_per_setting
@@ -42,7 +42,7 @@ SHADES = {
     Precision.int8: 0.12,
 }
 # A bar's hatch for each option; several options' hatches are drawn over one another.
-HATCHES = dict(zip(NAMES, ("//", "..", "\\\\", "--", "||", "oo", "++", "**"), strict=True))
+HATCHES = dict(zip(OPTION_WORDS, ("//", "..", "\\\\", "--", "||", "oo", "++", "**"), strict=True))
 OTHER_HATCH = "xx"  # several devices, another engine
 CURVE_MARKERS = (".", "x", "+", "1", "2")  # of a curve with 0, 1, 2, ... options
 CURVE_LINES: dict[str, Literal["--", "-"]] = {"training": "--", "test": "-"}

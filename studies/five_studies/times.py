@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from accelbench.answers.words import options_text
 from accelbench.presentation import exact, seconds
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate, word
 from accelbench.schema.vocab import Mode
 from five_studies import published

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelbench.answers.words import options_text
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Entry, Table, count, number, percent, tabulate_known, word
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Mode, Protocol

@@ -63,8 +63,9 @@ def test_the_compared_settings_are_named(tmp_path, sides):
 
 
 def test_too_few_processes_are_no_verdict(sides):
-    few = accelbench.read(sides[1])[:3]
-    assert accelbench.compare(sides[0], few)[0].verdict == "can't tell"
+    for path in sorted(sides[1].glob("*.json"))[:2]:
+        path.unlink()
+    assert accelbench.compare(sides[0], accelbench.read(sides[1]))[0].verdict == "can't tell"
 
 
 def test_the_same_records_twice_are_refused(sides):

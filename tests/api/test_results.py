@@ -129,7 +129,7 @@ def test_the_text_has_the_answer_and_a_line_for_each(results):
 
 def test_many_results_are_shown_in_part(folder):
     for seed in range(1, html.MAX_ROWS + 1):
-        records.write(make_record(make_cell(seed=seed)), folder)
+        records.write(make_record(make_cell(batch_size=100 + seed)), folder)
     results = accelbench.read(folder)
     assert "and 3 more: to_frame() has all" in results._repr_html_()
     assert repr(results).endswith("and 3 more: to_frame() has all")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from accelbench.answers.ranking import answers
 from accelbench.compare import answer
 from accelbench.grid.evidence import read_evidence
 from accelbench.judging.row import MEASURED, summarise
@@ -18,7 +19,7 @@ from accelbench.project import CEILINGS as CEILINGS_FILE
 from accelbench.project import COMPARISON, PLAN
 from accelbench.report import read as sweeps
 from accelbench.report.read import Sweep
-from accelbench.report.tables import best, first_screen, not_ok
+from accelbench.report.tables import best, not_ok, recommendation
 from accelbench.schema import plan_file, record
 from accelbench.schema.ceilings import Ceilings, read_ceilings, write_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
@@ -165,7 +166,8 @@ def publish(found: Sweep) -> None:
         numbers = numbers_of(reported.row)
         assert all(numbers.get(column, 1) > 0 for column in POSITIVE), numbers
         assert all(numbers.get(column, 0) >= 0 for column in NOT_NEGATIVE), numbers
-    tables = [best.table([found]), first_screen.table([found]), first_screen.devices([found]), not_ok.reasons([found])]
+    told = answers(found.cells)
+    tables = [best.table(told), recommendation.table(told), recommendation.devices([found]), not_ok.reasons([found])]
     tables.append(not_ok.failures([found]))
     texts = [entry.text for table in tables if table for row in table.rows for entry in row]
     "\n".join([found.title, *texts]).encode()

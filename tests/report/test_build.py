@@ -38,7 +38,7 @@ def cells(report: Path) -> pd.DataFrame:
 def test_cells_csv_has_a_row_per_planned_cell_and_the_summary_s_columns(cells: pd.DataFrame, maker) -> None:
     records, waiting = maker.everything()
     assert list(cells["cell_id"]) == [record.cell.id for record in records] + [cell.id for cell in waiting]
-    assert list(cells.columns) == [*summarise(records[0]), device_scaling.COLUMN]
+    assert list(cells.columns) == [*summarise(records[0]), "cell", "num_processes", device_scaling.COLUMN]
     assert set(PROMISED) <= set(cells.columns)
 
 

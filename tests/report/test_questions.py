@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from accelbench.answers.ranking import answers
 from accelbench.judging.costs import Cost
-from accelbench.report.answers import answers
 from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
 from accelbench.report.questions import questions
 from accelbench.report.read import read
@@ -16,7 +16,7 @@ from report.pictures.conftest import working
 def asked(tmp_path: Path, maker):
     def asked(records, costs=None):
         sweeps = [read(maker.suite(tmp_path, records), costs or {})]
-        return {question.title: question for question in questions(sweeps, answers(sweeps))}
+        return {question.title: question for question in questions(sweeps, answers(sweeps[0].cells))}
 
     return asked
 

@@ -44,7 +44,7 @@ def test_a_cell_that_has_not_run_has_its_settings_and_nothing_else(tmp_path: Pat
             "seed": 0,
             "repeat": 0,
         },
-        **{"reason": "not run yet", "cell_id": waiting.cell.id, "identity": "99999999"},
+        **{"reason": "not run yet", "cell_id": waiting.cell.id, "identity": "99999999", "cell": waiting.measured_key},
     }
 
 

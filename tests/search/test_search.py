@@ -12,12 +12,12 @@ import statistics
 import pytest
 from rich.console import Console
 
+from accelbench.answers.ranking import answers
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.report import build, read
-from accelbench.report.tables import best_of_each
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Options
 from accelbench.schema.race_file import RaceOutcome, read_race
@@ -90,8 +90,8 @@ def test_every_process_has_a_record_and_only_full_measurements_are_published(don
     (sweep,) = read.read_all(folder)
     assert {reported.cell.batch_size for reported in sweep.cells} == {32}
     assert all(reported.cell.window == make_cell().window for reported in sweep.cells)
-    (found,) = best_of_each.of_each([sweep])[0]
-    assert found.found.fastest.cell.repeat in (0, 1)
+    (found,) = answers(sweep.cells)
+    assert found.fastest.cell.repeat in (0, 1)
     (note,) = sweep.notes
     assert f"{len(race.short)} records in runs/mine are of short windows of a search" in note
 

@@ -12,8 +12,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from accelbench.schema.vocab import Mode, Precision, Protocol, Status
 from accelbench.sinks import view
 from accelbench.sinks.registry import make_sinks
-from accelbench.sinks.relative_speed import relative_speeds
-from tests.sinks.samples import STAND_IN, cell, record
+from tests.sinks.samples import STAND_IN, cell, record, relations
 from tests.sinks.test_mlflow import SCRIPT, closed_port
 
 pytestmark = [
@@ -43,7 +42,7 @@ def served(tmp_path_factory):
         with sink:
             for one in sample():
                 sink.deliver(one)
-            sink.relate(relative_speeds(sample()))
+            sink.relate(relations(sample()))
             sink.deliver(record(data=STAND_IN, number=50))
             link = sink.link(record(data=STAND_IN, number=50))
         assert sink.problem is None

@@ -30,12 +30,11 @@ from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Precision, Protocol, Status
 from accelbench.sinks import base, in_time, location, view
 from accelbench.sinks.registry import make_sinks
-from accelbench.sinks.relative_speed import relative_speeds
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT, serve
 from fakes import give_ceilings, make_project
 from tests.sinks import servers
-from tests.sinks.samples import REASONS, STAND_IN, cell, record, resnet18
+from tests.sinks.samples import REASONS, STAND_IN, cell, record, relations, resnet18
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),  # MLflow's own models
@@ -125,7 +124,7 @@ def test_runs_of_one_model_are_compared_with_the_fastest(root):
     with sink:
         for one in [*measured, other]:
             sink.deliver(one)
-        sink.relate(relative_speeds([*measured, other]))
+        sink.relate(relations([*measured, other]))
     assert sink.problem is None
     runs = {run.data.tags["record"]: run for run in runs_of(root)}
     shares = {name: run.data.metrics.get(view.SHARE) for name, run in runs.items()}
@@ -153,9 +152,9 @@ def test_a_description_that_the_user_wrote_stays_and_a_link_goes_with_the_fastes
             sink.deliver(one)
         ids = {run.data.tags["record"]: run.info.run_id for run in runs_of(root)}
         client_of(root).set_tag(ids[slow.name], "mlflow.note.content", "My own words.")
-        sink.relate(relative_speeds([slow, fast, fastest]))
+        sink.relate(relations([slow, fast, fastest]))
         before = {run.data.tags["record"]: run.data.tags["mlflow.note.content"] for run in runs_of(root)}
-        sink.relate(relative_speeds([slow, fast]))
+        sink.relate(relations([slow, fast]))
     after = {run.data.tags["record"]: run.data.tags["mlflow.note.content"] for run in runs_of(root)}
     assert before[slow.name] == after[slow.name] == "My own words."
     assert ids[fastest.name] in before[fast.name]

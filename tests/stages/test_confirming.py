@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from accelbench.answers.groups import groups
 from accelbench.isolation.hosts import Hosts
 from accelbench.report import read
-from accelbench.report.tables.first_screen import Recommendation, best
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
 from accelbench.stages import confirming
@@ -81,13 +81,16 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
         again = confirming.confirm([question], folder, console, hosts)
     assert again == done
     sweeps = read.read_all(project / "results")
-    assert questions(sweeps, 1000.0) == [question]  # the stage runs again: it keeps what it has
+    assert [each.key for each in questions(sweeps, 1000.0)] == [
+        question.key
+    ]  # the stage runs again: it keeps what it has
     assert len(sweeps[0].cells) == 2
-    (found,) = map(Recommendation, best.workloads(sweeps))
-    assert found.is_sure(found.next_best)
-    assert "too few blocks" not in str(found.confidence(found.next_best))
+    (found,) = groups(sweeps[0].cells)
+    assert found.lead.found.is_interleaved
+    assert "too few blocks" not in found.lead.how_sure
+    assert [cell.num_processes for cell in found.cells] == [5, 5]
     assert "Question 1 of 1" in console.file.getvalue()
 
     confirming.confirm([], folder, console, None)
     assert len(list(folder.glob("*/*-*.json"))) == 10  # the records stay
-    assert read.read_all(project / "results")[0].confirming == []
+    assert [cell.num_processes for cell in read.read_all(project / "results")[0].cells] == [1, 1]

@@ -44,11 +44,7 @@ def unbeaten(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
 
 
 def choices(cells: Sequence[MeasuredCell]) -> list[tuple[MeasuredCell, str]]:
-    """The best cells of a group, each with what it is best by, such as `throughput, latency`; then the rest of the front.
-
-    Args:
-        cells: the fastest first.
-    """
+    """The best cells of a group, each with what it is best by (`throughput, latency`); then the rest of the front."""
     criteria: dict[str, list[str]] = {}
     found: dict[str, MeasuredCell] = {}
     best = [(criterion, best_by(cells, criterion)) for criterion in CRITERIA]

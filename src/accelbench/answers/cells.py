@@ -17,10 +17,12 @@ from accelbench.compare.sureness import Judgement, Side, geometric, steps_of
 from accelbench.compare.verdict import MIN_PROCESSES
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Provenance
-from accelbench.stats.mean import mean_of
-from accelbench.stats.robust import median
+from accelbench.stats.means import mean_of
+from accelbench.stats.order_statistics import median
 
-NUM_PROCESSES = "num_processes"  # a column of cells.csv
+# Columns of cells.csv: which cell it is, and how many processes its speed is of.
+CELL, NUM_PROCESSES = "cell", "num_processes"
+COUNTS = "counts"  # a column of processes.csv: whether the speed of the cell is of this process, too
 # Columns that grow with the speed, and those that shrink with it.
 WITH_SPEED = ("tokens_per_s", "flops_per_s", "mfu")
 AGAINST_SPEED = ("cost_per_million_samples",)
@@ -60,14 +62,14 @@ class MeasuredCell(Process):
         row = super().row
         own = row["samples_per_s"]
         if self.speed is None or not isinstance(own, float):
-            return row | {NUM_PROCESSES: None}
+            return row | {CELL: self.measured_key, NUM_PROCESSES: None}
         scaled = {name: self.speed / own for name in WITH_SPEED}
         against = [*AGAINST_SPEED, *(["time_s"] if row["time_provenance"] == Provenance.estimated else [])]
         against += ["energy_j_per_sample"] if row["energy_provenance"] == Provenance.estimated else []
         scaled |= {name: own / self.speed for name in against}
         known = {name: value * factor for name, factor in scaled.items() if isinstance(value := row[name], float)}
         speed: Row = {"samples_per_s": self.speed, "samples_per_s_low": self.low, "samples_per_s_high": self.high}
-        return row | known | speed | {NUM_PROCESSES: self.num_processes}
+        return row | known | speed | {CELL: self.measured_key, NUM_PROCESSES: self.num_processes}
 
     @cached_property
     def judged(self) -> dict[str, Judgement]:
@@ -108,16 +110,25 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
     ]
 
 
+def process_rows(cells: Iterable[MeasuredCell]) -> list[Row]:
+    """The rows of `processes.csv`: every process of the cells, with the columns of `cells.csv`, once."""
+    return [
+        each.row | {CELL: cell.measured_key, COUNTS: any(each is other for other in cell.counted)}
+        for cell in cells
+        for each in cell.processes
+        if each.folder == cell.folder
+    ]
+
+
 def _keys(processes: Sequence[Process]) -> list[str]:
     """The key of each process' cell.
 
     One that did not get as far as its data, or did not run, belongs to the cell of its sweep that has its settings.
     """
     known: dict[tuple[str, str], str] = {}
-    for each in processes:
-        if each.data_digest is not None:
-            known.setdefault((each.folder, each.ran_key), each.measured_key)
+    for each in sorted(processes, key=lambda each: each.data_digest is None):
         if each.record is not None:
+            known.setdefault((each.folder, each.ran_key), each.measured_key)
             known.setdefault((each.folder, each.settings_key), each.measured_key)
     return [
         each.measured_key

@@ -1,17 +1,16 @@
 """Cells that did the same thing on one machine with the same packages, so that their speeds compare."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.gaps import Gap, gap
-from accelbench.answers.words import options_text, workload_text
+from accelbench.answers.words import choice_text, short_text, workload_text
 from accelbench.presentation import and_more
-from accelbench.schema.vocab import Engine
 
-MAX_FOLDERS = 2  # named of one group
+MAX_FOLDERS, MAX_PACKAGES = 2, 3  # named of one group
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,7 @@ class Group:
 
     def options(self, cell: MeasuredCell) -> str:
         """A cell's engine if there are several, and its options, such as `lightning, channels_last`."""
-        is_first = self.has_engines and cell.cell.engine == Engine.lightning  # `options_text` names the other engines
-        return ", ".join(filter(None, [Engine.lightning if is_first else None, options_text(cell.row)]))
+        return choice_text(cell, has_engines=self.has_engines)
 
     def setting(self, cell: MeasuredCell) -> str:
         """A cell's settings without the batch, such as `bf16 openvino`; with the device if there are several."""
@@ -92,8 +90,7 @@ class Group:
 
     def short_text(self, cell: MeasuredCell) -> str:
         """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
-        settings = f"{cell.cell.device} {cell.cell.precision} b{cell.cell.batch_size}"
-        return ", ".join(filter(None, [settings, self.options(cell)]))
+        return short_text(cell, has_engines=self.has_engines)
 
     def text(self, cell: MeasuredCell) -> str:
         """A cell's settings in a sentence, such as `bf16 on gpu with compile, batch 16`."""
@@ -126,13 +123,21 @@ def _by_speed(cells: Sequence[MeasuredCell]) -> list[MeasuredCell]:
 
 
 def _place(group: Group, every: Sequence[Group]) -> str:
-    """The machine, or when it was measured, if the same was done in several places."""
+    """The machine, and the packages that differ, if the same was done in several places."""
     alike = [each for each in every if each.fastest.workload_key == group.fastest.workload_key]
-    if len(alike) == 1:
-        return ""
-    if len({each.fastest.machine_name for each in alike}) > 1:
-        return group.fastest.machine_name
-    return f"measured {max(_days(group))}"
+    here = [each for each in alike if each.fastest.machine_name == group.fastest.machine_name]
+    words = [group.fastest.machine_name] if len(here) < len(alike) else []
+    if len(here) > 1:
+        known = [_versions(each) for each in here]
+        names = dict.fromkeys(name for versions in known for name in versions)
+        differing = [name for name in names if len({versions.get(name) for versions in known}) > 1]
+        own = _versions(group)
+        words += [f"{name} {own.get(name)}" for name in differing[:MAX_PACKAGES]] or [f"measured {max(_days(group))}"]
+    return ", ".join(words)
+
+
+def _versions(group: Group) -> Mapping[str, object]:
+    return group.fastest.record.environment.get("versions") or {} if group.fastest.record else {}
 
 
 def _days(group: Group) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.gaps import Gap
+from accelbench.answers.gaps import Gap, gap
 from accelbench.answers.groups import Group, groups
 from accelbench.answers.process import Process
 from accelbench.answers.words import MODES, data_text, model_text, unit_text
@@ -29,7 +29,7 @@ class Candidate:
         text: such as `bf16, batch 16`.
         label: the same in short, such as `cpu bf16 b16`.
         device: the device's word.
-        verdict: `fastest`, or how many times as fast the fastest is, and how sure that is.
+        verdict: `fastest`, or how many times as fast as the fastest it is, and how sure that is.
         share: its speed as a share of the largest that is shown, whiskers included.
         low_share, high_share: the 95 % interval of its speed, the same; None if unknown.
         rate: its speed with its unit.
@@ -145,7 +145,7 @@ class Answer:
         return max(0, len(self.others) - MAX_CANDIDATES + 1)
 
     def verdict(self, cell: MeasuredCell) -> str:
-        """`fastest`, or such as `fastest is 1.31 times as fast, sure`."""
+        """`fastest`, or such as `0.763 times as fast, sure`."""
         return verdict_text(self.group, cell)
 
     def _candidate(self, cell: MeasuredCell, largest: float) -> Candidate:
@@ -175,11 +175,11 @@ class Answer:
 
 
 def verdict_text(group: Group, cell: MeasuredCell) -> str:
-    """`fastest`; else how many times as fast the fastest cell of the group is, and how sure that is."""
+    """`fastest`; else how many times as fast as the group's fastest cell it is, and how sure that is."""
     if cell is group.fastest:
         return FASTEST
-    found = group.gap_to(cell)
-    return "as fast, same" if found.word == Word.same else f"fastest is {found.text}, {found.word}"
+    found = gap(cell, group.fastest)
+    return f"{found.text}, {found.word}"
 
 
 def answers(cells: Iterable[MeasuredCell], limit_ms: float | None = None) -> list[Answer]:

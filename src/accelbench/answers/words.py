@@ -53,6 +53,18 @@ def workload_text(process: Process) -> str:
     return f"{model_text(process)} {process.cell.mode}, {data_text(process)}"
 
 
+def choice_text(process: Process, *, has_engines: bool) -> str:
+    """A cell's engine if there are several, and its options, such as `lightning, channels_last`."""
+    is_first = has_engines and process.cell.engine == Engine.lightning  # `options_text` names the other engines
+    return ", ".join(filter(None, [Engine.lightning if is_first else None, options_text(process.row)]))
+
+
+def short_text(process: Process, *, has_engines: bool) -> str:
+    """A cell's settings, such as `cpu bf16 b32, channels_last`; with the engine if there are several."""
+    settings = f"{process.cell.device} {process.cell.precision} b{process.cell.batch_size}"
+    return ", ".join(filter(None, [settings, choice_text(process, has_engines=has_engines)]))
+
+
 def unit_text(process: Process) -> str:
     """What a second has so many of: `images/s`, or `samples/s` of other data."""
     model, data = process.cell.model, process.cell.data.name

@@ -27,7 +27,7 @@ class PairVerdict:
         ratio: the second side's samples/s over the first's; None with fewer than five processes on a side.
         low, high: the 95 % interval of the ratio.
         num_first, num_second: processes that were measured.
-        is_interleaved: whether the sides ran in turns, or a verdict was wanted anyway.
+        is_interleaved: whether the sides were interleaved, or a verdict was wanted anyway.
     """
 
     label: str
@@ -112,7 +112,7 @@ def compare(a: Records, b: Records, margin: float = verdicts.MARGIN, *, anyway: 
         a: a folder of records, or `FOLDER@WORD`; or the results of `run` or `read`.
         b: the same.
         margin: differences that count as the same, as a share: 0.02 for 2 %.
-        anyway: whether to compare even if model, data, mode or protocol differ, or if the sides did not run in turns.
+        anyway: whether to compare even if model, data, mode or protocol differ, or if the sides were not interleaved.
 
     Raises:
         UserError: there are no such records, they have some in common, or what they measured can't be compared.
@@ -142,7 +142,8 @@ def _records(given: Records) -> RecordSet:
     if not isinstance(given, Results):
         place = workplace()
         return find(str(given), place.root, place.records)
-    processes = [Process.of(each.record) for each in given if each.record is not None]
+    found = [process for each in given for process in each._cell.processes]
+    processes = [Process.of(each.record) for each in found if each.record is not None]
     if not processes:
         raise UserError(f"{given.folder}: the results have no records")
     return RecordSet(name=str(given.folder), processes=processes, notes=given.notes)

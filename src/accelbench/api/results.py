@@ -6,19 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from accelbench.answers.cells import MeasuredCell, cells_of
+from accelbench.answers.groups import groups
+from accelbench.answers.process import Process
+from accelbench.answers.ranking import answers
+from accelbench.answers.words import workload_text
 from accelbench.api import html
 from accelbench.errors import UserError
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import significant
 from accelbench.project import workplace
 from accelbench.report import read as reading
-from accelbench.report.answers import Answer
-from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables import best, device_scaling
+from accelbench.report.read import Sweep
+from accelbench.report.tables import device_scaling
 from accelbench.schema import plan_file
 from accelbench.schema.record import Record, Row
 from accelbench.schema.text import clean
 from accelbench.sweep import answer
+
+MAX_NAMED = 6  # works in a message
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,22 +34,24 @@ if TYPE_CHECKING:
 class Result:
     """One cell, and what became of it. Numbers are None if unknown, and of every cell that is not ok.
 
+    The speed is of all its processes (its repeats and seeds), the other numbers of the one that is nearest to it.
+
     Attributes:
-        path: of the record's file; None if the cell has not run yet.
+        path: of that process' record; None if the cell has not run yet, or if the record is in another folder.
     """
 
-    _reported: ReportedCell
+    _cell: MeasuredCell
     path: Path | None
 
     @property
     def label(self) -> str:
         """The cell's short name, such as `cnn-cpu-fp32-b128-infer`."""
-        return self._reported.label
+        return self._cell.label
 
     @property
     def settings(self) -> dict[str, Any]:
         """All settings, nested as in conf/: `settings["batch_size"]`, `settings["model"]["name"]`."""
-        return self._reported.cell.settings()
+        return self._cell.cell.settings()
 
     @property
     def status(self) -> str:
@@ -51,42 +59,47 @@ class Result:
 
         `disturbed`: other programs took the cores that it needed, so that it has no numbers.
         """
-        return self._reported.outcome
+        return self._cell.outcome
 
     @property
     def is_ok(self) -> bool:
         """Whether the cell was measured, and its numbers are valid."""
-        return self._reported.is_ok
+        return self._cell.is_ok
 
     @property
     def reason(self) -> str | None:
         """Why the status is not `ok`, in one line; None if it is."""
-        return self._reported.reason
+        return self._cell.reason
 
     @property
     def row(self) -> Row:
         """All columns of `cells.csv` (docs/reading-the-report.md) -> their values."""
-        return dict(self._reported.row)
+        return dict(self._cell.row)
 
     @property
     def record(self) -> Record | None:
-        """The record itself, with all raw times; None if the cell has not run yet."""
-        return self._reported.record
+        """The record of that process, with all raw times; None if the cell has not run yet."""
+        return self._cell.record
 
     @property
     def samples_per_s(self) -> float | None:
-        """Throughput: the median of blocks of steps."""
+        """Throughput: of a process the median of its blocks of steps, of several processes the median of these."""
         return self._number("samples_per_s")
 
     @property
     def samples_per_s_low(self) -> float | None:
-        """The lower end of the throughput's 95 % interval in this process."""
+        """The lower end of the throughput's 95 % interval."""
         return self._number("samples_per_s_low")
 
     @property
     def samples_per_s_high(self) -> float | None:
-        """The upper end of the throughput's 95 % interval in this process."""
+        """The upper end of the throughput's 95 % interval."""
         return self._number("samples_per_s_high")
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes the throughput is of."""
+        return self._cell.num_processes
 
     @property
     def latency_p50_ms(self) -> float | None:
@@ -106,7 +119,7 @@ class Result:
     @property
     def warnings(self) -> list[str]:
         """What a reader of the numbers should know, a sentence each."""
-        return warnings_of(self._reported.row)
+        return warnings_of(self._cell.row)
 
     def __repr__(self) -> str:
         """One line, such as `Result(cnn-cpu-fp32-b128-infer: ok, 401 samples/s)`."""
@@ -115,7 +128,7 @@ class Result:
         return f"Result({self.label}: {self.status}{what})"
 
     def _number(self, column: str) -> float | None:
-        return self._reported.number(column) if self.is_ok else None
+        return self._cell.number(column) if self.is_ok else None
 
 
 class Results(Sequence[Result]):
@@ -135,9 +148,7 @@ class Results(Sequence[Result]):
     def of_records(cls, records: Sequence[Record], folder: Path) -> "Results":
         """The results of records in `folder`."""
         costs = _costs()
-        cells = [
-            ReportedCell(cell=each.cell, label=each.label, name=each.name, record=each, costs=costs) for each in records
-        ]
+        cells = cells_of(Process.of(each, costs) for each in records)
         return cls([Result(each, folder / f"{each.name}.json") for each in cells], folder)
 
     @overload
@@ -158,7 +169,7 @@ class Results(Sequence[Result]):
         return iter(self._results)
 
     def best(self, latency_ms: float | None = None) -> Result:
-        """The ok result with the most samples/s; of repeats and seeds of a cell, the one with the median throughput.
+        """The ok result with the most samples/s.
 
         Args:
             latency_ms: results whose median latency is longer, or unknown, do not count; None for no limit.
@@ -167,16 +178,16 @@ class Results(Sequence[Result]):
             UserError: no result is ok and within the limit, or they are of several models, modes or data, whose speeds
                 can't be compared.
         """
-        groups = [best.typical(group) for group in best.workloads([self._sweep()])]
-        if len(groups) > 1:
-            named = "; ".join(best.workload_text(group[0]) for group in groups)
-            raise UserError(f"best: the results are of {len(groups)} different works ({named}): choose those of one")
-        inside = [each for group in groups for each in group if latency_ms is None or _within(each, latency_ms)]
+        found = groups(each._cell for each in self._results)
+        if len({each.fastest.workload_key for each in found}) > 1:
+            named = "; ".join(workload_text(each.fastest) for each in found[:MAX_NAMED])
+            raise UserError(f"best: the results are of {len(found)} different works ({named}): choose those of one")
+        inside = [within.fastest for each in found if (within := each.within(latency_ms)) is not None]
         if not inside:
             limit = "" if latency_ms is None else f" is within {latency_ms:g} ms"
             raise UserError(f"best: no ok cell{limit}")
-        found = max(inside, key=lambda each: each.number("samples_per_s") or 0.0)
-        return next(each for each in self._results if each._reported is found)
+        fastest = max(inside, key=lambda each: each.speed or 0.0)
+        return next(each for each in self._results if each._cell.measured_key == fastest.measured_key)
 
     def to_frame(self) -> "pd.DataFrame":
         """A row for each result, with the columns of `cells.csv`; pandas is imported now."""
@@ -218,11 +229,11 @@ class Results(Sequence[Result]):
         )
 
     def _answers(self) -> list[str]:
-        found = answer.compared([each._reported for each in self._results])
-        return [clean(answer.sentence(Answer(each)).plain) for each in found[: answer.MAX_WORKLOADS]]
+        several = [each for each in answers(each._cell for each in self._results) if each.others]
+        return [clean(answer.sentence(each).plain) for each in several[: answer.MAX_WORKLOADS]]
 
     def _sweep(self) -> Sweep:
-        return Sweep(folder="", suite="", title="", cells=[each._reported for each in self._results])
+        return Sweep(folder="", suite="", title="", cells=[each._cell for each in self._results])
 
 
 def read(folder: str | Path) -> Results:
@@ -255,11 +266,6 @@ def _costs() -> Mapping[Any, Any]:
     from accelbench.settings import params  # it imports OmegaConf
 
     return params.costs(workplace().project)
-
-
-def _within(reported: ReportedCell, latency_ms: float) -> bool:
-    latency = reported.number("latency_p50_ms")
-    return latency is not None and latency <= latency_ms
 
 
 def _entries(result: Result) -> list[str]:

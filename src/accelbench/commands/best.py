@@ -3,6 +3,8 @@
 import math
 import shlex
 from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from accelbench.commands.command import VERBOSE, Command, Context
 from accelbench.commands.records import default_folder
@@ -10,6 +12,9 @@ from accelbench.errors import UserError
 from accelbench.presentation import seconds_of
 from accelbench.project import workplace
 from accelbench.settings.parser import Parser
+
+if TYPE_CHECKING:
+    from accelbench.answers.process import Process
 
 
 def _add_flags(parser: Parser) -> None:
@@ -119,11 +124,13 @@ def _limit(latency_ms: str | None) -> float | None:
 
 
 def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> int:
-    from accelbench.presentation import counted
+    from accelbench.answers.groups import groups
+    from accelbench.answers.ranking import answers
+    from accelbench.answers.words import workload_text
     from accelbench.report import read as sweeps
-    from accelbench.report.answers import Answer
-    from accelbench.report.tables import best_of_each
+    from accelbench.report.tables.best import NOTE, OF_ONE, chosen_of
     from accelbench.report.tables.on_terminal import bars, rendered
+    from accelbench.report.tables.table import tabulate_known
     from accelbench.schema.text import clean
     from accelbench.settings import params
     from accelbench.sweep import answer
@@ -133,32 +140,46 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     if which:
         console.print(clean(which), markup=False, soft_wrap=True)
     read = sweeps.read_all(place.root / name, params.costs(place.project))
-    planned = [reported for sweep in read for reported in sweep.cells]
-    found, outside = best_of_each.of_each(read, limit_ms)
+    cells = [cell for sweep in read for cell in sweep.cells]
+    planned = [process for sweep in read for process in sweep.planned]
+    notes = [note for sweep in read for note in sweep.notes]
+    found = answers(cells, limit_ms)
     if not found:
-        problems = [reported.problem for reported in planned if reported.problem]
-        if problems and not any(reported.record for reported in planned):
-            num = counted(len(problems), "record")
-            raise UserError(f"best: {num}, none of which can be read; the first: {problems[0]}")
-        problem = "best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms")
-        raise UserError("\n  ".join([problem, *(note for sweep in read for note in sweep.notes)]))
+        _refuse(planned, limit_ms, notes)
+    is_explained = False
     for each in found:
-        shown = Answer(each.found, limit_ms)
-        console.print(answer.sentence(shown), soft_wrap=not console.is_terminal)
-        if shown.others:
-            console.print(bars(shown))
-        if len(each.chosen) > 1 and (table := each.table()) is not None:
+        chosen = chosen_of(each.group)
+        console.print(answer.sentence(each), soft_wrap=not console.is_terminal)
+        if each.others:
+            console.print(bars(each))
+        if len(chosen) > 1 and (table := tabulate_known("", OF_ONE, chosen)) is not None:
             console.print(rendered(table))
-        for line in answer.remarks(shown, planned):
+            is_explained = True
+        for line in answer.remarks(each, planned):
             console.print(line, soft_wrap=not console.is_terminal)
         console.print()
     searched = [line for sweep in read if sweep.race and limit_ms is None for line in sweep.race.answers]
-    notes = [*searched, *(note for sweep in read for note in sweep.notes)]
-    missing = [f"{workload}: no cell is within {limit_ms:g} ms" for workload in outside]
-    about = [best_of_each.NOTE] if any(len(each.chosen) > 1 for each in found) else []
-    for note in [*missing, *about, *notes]:
+    outside = [group for group in groups(cells) if group.within(limit_ms) is None]
+    missing = [f"{workload_text(each.fastest)}: no cell is within {limit_ms:g} ms" for each in outside]
+    for note in [*missing, *([NOTE] if is_explained else []), *searched, *notes]:
         console.print(note, style="dim", markup=False)
     return 0
+
+
+def _refuse(planned: "Sequence[Process]", limit_ms: float | None, notes: Sequence[str]) -> NoReturn:
+    """Says why there is no answer.
+
+    Raises:
+        UserError: always.
+    """
+    from accelbench.presentation import counted
+
+    problems = [each.problem for each in planned if each.problem]
+    if problems and not any(each.record for each in planned):
+        num = counted(len(problems), "record")
+        raise UserError(f"best: {num}, none of which can be read; the first: {problems[0]}")
+    problem = "best: no ok cell" + ("" if limit_ms is None else f" is within {limit_ms:g} ms")
+    raise UserError("\n  ".join([problem, *notes]))
 
 
 COMMAND = Command(

@@ -10,7 +10,7 @@ from accelbench.compare.record_sets import Process
 from accelbench.compare.verdict import MARGIN, MIN_PROCESSES, Comparison, Verdict
 from accelbench.presentation import significant
 from accelbench.schema.measurement import Measurement
-from accelbench.stats.robust import median
+from accelbench.stats.order_statistics import median
 
 # Single processes have to differ by more than this to make a difference likely: fresh processes of one cell differ by a
 # few percent, and on a busy machine by up to a fifth.

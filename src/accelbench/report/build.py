@@ -13,12 +13,12 @@ from typing import Any
 import matplotlib
 from PIL import Image
 
-from accelbench.compare.confidence import Sureness
+from accelbench.answers.cells import process_rows
+from accelbench.answers.ranking import Answer
 from accelbench.errors import UserError, WriteError
 from accelbench.judging.costs import Cost
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, render
-from accelbench.report.answers import Answer
 from accelbench.report.extension import Extension, load
 from accelbench.report.large import aggregates, newest
 from accelbench.report.large.summaries import Summaries
@@ -26,7 +26,7 @@ from accelbench.report.page import Page, compose
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import style
 from accelbench.report.read import Sweep
-from accelbench.report.tables import best, device_scaling
+from accelbench.report.tables import device_scaling
 from accelbench.schema.record import listed
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
@@ -107,6 +107,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "index.html").write_text(render.html(page, folder), encoding="utf-8")
     (folder / "report.md").write_text(render.markdown(page), encoding="utf-8")
     csv_file.write([row for sweep in sweeps for row in device_scaling.rows(sweep)], folder / "cells.csv")
+    csv_file.write(process_rows(cell for sweep in sweeps for cell in sweep.cells), folder / "processes.csv")
     write_json(folder / "metrics.json", headline(sweeps, page.answers))
 
 
@@ -130,7 +131,7 @@ def headline(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]
         sweeps: what was measured.
         found: the answers about it.
     """
-    cells = [reported for sweep in sweeps for reported in sweep.cells]
+    cells = [process for sweep in sweeps for process in sweep.planned]
     statuses = [reported.record.status if reported.record else None for reported in cells]
     figures: dict[str, Any] = {
         "num_cells_ok": sum(reported.is_ok for reported in cells),
@@ -140,13 +141,11 @@ def headline(sweeps: Sequence[Sweep], found: Sequence[Answer]) -> dict[str, Any]
     }
     if num_disturbed := sum(reported.disturbed is not None for reported in cells):
         figures["num_cells_disturbed"] = num_disturbed
-    confidences = [answer.confidence for answer in found if answer.confidence]
-    if confidences:
-        num_sure = sum(confidence.sureness == Sureness.sure for confidence in confidences)
-        figures["share_of_answers_sure"] = _readable(num_sure / len(confidences))
-    chosen = [reported for group in best.workloads(sweeps) for reported in best.typical(group)]
+    leads = [answer.lead for answer in found if answer.lead]
+    if leads:
+        figures["share_of_answers_sure"] = _readable(sum(lead.is_known for lead in leads) / len(leads))
     for mode in Mode:
-        rates = [reported.number("samples_per_s") or 0.0 for reported in chosen if reported.cell.mode == mode]
+        rates = [answer.fastest.speed or 0.0 for answer in found if answer.fastest.cell.mode == mode]
         if rates:
             figures[f"best_{mode}_samples_per_s"] = _readable(max(rates))
     suites = {

@@ -29,7 +29,7 @@ def noise(sweeps: Sequence[Sweep]) -> str:
 def _disagreement(sweeps: Sequence[Sweep]) -> float:
     """The largest ratio of two speeds of one setting, in whatever windows and sweeps; 1 if none was measured twice."""
     rates: dict[str, list[float]] = {}
-    for reported in (reported for sweep in sweeps for reported in [*sweep.cells, *sweep.confirming]):
+    for reported in (reported for sweep in sweeps for reported in sweep.processes):
         if reported.is_ok and (rate := reported.number("samples_per_s")):
             key = group_key([reported.all_but("repeat", "seed", "window"), reported.place_key])
             rates.setdefault(key, []).append(rate)

@@ -7,10 +7,10 @@ from datetime import datetime
 from pathlib import Path
 
 from accelbench.answers.process import NOT_RUN, UNREADABLE
+from accelbench.answers.ranking import Answer, answers
 from accelbench.data.manifest import read_manifest
 from accelbench.errors import DataError
 from accelbench.judging.disturbed import DISTURBED
-from accelbench.report.answers import Answer, answers
 from accelbench.report.extension import Addition, Extension
 from accelbench.report.noise import noise
 from accelbench.report.picture import Picture
@@ -23,13 +23,10 @@ from accelbench.report.tables import (
     all_cells,
     best,
     device_scaling,
-    engine_pairs,
-    first_screen,
-    no_effect,
     not_ok,
-    options,
-    options_alone,
+    pairs,
     race,
+    recommendation,
 )
 from accelbench.report.tables.all_cells import Cells
 from accelbench.report.tables.table import Table
@@ -132,7 +129,7 @@ def compose(
         extension: adds to the sections and the page; None for nothing.
     """
     sheets, without = _samples(sweeps, data) if data is not None else ([], [])
-    found = answers(sweeps)
+    found = answers(cell for sweep in sweeps for cell in sweep.cells)
     outcomes = Counter(reported.outcome for sweep in sweeps for reported in sweep.cells)
     ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
@@ -145,15 +142,15 @@ def compose(
         answers=found,
         questions=questions(sweeps, found),
         notes=[note for sweep in sweeps for note in sweep.notes],
-        devices=first_screen.device_texts(sweeps),
+        devices=recommendation.device_texts(sweeps),
         counts={word: outcomes[word] for word in [*Status, DISTURBED, UNREADABLE, NOT_RUN] if outcomes[word]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
-        first=_known(first_screen.table(sweeps), first_screen.devices(sweeps), not_ok.reasons(sweeps)),
+        first=_known(recommendation.table(found), recommendation.devices(sweeps), not_ok.reasons(sweeps)),
         environments=list(_environments(sweeps)),
         sections=[_section(sweep, extension) for sweep in sweeps if sweep.cells or sweep.race],
         samples=sheets,
         without_samples=without,
-        details=_known(best.table(sweeps), not_ok.failures(sweeps)),
+        details=_known(best.table(found), not_ok.failures(sweeps)),
         cells=all_cells.cells(sweeps),
         added=extension.of_page() if extension else [],
     )
@@ -220,10 +217,7 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
     tables = _known(
         race.table(sweep),
         *added.tables,
-        engine_pairs.table(sweep),
-        options_alone.table(sweep),
-        options.table(sweep),
-        no_effect.table(sweep),
+        pairs.of_sweep(sweep.cells),
         accuracy_by_device.table(sweep),
         device_scaling.table(sweep),
     )

@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
 
-from accelbench.compare.confidence import Sureness
-from accelbench.compare.verdict import Verdict
+from accelbench.answers.best import CRITERIA
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Pair, pairs
+from accelbench.answers.ranking import Answer
+from accelbench.answers.words import model_text
+from accelbench.compare.sureness import Word
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import counted, significant
-from accelbench.report.answers import Answer
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import phases
 from accelbench.report.pictures.batch_lines import batch_lines
@@ -18,8 +21,7 @@ from accelbench.report.pictures.dots import MAX_DOTS, Dot, dots
 from accelbench.report.pictures.heat_map import heat_map
 from accelbench.report.pictures.trade_off import trade_off as trade_off_picture
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables import best, gains
-from accelbench.report.tables.gains import Gain
+from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.table import Table
 from accelbench.report.tables.trade_off import table as trade_off_table
 from accelbench.report.tables.trade_off import trade_off
@@ -47,14 +49,15 @@ class Question:
 
 def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Question]:
     """The questions that the measurements answer."""
+    cells = [cell for sweep in sweeps for cell in sweep.cells]
     fastest = [reported for answer in answers for reported in _of_each_engine(answer)]
     found = [
-        _gained("Which device?", "device", "the CPU", gains.gains(sweeps, gains.DEVICE)),
-        _precision(sweeps, answers),
-        _batch(sweeps, answers),
+        _gained("Which device?", "device", "the CPU", pairs(cells, DEVICE)),
+        _precision(cells, answers),
+        _batch(cells, answers),
         _trade_off(answers),
-        _gained("Which engine?", "engine", "PyTorch (lightning)", gains.gains(sweeps, gains.ENGINE)),
-        _gained("Which options?", "options", "no options", gains.gains(sweeps, gains.OPTIONS)),
+        _gained("Which engine?", "engine", "PyTorch (lightning)", pairs(cells, ENGINE)),
+        _gained("Which options?", "options", "no options", pairs(cells, OPTIONS)),
         _time(fastest),
         _limit(fastest),
         _cost(answers),
@@ -66,32 +69,32 @@ def questions(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> list[Questi
 def _of_each_engine(answer: Answer) -> list[ReportedCell]:
     """The fastest cell of each engine."""
     found: dict[str, ReportedCell] = {}
-    for reported in answer.found.by_speed:
+    for reported in answer.group.cells:
         found.setdefault(reported.cell.engine, reported)
     return list(found.values())
 
 
-def _gained(title: str, name: str, base: str, found: Sequence[Gain]) -> Question | None:
+def _gained(title: str, name: str, base: str, found: Sequence[Pair]) -> Question | None:
     """How much each value of a setting gains over the base value; None without a pair."""
     return _answered(title, base, found, _gains_drawn(title, name, base, found)) if found else None
 
 
-def _answered(title: str, base: str, found: Sequence[Gain], pictures: list[Picture]) -> Question:
+def _answered(title: str, base: str, found: Sequence[Pair], pictures: list[Picture]) -> Question:
     return Question(
         title=title,
         sentence=" ".join(_summaries(found, base)),
         pictures=pictures,
-        table=gains.table(f"Speed over {base}", found),
+        table=pair_table.table(f"Speed over {base}", found),
     )
 
 
-def _gains_drawn(title: str, name: str, base: str, found: Sequence[Gain]) -> list[Picture]:
+def _gains_drawn(title: str, name: str, base: str, found: Sequence[Pair]) -> list[Picture]:
     drawn = [
         Dot(
             name=f"{gain.what}: {gain.value}",
-            value=gain.ratio,
-            text=f"{significant(gain.ratio)}x, {gain.confidence.sureness}",
-            cell=gain.reported.cell,
+            value=gain.gap.ratio,
+            text=f"{significant(gain.gap.ratio)}x, {gain.gap.word}",
+            cell=gain.cell.cell,
         )
         for gain in found
     ]
@@ -100,15 +103,15 @@ def _gains_drawn(title: str, name: str, base: str, found: Sequence[Gain]) -> lis
     return _pictures((name, f"{title} Speed over {base}", figure))
 
 
-def _precision(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question | None:
+def _precision(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question | None:
     """How much each precision gains over fp32, and every precision at every batch size."""
-    question = _gained("Which precision?", "precision", "fp32", gains.gains(sweeps, gains.PRECISION))
+    question = _gained("Which precision?", "precision", "fp32", pairs(cells, PRECISION))
     if question is None:
         return None
     map_of_all = _pictures(("precision_by_batch", "Speed by precision and batch size", heat_map(answers)))
     alone: dict[str, list[str]] = {}
     for answer in answers:
-        precisions = {reported.cell.precision.value for reported in answer.found.cells}
+        precisions = {reported.cell.precision.value for reported in answer.group.cells}
         if len(precisions) == 1:
             alone.setdefault(precisions.pop(), []).append(answer.what)
     sentence = question.sentence + "".join(
@@ -117,9 +120,9 @@ def _precision(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question |
     return replace(question, sentence=sentence, pictures=question.pictures + map_of_all)
 
 
-def _batch(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question | None:
+def _batch(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> Question | None:
     """How speed and latency grow with the batch size."""
-    title, found = "Which batch size?", gains.gains(sweeps, gains.BATCH)
+    title, found = "Which batch size?", pairs(cells, BATCH)
     if not found:
         return None
     lines = _pictures(("batch", "Speed and latency by batch size", batch_lines(answers)))
@@ -128,7 +131,7 @@ def _batch(sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Question | Non
 
 def _trade_off(answers: Sequence[Answer]) -> Question | None:
     """What speed costs in latency."""
-    known = [(answer, found) for answer in answers if (found := trade_off(answer.found))]
+    known = [(answer, found) for answer in answers if (found := trade_off(answer.group))]
     if not known:
         return None
     num_both = sum(found.fastest is found.soonest for _, found in known)
@@ -139,10 +142,10 @@ def _trade_off(answers: Sequence[Answer]) -> Question | None:
         ends = [
             f"{significant(each.number('samples_per_s'))} samples/s in steps of "
             f"{significant(each.number('latency_p50_ms'))} ms "
-            f"({widest.found.setting(each.row)}, batch {each.cell.batch_size})"
+            f"({widest.group.setting(each)}, batch {each.cell.batch_size})"
             for each in (widest.fastest, widest.soonest)
         ]
-        sentence += f" The choice is widest for {best.model_text(answer.fastest)}: {ends[0]}, or {ends[1]}."
+        sentence += f" The choice is widest for {model_text(answer.fastest)}: {ends[0]}, or {ends[1]}."
     figure = trade_off_picture([(answer.title, found) for answer, found in known])
     return Question(
         title="Speed or latency?",
@@ -152,20 +155,20 @@ def _trade_off(answers: Sequence[Answer]) -> Question | None:
     )
 
 
-def _summaries(found: Sequence[Gain], base: str) -> Iterator[str]:
+def _summaries(found: Sequence[Pair], base: str) -> Iterator[str]:
     """A sentence for each value of the setting on each device: how it does in the median, and at its extremes."""
-    has_devices = len({gain.reported.cell.device for gain in found}) > 1 and base != "the CPU"
-    by_value: dict[str, list[Gain]] = {}
+    has_devices = len({gain.cell.cell.device for gain in found}) > 1 and base != "the CPU"
+    by_value: dict[str, list[Pair]] = {}
     for gain in found:
-        on = f" on the {gain.reported.cell.device}" if has_devices else ""
+        on = f" on the {gain.cell.cell.device}" if has_devices else ""
         against = gain.base_value if base == SMALLEST else base
         by_value.setdefault(f"{gain.value}{on}: {{}} times as fast as {against}", []).append(gain)
     for text, each in by_value.items():
-        ratios = sorted(gain.ratio for gain in each)
+        ratios = sorted(gain.gap.ratio for gain in each)
         if len(each) == 1:
-            yield f"{text.format(significant(ratios[0]))} ({each[0].what}; {each[0].confidence.sureness})."
+            yield f"{text.format(significant(ratios[0]))} ({each[0].what}; {each[0].gap.word})."
             continue
-        num_sure = sum(gain.confidence.verdict in (Verdict.faster, Verdict.slower) for gain in each)
+        num_sure = sum(gain.gap.word == Word.sure for gain in each)
         sure = f"; sure in {num_sure}" if num_sure else ""
         spread = f"{significant(ratios[0])} to {significant(ratios[-1])}"
         yield f"{text.format(significant(median(ratios)))} in the median of {len(each)} pairs ({spread}{sure})."
@@ -232,7 +235,7 @@ def _cost(answers: Sequence[Answer]) -> Question | None:
     """What a million samples cost with the cheapest cell of each model, where prices are known."""
     known = []
     for answer in answers:
-        costs = [(cost, each) for each in answer.found.typical if (cost := each.number(best.CRITERIA["money"][0]))]
+        costs = [(cost, each) for each in answer.group.cells if (cost := each.number(CRITERIA["money"][0]))]
         known += [min(costs, key=lambda pair: pair[0])] if costs else []
     if not known:
         return None
@@ -254,16 +257,16 @@ def _range(values: Sequence[float], digits: int = 3) -> str:
 
 def _sureness(answers: Sequence[Answer]) -> Question | None:
     """How many of the answers are sure, and what would make the others so."""
-    counts = Counter(answer.confidence.sureness for answer in answers if answer.confidence)
+    counts = Counter(answer.lead.word for answer in answers if answer.lead)
     if not counts:
         return None
-    parts = [f"{counts[sureness]} {sureness}" for sureness in Sureness if counts[sureness]]
+    parts = [f"{counts[word]} {word}" for word in Word if counts[word]]
     total = sum(counts.values())
     sentence = f"Which setting is fastest: of {total} answer{'s' * (total != 1)}, {', '.join(parts)}."
     commands = [answer.command for answer in answers if answer.command]
     if commands:
         sentence += (
-            " To settle one that is not, measure both settings five more times, in turns: its box has the command."
+            " To settle one that is not, measure both settings five more times, interleaved: its box has the command."
         )
     return Question(title="How sure is it?", sentence=sentence, pictures=[])
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from accelbench.answers.process import Process
+from accelbench.answers.words import short_text, workload_text
 from accelbench.errors import UserError
 from accelbench.judging.disturbed import was_beside_others
 from accelbench.presentation import and_more, duration, significant
 from accelbench.project import shown
-from accelbench.report.read import ReportedCell
-from accelbench.report.tables.best import workload_text
-from accelbench.report.tables.first_screen import Recommendation
 from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, count, number, tabulate_known, word
 from accelbench.schema.race_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
@@ -54,13 +53,10 @@ class Found:
     disturbed: Sequence[str] = ()
 
     @cached_property
-    def reported(self) -> dict[int, ReportedCell]:
+    def reported(self) -> dict[int, Process]:
         """A record of each cell that has one, in full if there is such a record."""
         in_order = sorted(self.records, key=lambda each: each[1])
-        return {
-            i: ReportedCell(cell=record.cell, label=record.label, name=record.name, record=record)
-            for i, _, record in in_order
-        }
+        return {i: Process.of(record) for i, _, record in in_order}
 
     @cached_property
     def in_full(self) -> set[int]:
@@ -100,7 +96,7 @@ class Found:
         """A cell's settings, such as `cpu bf16 b32, 2 threads`."""
         group = next(members for members in self.race.groups.values() if i in members)
         known = [self.reported[j] for j in group if j in self.reported]
-        return Recommendation(known).text(self.reported[i].row)
+        return short_text(self.reported[i], has_engines=len({each.cell.engine for each in known}) > 1)
 
     def file(self) -> RaceFile:
         """The contents of race.json."""

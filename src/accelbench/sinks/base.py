@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+from accelbench.answers.cells import MeasuredCell
 from accelbench.schema.record import Record
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
-from accelbench.sinks.means import CellMean
 from accelbench.sinks.relative_speed import RelativeSpeed
 
 PATIENCE_S = 3.0  # failed attempts may take this long in total
@@ -52,9 +52,9 @@ class Sink(ABC):
         if self._given_up or not self._attempt(lambda: self._send(record)):
             self.undelivered += 1
 
-    def relate(self, found: Sequence[RelativeSpeed], means: Sequence[CellMean] = ()) -> None:
-        """Adds how the speeds of delivered records compare, and the means of cells, or notes that it could not."""
-        if (found or means) and (self._given_up or not self._attempt(lambda: self._relate(found, means))):
+    def relate(self, found: Sequence[RelativeSpeed], cells: Sequence[MeasuredCell] = ()) -> None:
+        """Adds how the speeds of delivered records compare, and their cells, or notes that it could not."""
+        if (found or cells) and (self._given_up or not self._attempt(lambda: self._relate(found, cells))):
             self.is_unrelated = True
 
     def link(self, record: Record) -> str | None:
@@ -83,8 +83,8 @@ class Sink(ABC):
     def _send(self, record: Record) -> None:
         """Delivers one record; may raise any exception."""
 
-    def _relate(self, found: Sequence[RelativeSpeed], means: Sequence[CellMean]) -> None:  # noqa: B027
-        """Adds how speeds compare, and means, if the tracker shows them; may raise any exception."""
+    def _relate(self, found: Sequence[RelativeSpeed], cells: Sequence[MeasuredCell]) -> None:  # noqa: B027
+        """Adds how speeds compare, and cells, if the tracker shows them; may raise any exception."""
 
     @abstractmethod
     def _find(self, record: Record) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accelbench import scratch
+from accelbench.answers.cells import MeasuredCell
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Status
-from accelbench.sinks import mean_runs, run_picture
+from accelbench.sinks import cell_runs, run_picture
 from accelbench.sinks.base import Sink
+from accelbench.sinks.cell_runs import IS_CELL
 from accelbench.sinks.in_time import InTime
 from accelbench.sinks.location import (
     LOCAL_SERVER,
@@ -30,8 +33,6 @@ from accelbench.sinks.location import (
     server_uri,
     tracking_uri,
 )
-from accelbench.sinks.mean_runs import IS_MEAN
-from accelbench.sinks.means import CellMean
 from accelbench.sinks.relative_speed import RelativeSpeed
 from accelbench.sinks.translation import data_name, start_ms, translate
 from accelbench.sinks.view import COMPARE, SHARE, VERDICT, compare_link, run_url, view_tags
@@ -66,6 +67,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's description
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
 MAX_LINK = 1000  # characters of a link and a command that a description may get later
+PLAIN = re.compile(r"[\w.=-]+")  # a name that needs no escapes in a search
 BATCH = 50  # records that are delivered while the lock is held: some three seconds
 DIGEST_LENGTH = 12  # MLflow shows all of it beside the name, and allows 36 characters
 
@@ -161,12 +163,13 @@ class Store:
                 share = Metric(SHARE, each.share, _now_ms(), 0)
                 self._client.log_batch(run, [share], tags=[RunTag(*tag) for tag in tags.items()])
 
-    def show_means(self, found: Sequence[CellMean]) -> None:
-        """Makes or updates the runs of the means, which nothing here takes for measurements: see `mean_runs.write`."""
+    def show_cells(self, cells: Sequence[MeasuredCell]) -> None:
+        """Makes or updates the runs of cells, which nothing here takes for measurements: see `cell_runs.write`."""
         with locked(self._root):
-            for suite in dict.fromkeys(each.suite for each in found):
-                known, of_suite = self._runs(self._experiment(suite), IS_MEAN), [e for e in found if e.suite == suite]
-                mean_runs.write(self._client, self._experiment(suite), list(known), of_suite, self._log_values)
+            for suite in dict.fromkeys(each.cell.suite for each in cells):
+                of_suite = [each for each in cells if each.cell.suite == suite]
+                known = list(self._runs(self._experiment(suite), IS_CELL))
+                cell_runs.write(self._client, self._experiment(suite), known, of_suite, self._log_values)
 
     def _log_values(self, run_id: str, metrics: Mapping[str, float], params: Mapping[str, str], step: int) -> None:
         values = [Metric(name, value, _now_ms(), step) for name, value in metrics.items()]
@@ -244,7 +247,9 @@ class Store:
     def _log(self, experiment_id: str, record: Record) -> None:
         run = translate(record)
         tags = {key: value[:MAX_TAG] for key, value in run.tags.items()} | {NOTE: run.note[: MAX_TAG - MAX_LINK]}
-        created = self._client.create_run(experiment_id, run.start_ms, tags, run.name)
+        created = self._client.create_run(
+            experiment_id, run.start_ms, tags, self._free_name(experiment_id, run.name, record)
+        )
         run_id = self._run_ids[key_of(record)] = created.info.run_id
         metrics = [Metric(*point) for point in run.points]
         params = [Param(key, value) for key, value in run.params.items()]
@@ -258,6 +263,11 @@ class Store:
         # Last, so that the run is finished even if drawing fails.
         if (picture := run_picture.draw(record)) is not None:
             self._write(created, "samples.svg", picture)
+
+    def _free_name(self, experiment_id: str, label: str, record: Record) -> str:
+        """The label; with the start of the process if another run has that name, or if MLflow could not look for it."""
+        is_free = PLAIN.fullmatch(label) and not any(self._runs(experiment_id, f"attributes.run_name = '{label}'"))
+        return label if is_free else f"{label} {record.started_at.partition('+')[0].replace('T', ' ')}"
 
     def _write(self, run: MLflowRun, name: str, text: str) -> None:
         """Adds a file to the run. MLflow's client writes to a server or a cloud's store, but not to our own address."""
@@ -289,11 +299,11 @@ class MLflowSink(Sink):
     def _send(self, record: Record) -> None:
         self._store.deliver([record])
 
-    def _relate(self, found: Sequence[RelativeSpeed], means: Sequence[CellMean]) -> None:
+    def _relate(self, found: Sequence[RelativeSpeed], cells: Sequence[MeasuredCell]) -> None:
         if found:
             self._store.relate(found)
-        if means:
-            self._store.show_means(means)
+        if cells:
+            self._store.show_cells(cells)
 
     def _find(self, record: Record) -> str | None:
         return self._store.link(record)

@@ -1,17 +1,18 @@
 """Delivers to MLflow the records on disk that have no run in the store yet."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from accelbench.project import RECORDS
+from accelbench.answers.cells import cells_of
+from accelbench.answers.process import Process
+from accelbench.project import CONFIRMED, RECORDS, RESULTS
 from accelbench.schema import record as records
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import unreachable
-from accelbench.sinks.means import Process, cell_means
 from accelbench.sinks.relative_speed import relative_speeds
 
 
@@ -44,13 +45,22 @@ class Found(NamedTuple):
 
     Attributes:
         key: as `mlflow.Key`, the name and the start of the record.
-        process: see `means.Process.of`.
     """
 
     path: Path
     suite: str
     key: tuple[str, str]
-    process: Process | None
+
+    @property
+    def sweep(self) -> tuple[Path, str]:
+        """Equal for records that answer the same questions: of one sweep, or of processes that confirm it."""
+        folder = self.path.parent
+        return (folder.parent.parent / RESULTS / self.suite if self.is_confirming else folder), self.suite
+
+    @property
+    def is_confirming(self) -> bool:
+        """Whether its process was interleaved with another cell's, to say which cell is faster."""
+        return self.path.parent.parent.name == CONFIRMED
 
 
 def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
@@ -82,15 +92,14 @@ def _read(folders: Iterable[Path]) -> tuple[list[Found], list[str]]:
     found: dict[tuple[str, str], Found] = {}
     for path, each in readable.each(_found):
         if each is not None:
-            suite, key, process = each
-            found.setdefault(key, Found(path, suite, key, process))  # it may lie in two folders
+            found.setdefault(each[1], Found(path, *each))  # it may lie in two folders
     return list(found.values()), readable.problems()
 
 
-def _found(record: Record) -> tuple[str, tuple[str, str], Process | None] | None:
+def _found(record: Record) -> tuple[str, tuple[str, str]] | None:
     if record.status == Status.skipped:
         return None
-    return record.cell.suite, (record.name, record.started_at), Process.of(record)
+    return record.cell.suite, (record.name, record.started_at)
 
 
 def _deliver(root: Path, found: list[Found]) -> int:
@@ -98,25 +107,32 @@ def _deliver(root: Path, found: list[Found]) -> int:
     from accelbench.sinks.mlflow import BATCH, Store, key_of  # its import takes over a second
 
     store = Store(root)
-    by_suite = defaultdict(list)
+    by_suite, sweeps = defaultdict(list), defaultdict(list)
     for each in found:
         by_suite[each.suite].append(each)
+        sweeps[each.sweep].append(each)
     num_delivered = 0
+    is_related: dict[tuple[str, str], bool] = {}
     for suite, of_suite in by_suite.items():
-        delivered = {tuple(key): is_related for key, is_related in store.delivered(suite).items()}
+        delivered = {(key.record, key.started_at): related for key, related in store.delivered(suite).items()}
         missing = sorted((each for each in of_suite if each.key not in delivered), key=lambda each: each.key[1])
         for start in range(0, len(missing), BATCH):
             batch = list(records.read_all([each.path for each in missing[start : start + BATCH]]))
             num_delivered += store.deliver(batch) if batch else 0
-        sweeps = defaultdict(list)
-        for each in of_suite:
-            sweeps[each.path.parent].append(each)
-        for sweep in sweeps.values():
-            if all(delivered.get(each.key) for each in sweep):
-                continue
-            speeds = relative_speeds(records.read_all([each.path for each in sweep]))
-            if not all(delivered.get(key_of(each.record)) for each in speeds):
-                store.relate(speeds)
-        if means := cell_means(each.process for each in of_suite):
-            store.show_means(means)
+        is_related |= delivered
+    for sweep in sweeps.values():
+        if all(is_related.get(each.key) for each in sweep):
+            continue
+        cells = cells_of(_processes(sweep))
+        speeds = relative_speeds(cells)
+        if not all(is_related.get(key_of(each.record)) for each in speeds):
+            store.relate(speeds)
+        if several := [each for each in cells if each.num_processes > 1]:
+            store.show_cells(several)
     return num_delivered
+
+
+def _processes(sweep: list[Found]) -> Iterator[Process]:
+    confirming = {each.path for each in sweep if each.is_confirming}
+    for path, record in records.read_all([each.path for each in sweep]).by_path():
+        yield replace(Process.of(record), is_confirming=path in confirming)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from accelbench.answers.process import Process
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.cell import Cell
@@ -194,6 +195,7 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
     git = record.environment.get("git") or {}
     tags = {
         "record": record.name,
+        "cell": Process.of(record).measured_key,
         "started_at": record.started_at,
         "sweep_id": record.sweep_id,
         "suite": record.cell.suite,

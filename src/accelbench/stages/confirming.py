@@ -1,19 +1,20 @@
 """Measures the two best cells of each question again, interleaved, so that the report can say which is faster."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from rich.console import Console
 
+from accelbench.answers.cells import MeasuredCell, cells_of
+from accelbench.answers.groups import groups
+from accelbench.answers.process import Process
 from accelbench.compare.verdict import MIN_PROCESSES
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration
 from accelbench.project import PLAN
-from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables import best
-from accelbench.report.tables.first_screen import Recommendation
+from accelbench.report.read import Sweep
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import digest
 from accelbench.settings.config import Retry, SweepOptions
@@ -25,8 +26,8 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 class Question:
     """Which of the two best cells of a model and a mode is faster; their order does not depend on their speeds."""
 
-    first: ReportedCell
-    second: ReportedCell
+    first: Process
+    second: Process
     lead: float  # of the faster one, as a share of its speed
 
     @cached_property
@@ -51,21 +52,20 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
     The same questions are chosen before and after they were answered. All of them together take `budget_s`.
     """
     chosen, left_s = [], budget_s
-    asked = _open([replace(each, confirming=[]) for each in sweeps])
-    for question in sorted(asked, key=lambda each: (round(each.cost_s), each.lead)):
+    planned = cells_of(each for sweep in sweeps for each in sweep.planned)
+    for question in sorted(_open(planned), key=lambda each: (round(each.cost_s), each.lead)):
         if question.cost_s <= left_s:
             chosen.append(question)
             left_s -= question.cost_s
     return chosen
 
 
-def _open(sweeps: Sequence[Sweep]) -> Iterable[Question]:
-    for found in map(Recommendation, best.workloads(sweeps)):
-        other = found.next_best
-        if other is not None and not found.is_sure(other):
-            first, second = sorted((found.fastest, other), key=lambda reported: reported.cell.id)
-            rates = [reported.number("samples_per_s") or 0.0 for reported in (other, found.fastest)]
-            yield Question(first, second, 1 - rates[0] / rates[1])
+def _open(cells: Iterable[MeasuredCell]) -> Iterator[Question]:
+    for group in groups(cells):
+        other = next(iter(group.others), None)
+        if other is not None and not (lead := group.gap_to(other)).found.is_interleaved:
+            first, second = sorted((group.fastest, other), key=lambda each: each.cell.id)
+            yield Question(first, second, 1 - 1 / lead.ratio)
 
 
 def confirm(chosen: Sequence[Question], folder: Path, console: Console, hosts: Hosts) -> list[Record]:

@@ -1,16 +1,16 @@
 """What a sweep of several cells ends with: which is the fastest, in a sentence for each model, and a small table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from accelbench.answers.cells import MeasuredCell, cells_of
+from accelbench.answers.process import Process
+from accelbench.answers.ranking import Answer, answers
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import and_more
-from accelbench.report.answers import Answer
-from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import best
-from accelbench.report.tables.first_screen import Recommendation, recommendations
 from accelbench.report.tables.on_terminal import rendered
 from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
 from accelbench.schema.record import Record
@@ -23,15 +23,7 @@ NO_MEDIAN = (
     f"p50 (ms): fewer than {NUM_SAMPLES_FOR[50]} steps were waited for one by one: steps are long, or whole epochs "
     "were measured."
 )
-
-
-def _columns(found: Recommendation) -> list[Column[ReportedCell]]:
-    return [
-        Column("with", lambda reported: word(found.text(reported.row))),
-        *columns_of(
-            lambda reported: reported.row, best.FIGURES, "samples/s", "± (%)", "tokens/s", "p50 (ms)", "warnings"
-        ),
-    ]
+FIGURES = ("samples/s", "± (%)", "tokens/s", "p50 (ms)", "warnings")
 
 
 def show(records: Sequence[Record], folder: str, console: Console) -> None:
@@ -42,52 +34,49 @@ def show(records: Sequence[Record], folder: str, console: Console) -> None:
         folder: where they are, for the command that shows more.
         console: where to print.
     """
-    cells = [ReportedCell(cell=record.cell, label=record.label, name=record.name, record=record) for record in records]
-    several = compared(cells)
+    processes = [Process.of(record) for record in records]
+    several = compared(processes)
     if not several:
         return
     console.print()
-    for line in _lines(several, cells):
+    for line in _lines(several, processes):
         console.print(line, soft_wrap=isinstance(line, Text) and not console.is_terminal)
-    for what, command in _commands(several, folder):
+    commands = [("To be sure:", each.command) for each in several[:MAX_WORKLOADS] if each.command]
+    commands += [("All figures:", f"accelbench best {folder}"), ("A page to share:", f"accelbench report {folder}")]
+    for what, command in commands:
         console.print(f"{what} {command}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _commands(found: Sequence[Recommendation], folder: str) -> Iterator[tuple[str, str]]:
-    """What to run next, each with the question that it answers."""
-    for each in found[:MAX_WORKLOADS]:
-        if (command := Answer(each).command) is not None:
-            yield "To be sure:", command
-    yield "All figures:", f"accelbench best {folder}"
-    yield "A page to share:", f"accelbench report {folder}"
-
-
-def compared(cells: Sequence[ReportedCell]) -> list[Recommendation]:
+def compared(processes: Iterable[Process]) -> list[Answer]:
     """What to use for each model and mode of which at least two cells are ok."""
-    sweep = Sweep(folder="", suite="", title="", study=None, profile=None, cells=list(cells))
-    return [each for each in recommendations([sweep]) if len(each.typical) > 1]
+    return [each for each in answers(cells_of(processes)) if each.others]
 
 
-def _lines(found: Sequence[Recommendation], cells: Sequence[ReportedCell]) -> Iterator[RenderableType]:
+def _lines(found: Sequence[Answer], planned: Sequence[Process]) -> Iterator[RenderableType]:
     for each in found[:MAX_WORKLOADS]:
-        yield sentence(Answer(each))
-        if len(each.by_speed) <= MAX_CELLS and (table := tabulate_known("", _columns(each), each.by_speed)):
+        yield sentence(each)
+        if len(each.group.cells) <= MAX_CELLS and (table := tabulate_known("", _columns(each), each.group.cells)):
             yield rendered(table)
-            if any(reported.number("latency_p50_ms") is None for reported in each.by_speed):
+            if any(cell.number("latency_p50_ms") is None for cell in each.group.cells):
                 yield Text(NO_MEDIAN, "dim")
-        yield from remarks(Answer(each), cells)
+        yield from remarks(each, planned)
     if len(found) > MAX_WORKLOADS:
         yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")
 
 
-def remarks(answer: Answer, cells: Sequence[ReportedCell]) -> Iterator[Text]:
+def _columns(answer: Answer) -> list[Column[MeasuredCell]]:
+    with_what: Column[MeasuredCell] = Column("with", lambda cell: word(answer.group.short_text(cell)))
+    return [with_what, *columns_of(lambda cell: cell, best.FIGURES, *FIGURES)]
+
+
+def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
     """What to know before using the fastest cell, and a line for each of its first warnings.
 
     Args:
         answer: which cell that is.
-        cells: all that were planned.
+        planned: everything that was planned.
     """
-    if words := " ".join(filter(None, [answer.remark, answer.larger_batch(cells)])):
+    if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
         yield Text(words)
     known = warnings_of(answer.fastest.row)
     for text in known[:MAX_WARNINGS]:

@@ -5,9 +5,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from accelbench.answers.cells import cells_of
+from accelbench.answers.process import Process
 from accelbench.schema.record import Record
 from accelbench.sinks.base import Sink
-from accelbench.sinks.means import Process, cell_means
 from accelbench.sinks.registry import make_sinks
 from accelbench.sinks.relative_speed import relative_speeds
 
@@ -55,11 +56,11 @@ class Delivery:
         self.deliver()
 
     def relate(self, records: Sequence[Record]) -> None:
-        """Adds to the runs of the whole sweep how their speeds compare, and the means of its cells."""
-        found = relative_speeds(records) if self._sinks else []
-        means = cell_means(map(Process.of, records)) if self._sinks else []
+        """Adds to the runs of the whole sweep how their speeds compare, and its cells."""
+        cells = cells_of(map(Process.of, records)) if self._sinks else []
+        found, several = relative_speeds(cells), [each for each in cells if each.num_processes > 1]
         for sink in self._sinks or ():
-            sink.relate(found, means)
+            sink.relate(found, several)
 
     def links(self, record: Record) -> dict[str, str]:
         """Tracker -> where it shows the run of a delivered record. Each link is a query."""

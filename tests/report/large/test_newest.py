@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from accelbench.answers.best import choices
+from accelbench.answers.groups import groups
 from accelbench.report import build
 from accelbench.report.large import newest
 from accelbench.report.large.summaries import summarise_all
 from accelbench.report.read import read_all, with_best_ceilings
-from accelbench.report.tables import best_of_each
 from report import many
 
 
@@ -38,8 +39,8 @@ def sweeps(results, maker, shift_s=0):
     return results
 
 
-def rows(folder):
-    with (folder / "cells.csv").open(newline="") as file:
+def rows(folder, name="cells.csv"):
+    with (folder / name).open(newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -56,18 +57,20 @@ def test_the_page_judges_by_the_ceilings_of_all_records(tmp_path, maker):
     alone = read_all(results / "earlier")  # its records have lower ceilings than those of the other sweep
     (judged,) = with_best_ceilings(alone, known)
     (whole,) = [sweep for sweep in read_all(results) if sweep.folder == "earlier"]
-    shares = [[each.row["mfu"] for each in sweep.cells] for sweep in (alone[0], judged, whole)]
+    shares = [[each.row["mfu"] for each in sweep.planned] for sweep in (alone[0], judged, whole)]
     assert shares[0] != shares[1] == shares[2]
 
 
-def test_cells_csv_is_the_same_as_of_few_records(tmp_path, maker, monkeypatch):
+def test_every_process_is_the_same_as_of_few_records(tmp_path, maker, monkeypatch):
     results = sweeps(tmp_path / "results", maker)
     build.build(results, tmp_path / "whole")
     monkeypatch.setattr(newest, "MANY", 5)
     build.build(results, tmp_path / "large")
-    whole = rows(tmp_path / "whole")
+    whole, large = rows(tmp_path / "whole", "processes.csv"), rows(tmp_path / "large")
     assert len(whole) == 12
-    assert rows(tmp_path / "large") == whole
+    assert [{name: row[name] for name in row if name not in ("cell", "counts")} for row in whole] == [
+        {name: row[name] for name in row if name != "scaling_efficiency"} for row in large
+    ]
     assert any(row["mfu"] for row in whole)
 
 
@@ -138,9 +141,11 @@ def test_a_clock_that_is_an_hour_off_changes_no_answer(shift_s, tmp_path, maker)
     """What to use relies on speeds alone; only the newest sweep is chosen by the clocks of the machines."""
     right, off = (read_all(sweeps(tmp_path / str(shift) / "results", maker, shift)) for shift in (0, shift_s))
     answers = [
-        [(each.found.cells[0].name, [c for _, c in each.chosen]) for each in best_of_each.of_each(found)[0]]
+        [(each.what, [c for _, c in choices(each.cells)]) for each in groups(c for sweep in found for c in sweep.cells)]
         for found in (right, off)
     ]
     assert answers[0] == answers[1]
-    numbers = [[{**each.row, "started_at": None} for sweep in found for each in sweep.cells] for found in (right, off)]
+    numbers = [
+        [{**each.row, "started_at": None} for sweep in found for each in sweep.planned] for found in (right, off)
+    ]
     assert numbers[0] == numbers[1]

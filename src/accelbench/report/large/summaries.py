@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelbench.answers.process import device_key
+from accelbench.answers.words import data_text, engine_text, model_text, options_text
 from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.report import csv_file
 from accelbench.report.read import ReportedCell
-from accelbench.report.tables import best, device_scaling, engine_pairs
-from accelbench.report.tables.options import options_text
+from accelbench.report.tables import device_scaling
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import CHOSEN_SETTINGS
@@ -223,9 +223,9 @@ def _summary(folder: Path, wanted: WantedCell, costs: Mapping[Device, Cost], cei
         return summary
     options = options_text(row | {"engine": Engine.lightning}) or ""
     about = (
-        *(reported.cell.suite, reported.machine_name, best.model_text(reported), reported.cell.mode),
-        *(best.data_text(reported), reported.cell.device, reported.cell.precision, str(reported.cell.batch_size)),
-        *(options, engine_pairs.framework(reported.cell), reported.cell.protocol),
+        *(reported.cell.suite, reported.machine_name, model_text(reported), reported.cell.mode),
+        *(data_text(reported), reported.cell.device, reported.cell.precision, str(reported.cell.batch_size)),
+        *(options, engine_text(row), reported.cell.protocol),
     )
     workload = [reported.all_but(*CHOSEN_SETTINGS), reported.place_key]
     return replace(

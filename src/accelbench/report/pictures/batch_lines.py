@@ -6,10 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from accelbench.report.answers import Answer
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.ranking import Answer
 from accelbench.report.pictures.direct_labels import Named, label_right
 from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_panel_title, add_title, batch_axis, tidy, widen
-from accelbench.report.read import ReportedCell
 
 MAX_PANELS = 8
 MAX_LINES = 5  # of a panel: the fastest settings
@@ -45,7 +45,7 @@ def batch_lines(answers: Sequence[Answer]) -> Figure | None:
             Named(
                 cells[-1].cell.batch_size,
                 cells[-1].number(SPEED) or 1.0,
-                answer.found.setting(cells[0].row),
+                answer.group.setting(cells[0]),
                 COLOURS[cells[0].cell.device],
             )
             for cells in lines
@@ -57,16 +57,16 @@ def batch_lines(answers: Sequence[Answer]) -> Figure | None:
     return figure
 
 
-def _lines(answer: Answer) -> list[list[ReportedCell]]:
+def _lines(answer: Answer) -> list[list[MeasuredCell]]:
     """The cells of each setting in the order of their batch sizes, the fastest settings; empty without two sizes."""
-    lines: dict[str, list[ReportedCell]] = {}
-    for reported in answer.found.by_speed:
-        lines.setdefault(answer.found.setting(reported.row), []).append(reported)
+    lines: dict[str, list[MeasuredCell]] = {}
+    for reported in answer.group.cells:
+        lines.setdefault(answer.group.setting(reported), []).append(reported)
     several = [cells for cells in lines.values() if len({each.cell.batch_size for each in cells}) > 1]
     return [sorted(cells, key=lambda each: each.cell.batch_size) for cells in several[:MAX_LINES]]
 
 
-def _draw(axes: Axes, lines: Sequence[Sequence[ReportedCell]], column: str) -> None:
+def _draw(axes: Axes, lines: Sequence[Sequence[MeasuredCell]], column: str) -> None:
     for cells in lines:
         device, precision = cells[0].cell.device, cells[0].cell.precision
         points = [(each.cell.batch_size, value) for each in cells if (value := each.number(column))]

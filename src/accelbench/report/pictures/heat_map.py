@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from accelbench.answers.ranking import Answer
 from accelbench.presentation import significant
-from accelbench.report.answers import Answer
 from accelbench.report.pictures.style import DPI, add_panel_title, add_title
 
 MAX_PANELS, MAX_ROWS = 8, 8
@@ -51,7 +51,7 @@ def _speeds(answer: Answer) -> Speeds:
 
     Empty without two precisions that were measured at two batch sizes.
     """
-    cells = answer.found.by_speed
+    cells = answer.group.cells
     sizes: dict[str, set[int]] = {}
     for reported in cells:
         sizes.setdefault(reported.cell.precision, set()).add(reported.cell.batch_size)
@@ -59,12 +59,12 @@ def _speeds(answer: Answer) -> Speeds:
         return {}
     speeds: Speeds = {}
     for reported in cells:
-        by_batch = speeds.setdefault(answer.found.setting(reported.row), {})
+        by_batch = speeds.setdefault(answer.group.setting(reported), {})
         by_batch.setdefault(reported.cell.batch_size, reported.number("samples_per_s") or 0.0)
     # Of many settings the fastest, and the fastest of each precision.
     first_of: dict[str, str] = {}
     for reported in cells:
-        first_of.setdefault(reported.cell.precision, answer.found.setting(reported.row))
+        first_of.setdefault(reported.cell.precision, answer.group.setting(reported))
     chosen = {*list(speeds)[:MAX_ROWS], *first_of.values()}
     return {setting: by_batch for setting, by_batch in speeds.items() if setting in chosen}
 

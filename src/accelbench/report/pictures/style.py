@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter
 
-from accelbench.report.tables.options import NAMES, options_text
+from accelbench.answers.words import OPTION_WORDS, options_text
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Device, Precision
 
@@ -56,7 +56,9 @@ def setting_label(setting: Setting) -> str:
 
 def line_style(options: str) -> Any:
     """Solid without options, else one dash per option; options later in the vocabulary have longer dashes."""
-    enabled = [NAMES.index(name) if name in NAMES else len(NAMES) for name in options.split(" + ") if name]
+    enabled = [
+        OPTION_WORDS.index(name) if name in OPTION_WORDS else len(OPTION_WORDS) for name in options.split(" + ") if name
+    ]
     dashes = [2 * index + 1 for index in sorted(enabled)]
     return (0, [length for dash in dashes for length in (dash, 1.5)]) if dashes else "-"
 

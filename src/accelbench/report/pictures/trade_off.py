@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from accelbench.answers.cells import MeasuredCell
 from accelbench.presentation import significant
 from accelbench.report.pictures.style import COLOURS, DPI, MARKERS, add_panel_title, add_title, tidy, widen
-from accelbench.report.read import ReportedCell
 from accelbench.report.tables.trade_off import TradeOff
 
 MAX_PANELS = 8
@@ -71,13 +71,13 @@ def _draw(axes: Axes, each: TradeOff) -> None:
     axes.set_ylabel("samples/s", fontsize=8)
     tidy(axes)
     before, place = None, ABOVE
-    for number, reported in enumerate(_named(each.front), 1):
-        point, colour = _point(reported), COLOURS[reported.cell.device]
+    for number, cell in enumerate(_named(each.front), 1):
+        point, colour = _point(cell), COLOURS[cell.cell.device]
         is_near = before is not None and _distance(axes, before, point) < NEAR
         before, place = point, BELOW if is_near and place == ABOVE else ABOVE
         axes.annotate(str(number), point, (0, place), textcoords="offset points", fontsize=7.5, ha="center")
         axes.annotate(
-            f"{number}  {each.found.setting(reported.row)}, batch {reported.cell.batch_size}\n"
+            f"{number}  {each.group.setting(cell)}, batch {cell.cell.batch_size}\n"
             f"    {significant(point[1])}/s, {significant(point[0])} ms",
             (1.04, 1.0 - LINE_SHARE * (number - 1)),
             xycoords="axes fraction",
@@ -95,12 +95,12 @@ def _distance(axes: Axes, one: tuple[float, float], other: tuple[float, float]) 
     )
 
 
-def _point(reported: ReportedCell) -> tuple[float, float]:
+def _point(reported: MeasuredCell) -> tuple[float, float]:
     """Its median step in milliseconds, and its samples/s, both known."""
     return reported.number("latency_p50_ms") or 1.0, reported.number("samples_per_s") or 1.0
 
 
-def _named(front: Sequence[ReportedCell]) -> list[ReportedCell]:
+def _named(front: Sequence[MeasuredCell]) -> list[MeasuredCell]:
     """At most `MAX_NAMED` of the front, with both of its ends."""
     if len(front) <= MAX_NAMED:
         return list(front)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 
+from accelbench.answers.words import options_text
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, Table, count, number, percent, tabulate_known, word
 from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import Mode
@@ -65,7 +65,7 @@ def verdict(difference: MeanDifference) -> str:
 def device_pairs(sweep: Sweep) -> list[DevicePair]:
     """Each pair of devices with at least `MIN_SEEDS` trained accuracies of the same settings."""
     groups: dict[str, list[tuple[ReportedCell, float]]] = defaultdict(list)
-    for reported in sweep.cells:
+    for reported in sweep.planned:
         accuracy = reported.number("accuracy")
         if reported.is_ok and reported.cell.mode == Mode.train and accuracy is not None:
             groups[group_key(reported.all_but_device | {"seed": None})].append((reported, accuracy))

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from accelbench.answers.pairs import ENGINE, pairs
+from accelbench.answers.words import engine_text, options_text
 from accelbench.presentation import seconds
 from accelbench.report.pictures.style import LINE_COLUMNS
 from accelbench.report.read import ReportedCell, Sweep
-from accelbench.report.tables import device_scaling, engine_pairs
-from accelbench.report.tables.options import options_text
+from accelbench.report.tables import device_scaling
 from accelbench.report.tables.table import Entry, Table, count, number, percent, word
 from accelbench.schema.record import Row, Value
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
@@ -167,36 +168,40 @@ class Cells:
 def cells(sweeps: Sequence[Sweep]) -> Cells:
     """All cells of `sweeps`, in the plans' order."""
     csv_rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
+    found = pairs((cell for sweep in sweeps for cell in sweep.cells), ENGINE)
+    compared: dict[str, tuple[str | None, str | None]]
+    compared = {pair.base.measured_key: (pair.base.name, None) for pair in found}
+    compared |= {pair.cell.measured_key: (pair.base.name, f"{pair.gap.text} as {pair.base_value}") for pair in found}
     extensions = [
-        extension(sweep, reported, ratios)
+        extension(sweep, cell, *compared.get(cell.measured_key, (None, None)))
         for sweep in sweeps
-        for ratios in (engine_pairs.ratios(sweep),)
-        for reported in sweep.cells
+        for cell in sweep.cells
     ]
     rows = [row | more for row, more in zip(csv_rows, extensions, strict=True)]
     known = [column for column in COLUMNS if any(row[column.name] is not None for row in rows)]
     return Cells(columns=known, rows=rows, csv_columns=list(csv_rows[0]) if csv_rows else [])
 
 
-def extension(sweep: Sweep, reported: ReportedCell, ratios: Mapping[str, engine_pairs.EngineRatio]) -> Row:
+def extension(sweep: Sweep, reported: ReportedCell, pair: str | None = None, ratio: str | None = None) -> Row:
     """What the page shows of a cell besides its row of `cells.csv`: names, options, outcome, engine ratio, remarks.
 
     Args:
         sweep: whose plan holds the cell.
         reported: the cell.
-        ratios: of that sweep's cells, by record name (`engine_pairs.ratios`).
+        pair: equal for cells that differ in the engine alone; None without another engine.
+        ratio: how many times as fast it is as the first engine's cell; None for that one.
     """
-    row, ratio = reported.row, ratios.get(reported.name)
+    row = reported.row
     return {
         "name": f"{sweep.folder}/{reported.name}",  # two suites may hold the same cell
         "label": reported.label,
         "folder": sweep.folder,
         "options": options_text(row | {"engine": Engine.lightning}),  # the page shows the engine as a filter
-        "framework": engine_pairs.framework(reported.cell),
+        "framework": engine_text(row),
         "outcome": reported.outcome,
         "remark": reported.disturbed or row["warnings"] or row["reason"],
-        "pair": ratio.pair if ratio else None,
-        "ratio": ratio.text if ratio else None,
+        "pair": pair,
+        "ratio": ratio,
     }
 
 

@@ -1,7 +1,7 @@
 """The settings of a cell, as the columns that many tables begin with."""
 
+from accelbench.answers.words import options_text
 from accelbench.report.read import ReportedCell
-from accelbench.report.tables.options import options_text
 from accelbench.report.tables.table import Column, count, word
 
 SETTINGS: list[Column[ReportedCell]] = [

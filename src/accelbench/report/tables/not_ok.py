@@ -47,7 +47,7 @@ FAILURE_COLUMNS: list[Column[_Failure]] = [
 def reasons(sweeps: Sequence[Sweep]) -> Table | None:
     """The cells that are not ok by their reason, unexpected failures first; None if all are ok."""
     groups: dict[tuple[str, str | None], list[ReportedCell]] = defaultdict(list)
-    for reported in (reported for sweep in sweeps for reported in sweep.cells if not reported.is_ok):
+    for reported in (reported for sweep in sweeps for reported in sweep.planned if not reported.is_ok):
         groups[reported.outcome, reported.reason].append(reported)
     order = [*(status for status in Status if status in UNEXPECTED), DISTURBED, UNREADABLE, NOT_RUN, Status.skipped]
     same = [_SameReason(outcome, reason, cells) for (outcome, reason), cells in groups.items()]
@@ -61,7 +61,7 @@ def failures(sweeps: Sequence[Sweep]) -> Table | None:
     failed = [
         _Failure(sweep.suite, reported)
         for sweep in sweeps
-        for reported in sweep.cells
+        for reported in sweep.planned
         if reported.record is not None and reported.record.status in UNEXPECTED
     ]
     return tabulate("Failed, cell by cell", FAILURE_COLUMNS, failed) if failed else None

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accelbench.report.read import ReportedCell
-from accelbench.report.tables.first_screen import Recommendation
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.groups import Group
 from accelbench.report.tables.table import Column, Table, count, number, tabulate_known, word
 from accelbench.schema.vocab import Mode
 
@@ -18,17 +18,17 @@ class TradeOff:
         front: those of which no other has both more samples/s and a shorter median step, the fastest first.
     """
 
-    found: Recommendation
-    cells: list[ReportedCell]
-    front: list[ReportedCell]
+    group: Group
+    cells: list[MeasuredCell]
+    front: list[MeasuredCell]
 
     @property
-    def fastest(self) -> ReportedCell:
+    def fastest(self) -> MeasuredCell:
         """The cell with the most samples/s."""
         return self.front[0]
 
     @property
-    def soonest(self) -> ReportedCell:
+    def soonest(self) -> MeasuredCell:
         """The cell with the shortest median step."""
         return self.front[-1]
 
@@ -38,9 +38,9 @@ class TradeOff:
         return (self.fastest.number("latency_p50_ms") or 1.0) / (self.soonest.number("latency_p50_ms") or 1.0)
 
 
-COLUMNS: list[Column[tuple[TradeOff, ReportedCell]]] = [
-    Column("model, and what is done", lambda each: word(each[0].found.what)),
-    Column("setting", lambda each: word(each[0].found.setting(each[1].row))),
+COLUMNS: list[Column[tuple[TradeOff, MeasuredCell]]] = [
+    Column("model, and what is done", lambda each: word(each[0].group.what)),
+    Column("setting", lambda each: word(each[0].group.setting(each[1]))),
     Column("batch", lambda each: count(each[1].cell.batch_size)),
     Column("samples/s", lambda each: number(each[1].number("samples_per_s"))),
     Column("p50 (ms)", lambda each: number(each[1].number("latency_p50_ms"))),
@@ -48,16 +48,16 @@ COLUMNS: list[Column[tuple[TradeOff, ReportedCell]]] = [
 ]
 
 
-def trade_off(found: Recommendation) -> TradeOff | None:
+def trade_off(group: Group) -> TradeOff | None:
     """The model's trade-off; None in training, and without two cells of known latency."""
-    cells = [each for each in found.by_speed if each.number("latency_p50_ms")]
-    if found.fastest.cell.mode != Mode.infer or len(cells) < 2:
+    cells = [each for each in group.cells if each.number("latency_p50_ms")]
+    if group.fastest.cell.mode != Mode.infer or len(cells) < 2:
         return None
-    front: list[ReportedCell] = []
+    front: list[MeasuredCell] = []
     for each in cells:  # the fastest first: each later one has to be sooner done
         if not front or (each.number("latency_p50_ms") or 0.0) < (front[-1].number("latency_p50_ms") or 0.0):
             front.append(each)
-    return TradeOff(found, cells, front)
+    return TradeOff(group, cells, front)
 
 
 def table(found: Sequence[TradeOff]) -> Table | None:

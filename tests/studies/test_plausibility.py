@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.judging.plausibility import flops_per_s, implausibilities
+from five_studies.plausibility import flops_per_s, implausibilities
 from five_studies.published import known_errors
 
 # Multiply-adds of an image of 224 x 224 in 1e9, by study 000's names.

@@ -1,0 +1,116 @@
+from dataclasses import replace
+from statistics import geometric_mean
+
+import pytest
+
+from accelbench.answers.cells import cells_of, process_rows
+from accelbench.answers.process import NOT_RUN, Process
+from accelbench.judging.costs import Cost
+from accelbench.schema.vocab import Device, Status
+
+
+def at(record, minute):
+    return replace(record, started_at=f"2026-11-20T18:{minute:02}:00+00:00")
+
+
+def interleaved(maker, first, second, num=5):
+    """Processes of two precisions in turns, each a little faster than the one before it."""
+    return [
+        at(maker.ok(maker.cell(precision=word, repeat=i), rate * (1 + i / 100)), 2 * i + side)
+        for i in range(num)
+        for side, (word, rate) in enumerate((("fp32", first), ("bf16", second)))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rates", "speed"), [([300], 300), ([300, 100], 200), ([300, 100, 120], 120), ([100, 900, 200, 300], 250)]
+)
+def test_the_speed_of_a_cell_is_the_median_of_its_processes(cells, maker, rates, speed) -> None:
+    (cell,) = cells([maker.ok(maker.cell(repeat=i, seed=i % 2), rate) for i, rate in enumerate(rates)])
+    assert cell.speed == cell.number("samples_per_s") == pytest.approx(speed)
+    assert (cell.num_processes, cell.row["num_processes"]) == (len(rates), len(rates))
+    assert cell.low < cell.speed < cell.high
+
+
+def test_what_follows_from_the_speed_follows_from_the_published_one(maker) -> None:
+    costs = {Device.cpu: Cost(price_per_hour=3.6, power_w=10.0)}
+    (cell,) = cells_of(Process.of(maker.ok(maker.cell(repeat=i), rate), costs) for i, rate in enumerate((100, 300)))
+    assert cell.number("cost_per_million_samples") == pytest.approx(5.0)
+    assert cell.number("energy_j_per_sample") == pytest.approx(10 / 200)
+    assert cell.number("time_s") == pytest.approx(5 * 60_000 / 200)
+
+
+def test_the_speed_of_interleaved_processes_is_their_geometric_mean(cells, maker) -> None:
+    found = {cell.cell.precision: cell for cell in cells(interleaved(maker, 1000, 2000))}
+    assert all(cell.is_interleaved for cell in found.values())
+    assert found["fp32"].speed == pytest.approx(geometric_mean([1000 * (1 + i / 100) for i in range(5)]))
+    apart = [
+        at(record, 10 * (record.cell.precision == "bf16") + record.cell.repeat) for record in interleaved(maker, 1, 2)
+    ]
+    assert not any(cell.is_interleaved for cell in cells(apart))
+
+
+def test_confirming_processes_alone_count_where_there_are_enough(maker) -> None:
+    single = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 500), ("bf16", 9000))]
+    planned = [Process.of(at(each, 50)) for each in single]
+    confirming = [
+        replace(Process.of(each), is_confirming=True, folder="confirmed") for each in interleaved(maker, 1000, 2000)
+    ]
+    first, second = cells_of([*planned, *confirming])
+    assert (first.num_processes, second.num_processes) == (5, 5)
+    assert first.speed == pytest.approx(1020, rel=0.001)
+    assert first.label == planned[0].label
+    few, _ = cells_of([*planned, *confirming[:4]])
+    assert few.num_processes == 3
+    assert cells_of(confirming) == []
+
+
+def test_processes_of_other_machines_packages_code_or_data_are_other_cells(cells, maker) -> None:
+    record = maker.ok(maker.cell(), 100)
+    changes = [
+        {"machine": {"cpu_name": "another"}},
+        {"versions": {"torch": "3"}},
+        {"code": "9"},
+        {"variables": {"A": "1"}},
+    ]
+    others = [replace(record, environment={**record.environment, **change}) for change in changes]
+    git = replace(
+        record,
+        environment={**record.environment, "git": {"revision": "1234567"}},
+        started_at="2026-11-21T18:00:00+00:00",
+    )
+    found = cells([record, git, *others, maker.ok(maker.cell(), 100, data=maker.stand_in)])
+    assert [cell.num_processes for cell in found] == [2, 1, 1, 1, 1, 1]
+    assert len({cell.measured_key for cell in found}) == 6
+
+
+def test_what_did_not_run_or_failed_belongs_to_the_cell_of_its_settings(maker) -> None:
+    ran = Process.of(maker.ok(maker.cell(repeat=0), 100))
+    failed = Process.of(maker.record(maker.cell(repeat=1), Status.failed, reason="no"))
+    waiting = Process(cell=maker.cell(repeat=2), name="0" * 12 + "-" + "0" * 8, label="w", record=None)
+    (cell,) = cells_of([waiting, failed, ran])
+    assert (cell.outcome, cell.num_processes, len(cell.processes)) == ("ok", 1, 3)
+    (alone,) = cells_of([waiting, failed])
+    assert (alone.outcome, alone.reason, alone.speed, alone.row["samples_per_s"]) == ("failed", "no", None, None)
+    (nothing,) = cells_of([waiting])
+    assert nothing.outcome == NOT_RUN
+
+
+def test_a_cell_of_several_sweeps_has_one_speed_and_a_sweep_where_it_failed_says_so(maker) -> None:
+    here, there = (Process.of(at(maker.ok(maker.cell(), rate), rate % 7), folder=str(rate)) for rate in (100, 300))
+    first, second = cells_of([here, there])
+    assert (first.folder, second.folder) == ("100", "300")
+    assert first.speed == second.speed == pytest.approx(200)
+    failed = Process.of(maker.record(maker.cell(), Status.failed, reason="no"), folder="failed")
+    assert [cell.outcome for cell in cells_of([here, there, failed])] == ["ok", "ok", "failed"]
+
+
+def test_every_process_has_a_row_that_names_its_cell(cells, maker) -> None:
+    found = cells([*interleaved(maker, 1000, 2000), maker.record(maker.cell(), Status.failed, reason="no")])
+    rows = process_rows(found)
+    assert len(rows) == 11
+    assert {row["cell"] for row in rows} == {cell.row["cell"] for cell in found}
+    assert [row["counts"] for row in rows].count(True) == 10
+    assert sorted(row["samples_per_s"] for row in rows if row["counts"]) == pytest.approx(
+        sorted([rate * (1 + i / 100) for rate in (1000, 2000) for i in range(5)])
+    )

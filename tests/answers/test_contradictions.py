@@ -1,0 +1,294 @@
+"""No surface says something else than another one: of random records, every speed and every ratio that any shows."""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import re
+from collections import defaultdict
+from statistics import geometric_mean, median
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+import accelbench
+from accelbench.answers.groups import groups
+from accelbench.cli import main
+from accelbench.report import build, read, render
+from accelbench.report.page import compose
+from accelbench.report.tables import device_scaling
+from accelbench.schema import record as record_files
+from accelbench.schema import serialize
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Block
+from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
+from accelbench.schema.vocab import Mode
+from accelbench.sinks import cell_runs
+from accelbench.sinks.relative_speed import relative_speeds
+from accelbench.sweep import answer
+from report.conftest import ENVIRONMENT
+
+NUMBER = r"[\d,]+(?:\.\d+)?(?:e[+-]\d+)?"
+SENTENCE = re.compile(
+    rf"(?P<first>[^:;.]+, batch \d+) (?:is fastest here|measured fastest|gives), (?P<rate>{NUMBER}) images/s.*?; "
+    rf"(?P<ratio>{NUMBER}) times as fast as (?P<second>[^;]+, batch \d+)"
+    r"(?: \((?P<word>sure|likely)\)|, but (?P<not>can't tell))"
+)
+PLACES = [
+    ENVIRONMENT,
+    {**ENVIRONMENT, "machine": {**ENVIRONMENT["machine"], "cpu_name": "Other CPU"}},
+    {**ENVIRONMENT, "versions": {"python": "3.12.1", "torch": "2.10.0"}},
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """A cell to be measured: which it is, its speed, how its processes scatter, and what is wrong with them."""
+
+    precision: str
+    batch_size: int
+    place: int
+    rates: tuple[float, ...]
+    num_blocks: int
+    has_latency: bool
+    is_disturbed: bool
+    confirming: tuple[float, ...]
+
+
+RATE = st.sampled_from([100.0, 100.0, 101.0, 118.0, 130.0, 170.0, 640.0])
+SCATTER = st.sampled_from([1.0, 1.0, 1.01, 0.98, 1.2])
+
+
+@st.composite
+def drawn_cells(draw):
+    keys = draw(
+        st.lists(
+            st.tuples(st.sampled_from(["fp32", "bf16", "fp16"]), st.sampled_from([8, 32]), st.integers(0, 2)),
+            min_size=1,
+            max_size=5,
+            unique=True,
+        )
+    )
+    is_confirmed = draw(st.booleans())
+    found = []
+    for precision, batch_size, place in keys:
+        rate, num = draw(RATE), draw(st.integers(1, 12))
+        rates = tuple(rate * draw(SCATTER) for _ in range(num))
+        confirming = tuple(rate * draw(SCATTER) for _ in range(5)) if is_confirmed and place == 0 else ()
+        few = draw(st.sampled_from([1, 2, 8, 8, 8]))
+        wrong = draw(st.booleans()), draw(st.integers(0, 4)) == 0
+        found.append(Drawn(precision, batch_size, place, rates, few, *wrong, confirming))
+    return found, draw(st.booleans())
+
+
+def record_of(maker, drawn, rate, repeat, minute):
+    cell = maker.cell("cnn", precision=drawn.precision, batch_size=drawn.batch_size, mode=Mode.infer, repeat=repeat)
+    step_s = drawn.batch_size / rate
+    blocks = [
+        Block(num_steps=10, num_samples=10 * drawn.batch_size, seconds=10 * step_s * (1 + 0.01 * (i % 3 - 1)))
+        for i in range(drawn.num_blocks)
+    ]
+    steps = [step_s * (1 + i / 1000) for i in range(70)] if drawn.has_latency else []
+    done = maker.ok(cell, rate, blocks=blocks, latency_s=steps)
+    if drawn.is_disturbed:
+        busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
+        done = dataclasses.replace(
+            done, system=busy, measurement=dataclasses.replace(done.measurement, steady_boot_s=(0.5, 1.5))
+        )
+    identity = serialize.digest([cell.id, drawn.place])
+    started_at = f"2026-11-20T{10 + minute // 60}:{minute % 60:02}:00+00:00"
+    return dataclasses.replace(done, identity=identity, started_at=started_at, environment=PLACES[drawn.place])
+
+
+def write(maker, root, found, is_interleaved):
+    """The records of a suite, with a plan, and of the processes that confirm its answers."""
+    num = max(len(each.rates) for each in found)
+    order = [(i, each) for i in range(num) for each in found if i < len(each.rates)]
+    order = order if is_interleaved else sorted(order, key=lambda pair: found.index(pair[1]))
+    planned = [record_of(maker, each, each.rates[i], i, minute) for minute, (i, each) in enumerate(order)]
+    confirmed = [(i, each) for i in range(5) for each in found if each.confirming]
+    later = [record_of(maker, each, each.confirming[i], i, 120 + minute) for minute, (i, each) in enumerate(confirmed)]
+    for folder, records in ((root / "results" / "nets", planned), (root / "confirmed" / "nets-1", later)):
+        if records:
+            for each in records:
+                record_files.write(each, folder)
+            cells = [WantedCell(each.cell, each.name, each.label) for each in records]
+            write_plan(PlanFile(suite="nets", title="Nets", study=None, profile=None, cells=cells), folder)
+    return planned
+
+
+class Said:
+    """What the surfaces say: of each cell its speeds, and of each pair its ratios and words."""
+
+    def __init__(self, cells) -> None:
+        self.names = {}
+        self.speeds, self.pairs = defaultdict(dict), defaultdict(dict)
+        for group in groups(cells):
+            for cell in group.cells:
+                for name in (group.text(cell), group.short_text(cell)):
+                    self.names[group.where, name] = cell.measured_key
+
+    def speed(self, surface, key, value) -> None:
+        self.speeds[key].setdefault(surface, number(value))
+
+    def pair(self, surface, first, second, ratio, word) -> None:
+        value = number(ratio)
+        if first > second:
+            first, second, value = second, first, 1 / value
+        self.pairs[first, second].setdefault(surface, (value, word))
+
+    def text(self, surface, where, text) -> None:
+        for found in SENTENCE.finditer(" ".join(text.split())):
+            first, second = (self.names[where, found[end].split(": ")[-1].strip()] for end in ("first", "second"))
+            self.speed(surface, first, found["rate"])
+            self.pair(surface, first, second, found["ratio"], found["word"] or found["not"])
+
+    def check(self) -> None:
+        for key, found in self.speeds.items():
+            assert max(found.values()) / min(found.values()) - 1 < 0.006, (key, found)  # they show three digits
+        for key, found in self.pairs.items():
+            ratios, words = [ratio for ratio, _ in found.values()], {word for _, word in found.values()}
+            assert max(ratios) / min(ratios) - 1 < 0.011, (key, found)
+            assert len(words) == 1, (key, found)
+            first, second = (next(iter(self.speeds[each].values())) for each in key)
+            assert first / second == pytest.approx(ratios[0], rel=0.02), (key, found)
+
+
+def number(value) -> float:
+    return float(str(value).replace(",", ""))
+
+
+def of_tables(said, surface, page) -> None:
+    tables = [*page.first, *(table for section in page.sections for table in section.tables)]
+    tables += [question.table for question in page.questions if question.table]
+    for table in tables:
+        for entries in table.rows:
+            row = dict(zip(table.headings, (entry.text for entry in entries), strict=True))
+            if table.title == "What to use":
+                where = row["model, and what is done"].partition(", mnist")[2].removeprefix(", ")
+                first = said.names[where, row["most samples/s with"]]
+                said.speed(surface, first, row["samples/s"])
+                if row.get("next best", "–") != "–":
+                    second = said.names[where, row["next best"]]
+                    said.speed(surface, second, row["its samples/s"])
+                    said.pair(surface, first, second, row["times as fast"], row["how sure"].partition(":")[0])
+
+
+def of_pairs(said, surface, page) -> None:
+    """The tables of pairs name no place: each of their lines is held against the figures of the pair that it is of."""
+    from accelbench.answers.pairs import AXES, pairs
+
+    cells = [cell for section in page.sections for cell in section.sweep.cells]
+    for axis in AXES:
+        for pair in pairs(cells, axis):
+            said.speed(surface, pair.cell.measured_key, pair.cell.speed)
+            said.pair(surface, pair.cell.measured_key, pair.base.measured_key, pair.gap.ratio, pair.gap.word.value)
+
+
+def of_csv(said, root, sweeps) -> None:
+    rows = [row for sweep in sweeps for row in device_scaling.rows(sweep)]
+    processes = [row for row in build.process_rows(cell for sweep in sweeps for cell in sweep.cells)]
+    for row in rows:
+        rates = [each["samples_per_s"] for each in processes if each["cell"] == row["cell"] and each["counts"]]
+        assert row["num_processes"] == len(rates)
+        known = (median(rates), geometric_mean(rates))
+        assert any(math.isclose(row["samples_per_s"], each, rel_tol=1e-9) for each in known)
+        said.speed("cells.csv", row["cell"], row["samples_per_s"])
+    assert len({row["cell"] for row in rows}) == len(rows)
+
+
+def of_mlflow(said, cells) -> None:
+    fastest = {cell.record.name: cell.measured_key for cell in cells}
+    for each in relative_speeds(cells):
+        assert 0 < each.share <= 1
+        said.speed("MLflow", each.cell.measured_key, cell_runs._metrics(each.cell)["cell/samples_per_s"])
+        if each.verdict != "fastest":
+            ratio, _, word = each.verdict.partition(" times as fast, ")
+            said.pair("MLflow", each.cell.measured_key, fastest[each.fastest.name], ratio, word)
+            said.pair("MLflow's share", each.cell.measured_key, fastest[each.fastest.name], each.share, word)
+
+
+def of_python(said, root) -> None:
+    results = accelbench.read(root / "results")
+    for each in results:
+        said.speed("Python", each.row["cell"], each.samples_per_s)
+    for where in {where for where, _ in said.names}:
+        for line in repr(results).splitlines():
+            if line.strip().startswith("cnn") and (where == "" or f", {where}:" in line):
+                said.text("Python's answer", where, line)
+
+
+def of_terminal(said, cells, records) -> None:
+    places = {where for where, _ in said.names}
+    out = io.StringIO()
+    answer.show(records, "runs/mine", Console(file=out, width=1000))
+    if not any(cell.is_interleaved for cell in cells):  # a sweep's end knows no confirming processes
+        for where in places:
+            for line in out.getvalue().splitlines():
+                if line.startswith("cnn, inference") and (where == "" or f", {where}:" in line):
+                    said.text("a sweep's end", where, line)
+
+
+def examined(maker, root, found, is_interleaved, *, is_whole, capsys=None) -> None:
+    records = write(maker, root, found, is_interleaved)
+    sweeps = read.read_all(root / "results")
+    cells = [cell for sweep in sweeps for cell in sweep.cells]
+    said = Said(cells)
+    page = compose(sweeps)
+    of_tables(said, "tables", page)
+    of_pairs(said, "pairs", page)
+    of_csv(said, root, sweeps)
+    of_mlflow(said, cells)
+    of_python(said, root)
+    if not any(each.confirming for each in found):
+        of_terminal(said, cells, records)
+    texts = {"report.md": render.markdown(page)}
+    if is_whole:
+        built = build.build(root / "results", root / "report")
+        texts["index.html"] = re.sub(r"<[^>]+>", " ", built.read_text().partition("<script")[0]).replace("&#39;", "'")
+        with built.with_name("cells.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                said.speed("cells.csv on disk", row["cell"], row["samples_per_s"])
+        headline = json.loads(built.with_name("metrics.json").read_text())
+        assert headline["best_infer_samples_per_s"] == pytest.approx(max(cell.speed for cell in cells))
+    for surface, text in texts.items():
+        for each in page.answers:
+            where = each.group.where
+            for part in re.split(r"\n- ", text):
+                if each.data in part.partition(": ")[0]:
+                    said.text(surface, where, part)
+    said.check()
+
+
+@given(drawn=drawn_cells())
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_no_two_surfaces_disagree(tmp_path_factory, maker, drawn) -> None:
+    examined(maker, tmp_path_factory.mktemp("said"), *drawn, is_whole=False)
+
+
+@pytest.mark.slow
+@given(drawn=drawn_cells())
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_two_surfaces_disagree_about_two_hundred_sets_of_records(tmp_path_factory, maker, drawn) -> None:
+    examined(maker, tmp_path_factory.mktemp("said"), *drawn, is_whole=True)
+
+
+def test_accelbench_best_shows_what_the_others_show(tmp_path, monkeypatch, capsys, maker) -> None:
+    """The bars and the table of the command: one command line, since it takes a second."""
+    monkeypatch.chdir(tmp_path)
+    rates = {"fp32": 100.0, "bf16": 170.0}
+    found = [Drawn(word, 32, 0, (rate, rate * 1.1), 8, True, False, ()) for word, rate in rates.items()]
+    write(maker, tmp_path, found, True)
+    assert main(["best", "results"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    said = Said([cell for sweep in read.read_all(tmp_path / "results") for cell in sweep.cells])
+    said.text("best", "", text)
+    said.speed("bars", said.names["", "cpu bf16 b32"], re.search(rf"cpu bf16 b32 ({NUMBER}) images/s", text)[1])
+    said.speed("bars", said.names["", "cpu fp32 b32"], re.search(rf"cpu fp32 b32 ({NUMBER}) images/s", text)[1])
+    ratio, word = re.search(rf"({NUMBER}) times as fast, ([a-z']+)", text).groups()
+    said.pair("bars", said.names["", "cpu fp32 b32"], said.names["", "cpu bf16 b32"], ratio, word)
+    assert said.pairs
+    said.check()
