@@ -23,4 +23,4 @@ def test_a_made_page_is_what_the_code_makes(name: str) -> None:
 def test_every_column_is_explained_once() -> None:
     explained = [name for group in columns.GROUPS.values() for name in group]
     row = summarise(Maker().ok(Maker().cell(), 1000))
-    assert sorted(explained) == sorted([*row, "scaling_efficiency"])
+    assert sorted(explained) == sorted([*row, "cell", "num_processes", "scaling_efficiency"])

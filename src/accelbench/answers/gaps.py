@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.compare.command_words import settling_command
-from accelbench.compare.sureness import Judgement, Word, judge
+from accelbench.compare.sureness import NOTE as NOTE
+from accelbench.compare.sureness import Judgement, judge
+from accelbench.compare.sureness import Word as Word
 from accelbench.presentation import significant
 
 

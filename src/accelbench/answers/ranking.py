@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.gaps import Gap, gap
+from accelbench.answers.gaps import Gap, Word, gap
 from accelbench.answers.groups import Group, groups
 from accelbench.answers.process import Process
 from accelbench.answers.words import MODES, data_text, model_text, unit_text
-from accelbench.compare.sureness import Word
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import DISAGREEMENT, output_error_text
 from accelbench.presentation import significant

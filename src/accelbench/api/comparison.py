@@ -8,7 +8,7 @@ from typing import overload
 
 from accelbench.api import html
 from accelbench.api.results import Results
-from accelbench.compare import verdict as verdicts
+from accelbench.compare import answer as comparing
 from accelbench.compare.answer import Terms, compared, difference
 from accelbench.compare.record_sets import Process, RecordSet, find
 from accelbench.errors import UserError
@@ -38,7 +38,7 @@ class PairVerdict:
     num_first: int
     num_second: int
     is_interleaved: bool
-    _comparison: verdicts.Comparison = field(repr=False, compare=False)
+    _comparison: comparing.Comparison = field(repr=False, compare=False)
 
     def is_slower_by(self, share: float) -> bool:
         """Whether the whole interval lies below `1 - share`: what `--fail-if slower:5%` checks, for 0.05."""
@@ -105,7 +105,7 @@ class Comparison(Sequence[PairVerdict]):
         return html.page([*self._lines(), *self.warnings], html.table(["cell", "B is", "B against A"], rows))
 
 
-def compare(a: Records, b: Records, margin: float = verdicts.MARGIN, *, anyway: bool = False) -> Comparison:
+def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway: bool = False) -> Comparison:
     """Whether `b` is as fast as `a`, pair by pair, as `accelbench compare` answers from records.
 
     Args:

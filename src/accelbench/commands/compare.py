@@ -11,7 +11,7 @@ from accelbench.settings.parser import Parser
 DESCRIPTION = """\
 Pairs cells that are equal, or equal but for the settings in which A and B differ throughout. \
 The 95 % interval of B's samples/s over A's, less 1, is a bootstrap over 5 fresh processes of each, \
-interleaved (in turns: A and B alternate, so that drift affects both alike).
+interleaved (A and B alternate, so that drift affects both alike).
   same        the interval lies within the margin
   faster      else, if it lies above 0; slower: else, if it lies below 0
   can't tell  else; also with fewer than 5 processes, or on one machine if not interleaved

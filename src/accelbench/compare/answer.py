@@ -10,7 +10,9 @@ from rich.console import Console
 
 from accelbench.compare.pairs import Pair, Pairing, label, pair
 from accelbench.compare.record_sets import RecordSet, Selection
-from accelbench.compare.verdict import MARGIN, MIN_PROCESSES, Comparison, Verdict
+from accelbench.compare.verdict import MARGIN as MARGIN
+from accelbench.compare.verdict import MIN_PROCESSES, Verdict
+from accelbench.compare.verdict import Comparison as Comparison
 from accelbench.errors import UserError
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import DEVICE_MEASUREMENTS, hardware, listed

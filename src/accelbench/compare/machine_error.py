@@ -1,4 +1,4 @@
-"""How far a machine's verdicts can be trusted: from processes of one cell that ran in turns with themselves.
+"""How far a machine's verdicts can be trusted: from processes of one cell that were interleaved with themselves.
 
 A round is two processes of a cell and one of the same cell with a known slow-down, in a random order. The noise is what
 the machine does, not a model of it: pairs of samples are drawn from runs of successive rounds, so that drift and

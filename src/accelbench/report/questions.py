@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 from accelbench.answers.best import CRITERIA
 from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import Word
 from accelbench.answers.pairs import BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Pair, pairs
 from accelbench.answers.ranking import Answer
 from accelbench.answers.words import model_text
-from accelbench.compare.sureness import Word
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import counted, significant
 from accelbench.report.picture import Picture

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import NOTE
 from accelbench.answers.pairs import ENGINE, OPTIONS, STEPS, WEIGHTS, Axis, Pair, pairs
-from accelbench.compare.sureness import NOTE
 from accelbench.presentation import exact
 from accelbench.report.tables.table import Column, Entry, Table, number, tabulate_known, word
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from accelbench.answers.best import CRITERIA, best_by
 from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import NOTE
 from accelbench.answers.process import Process
 from accelbench.answers.ranking import Answer
-from accelbench.compare.sureness import NOTE
 from accelbench.presentation import UNKNOWN, significant
 from accelbench.report.read import Sweep
 from accelbench.report.tables import best
