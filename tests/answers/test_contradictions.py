@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import html
 import io
 import json
 import math
@@ -248,7 +249,8 @@ def examined(maker, root, found, is_interleaved, *, is_whole, capsys=None) -> No
     texts = {"report.md": render.markdown(page)}
     if is_whole:
         built = build.build(root / "results", root / "report")
-        texts["index.html"] = re.sub(r"<[^>]+>", " ", built.read_text().partition("<script")[0]).replace("&#39;", "'")
+        boxes = re.findall(r"<h2>.*?<small>(.*?)</small>.*?<p>(.*?)</p>", built.read_text(), re.DOTALL)
+        texts["index.html"] = html.unescape("".join(f"\n- {data}: {sentence}" for data, sentence in boxes))
         with built.with_name("cells.csv").open(newline="") as file:
             for row in csv.DictReader(file):
                 said.speed("cells.csv on disk", row["cell"], row["samples_per_s"])
