@@ -76,7 +76,7 @@ def test_the_parts_of_the_first_screen_are_on_it(tmp_path: Path) -> None:
 
 
 def test_the_columns_that_the_pages_name_exist() -> None:
-    columns = set(summarise(Maker().ok(Maker().cell(), 1000))) | {"scaling_efficiency", "num_processes", "cell", "counts"}
+    columns = {*summarise(Maker().ok(Maker().cell(), 1000)), "scaling_efficiency", "num_processes", "cell", "counts"}
     text = "".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
     named = set(re.findall(r"`(\w+_(?:ms|mb|per_sample|per_s|share|shares|provenance))`", text))
     assert {"output_error", "settled", "stopped", "num_compiles", "compile_s", "mfu"} <= columns

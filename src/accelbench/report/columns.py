@@ -162,8 +162,8 @@ def markdown() -> str:
     lines = [
         "# The columns of cells.csv",
         "",
-        "One row per cell; `processes.csv` has a row per process, with the same columns, and `counts`: whether the speed",
-        "of its cell is of it, too. The speed of a cell is the median of its processes, of interleaved ones their",
+        "One row per cell; `processes.csv` has a row per process, with the same columns, and `counts`: whether the",
+        "speed of its cell is of it, too. The speed of a cell is the median of its processes, of interleaved ones their",
         "geometric mean; its other columns are of the process that is nearest to it.",
         "",
         "A name ends with its unit: `_s`, `_ms`, `_mb`, `_per_s`. An unknown value is empty, never",
