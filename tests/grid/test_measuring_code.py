@@ -28,7 +28,18 @@ class Clock:
     def read(self):
         return wait()
 """,
-    "schema/cell.py": "def name():\n    return 'cell'\n\ndef unused():\n    return 1\n",
+    "schema/cell.py": """
+from accelbench.schema.setting import setting
+
+SIZE = setting(3, "how many")
+
+def name():
+    return f'cell{SIZE}'
+
+def unused():
+    return 1
+""",
+    "schema/setting.py": "def setting(default, help):\n    return default\n",
     "schema/vocab.py": "class Word:\n    pass\n",
     "stats/means.py": "def mean(values):\n    return sum(values) / len(values)\n\ndef other(values):\n    return 0\n",
     "report/build.py": "def build():\n    return 1\n",
@@ -61,7 +72,8 @@ def edit(package, name, old, new):
         ("measuring/clock.py", "LIMIT = 3", "LIMIT = 3\nstart()"),
         ("measuring/clock.py", "    return average", "    import torch\n    return average"),
         ("stats/means.py", "/ len(values)", "/ (len(values) - 1)"),
-        ("schema/cell.py", "'cell'", "'sell'"),
+        ("schema/cell.py", "'cell", "'sell"),
+        ("schema/cell.py", "setting(3", "setting(4"),
         ("engines/one/spec.py", "cell.name()", "cell.unused()"),
     ],
 )
@@ -81,6 +93,7 @@ def test_a_changed_number_name_or_import_changes_the_digest(small, name, old, ne
         ("measuring/clock.py", "average", "the_mean"),
         ("measuring/clock.py", "import time", "import time\nimport os"),
         ("schema/cell.py", "return 1", "return 2"),  # no cell uses it
+        ("schema/cell.py", "how many", "the number"),
         ("schema/vocab.py", "pass", "new = 1"),
         ("report/build.py", "return 1", "return 2"),
     ],

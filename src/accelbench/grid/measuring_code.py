@@ -35,6 +35,7 @@ NOT_MEASURING = (
     *("schema.ceilings", "schema.ranges", "schema.secrets", "schema.setting", "schema.text"),
     "schema.vocab",
 )
+SETTING = ("schema.setting", "setting")
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Key = tuple[str, str]  # the module and the name of a definition; "" is what runs at its import and defines nothing
@@ -253,6 +254,12 @@ class _Reader(ast.NodeTransformer):
         return ast.Expr(ast.Constant(" ".join(sorted(paths)))) if paths else None
 
     visit_ImportFrom = visit_Import
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Of a setting's declaration, its default counts: what is said of it, such as its help, changes no number."""
+        if isinstance(node.func, ast.Name) and self._meaning(node.func) == SETTING:
+            node.args, node.keywords = node.args[:1], [each for each in node.keywords if each.arg == "factory"]
+        return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if not isinstance(node.ctx, ast.Load):
