@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
+from accelbench.answers.process import Process
 from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision
 from accelbench.sinks import view
@@ -98,7 +99,7 @@ def test_a_sweep_shows_means_and_does_not_take_back_those_of_more_processes(tmp_
         for one in processes(2):
             delivery.add(one)
         delivery.finish()
-        delivery.relate(processes(2))
+        delivery.relate(map(Process.of, processes(2)))
     _, (mean,) = split(tmp_path)
     assert mean.data.metrics["cell/num_processes"] == 4
 

@@ -11,11 +11,12 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
-from accelbench.stages import confirming
+from accelbench.stages import confirming, suites
 from accelbench.stages.confirming import questions
 from accelbench.sweep import run
 from fakes import faulty_host, make_cell, make_options, make_project
 from report.conftest import Maker
+from sinks.test_mlflow import client_of
 
 maker = Maker()
 
@@ -69,7 +70,7 @@ def project(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning")  # MLflow's own models
 def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project):
     cells = [make_cell(), make_cell(options=Options(channels_last=True))]
-    options = make_options(out=None)
+    options = make_options(out=None, tracking="mlflow")
     console = Console(file=io.StringIO(), width=200)
     with Hosts(faulty_host) as hosts:
         run.run(cells, options, console, project / "results" / "test", hosts=hosts)
@@ -89,6 +90,15 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert found.lead.found.is_interleaved
     assert "too few blocks" not in found.lead.how_sure
     assert [cell.num_processes for cell in found.cells] == [5, 5]
+    suites.relate(project, ["test"])
+    client = client_of(project)
+    (experiment,) = client.search_experiments(filter_string="name LIKE 'accelbench/%'")
+    measured = client.search_runs([experiment.experiment_id], "tags.record != ''")
+    assert len(measured) == 12
+    assert len({run.info.run_name for run in measured}) == 12
+    assert {run.data.tags["cell"] for run in measured} == {cell.measured_key for cell in found.cells}
+    told = {(run.data.tags["cell"], run.data.tags["verdict"]) for run in measured}  # those of the sweep, too
+    assert len(told) == 2
     assert "Question 1 of 1" in console.file.getvalue()
 
     confirming.confirm([], folder, console, None)

@@ -1,6 +1,6 @@
 """The suites of params.yaml: their cells, how much of them is still to measure, measuring them, and how they ended."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.stages import confirming
 from accelbench.sweep import answer
+from accelbench.sweep.delivery import Delivery
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,21 @@ def confirm(root: Path, console: Console, hosts: Hosts) -> None:
     questions, folder = confirming.questions(sweeps, params.confirm_s(root)), root / CONFIRMED
     check_inside(folder, root)
     confirming.confirm(questions, folder, console, hosts)
+    if questions:
+        relate(root, wanted)
     folder.mkdir(exist_ok=True)
     lines = [f"{each.name}: {each.first.cell.label} or {each.second.cell.label}\n" for each in questions]
     with writing(folder / "questions.txt") as file:  # DVC warns of an output that is an empty folder
         file.write_text("".join(lines))
+
+
+def relate(root: Path, wanted: Collection[str]) -> None:
+    """Tells the tracker how the speeds of the suites' cells compare now that some were confirmed."""
+    with Delivery("mlflow", Workplace.of_project(root).store) as delivery:
+        delivery.open()
+        for each in report.read_all(root / RESULTS):
+            if each.folder in wanted:
+                delivery.relate(each.processes)
 
 
 def write_retries(root: Path) -> None:

@@ -1,6 +1,6 @@
 """The trackers of a sweep: opened before the first of several cells, or else when all were measured."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,9 @@ class Delivery:
             self.open()
         self.deliver()
 
-    def relate(self, records: Sequence[Record]) -> None:
-        """Adds to the runs of the whole sweep how their speeds compare, and its cells."""
-        cells = cells_of(map(Process.of, records)) if self._sinks else []
+    def relate(self, processes: Iterable[Process]) -> None:
+        """Adds to the runs of all of a sweep's processes how the speeds of their cells compare, and these cells."""
+        cells = cells_of(processes) if self._sinks else []
         found, several = relative_speeds(cells), [each for each in cells if each.num_processes > 1]
         for sink in self._sinks or ():
             sink.relate(found, several)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from accelbench.answers.process import Process
 from accelbench.errors import UserError
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
@@ -149,7 +150,7 @@ def _deliver_rest(context: SweepContext, delivery: Delivery, result: SweepResult
     console = context.console
     with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
         delivery.finish()
-        delivery.relate(result.records)
+        delivery.relate(map(Process.of, result.records))
     for line in delivery.losses():
         console.print(line, style="yellow", markup=False)
 
