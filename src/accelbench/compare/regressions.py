@@ -12,6 +12,7 @@ from accelbench.compare.pairs import Pair
 from accelbench.compare.record_sets import Process
 from accelbench.compare.verdict import MIN_PROCESSES
 from accelbench.stats.bootstrap import Floats
+from accelbench.stats.means import welch_freedom
 from accelbench.stats.order_statistics import median
 
 ALPHA = 0.05  # the share of lists of equal cells that name any of them
@@ -134,11 +135,7 @@ def _test(first: Floats, second: Floats, pooled: float | None) -> Test | None:
         for side in (first, second)
     ]
     error = sum(variances)
-    freedom = (
-        error**2 / sum(each**2 / (side.size - 1) for each, side in zip(variances, (first, second), strict=True))
-        if error
-        else 1.0
-    )
+    freedom = welch_freedom(variances, (first.size, second.size)) if error else 1.0
     return Test(float(second.mean() - first.mean()), math.sqrt(error), freedom)
 
 

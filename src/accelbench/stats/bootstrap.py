@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
+from accelbench.stats.means import welch_freedom
+
 CONFIDENCE = 0.95
 NUM_DRAWS = 4000
 
@@ -55,7 +57,7 @@ def _degrees_of_freedom(first: Floats, second: Floats) -> float:
     variances = first.var(ddof=1), second.var(ddof=1)
     if first.size != second.size or not any(variances):
         return min(first.size, second.size) - 1
-    return float((first.size - 1) * sum(variances) ** 2 / sum(variance**2 for variance in variances))
+    return welch_freedom([float(each) / first.size for each in variances], (first.size, second.size))
 
 
 def _drawn_deviations(values: Floats, seed: int) -> Floats:

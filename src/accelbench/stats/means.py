@@ -45,17 +45,24 @@ def mean_of(values: Sequence[float], confidence: float = 0.95) -> Mean:
     return Mean(num, mean, mean - half, mean + half)
 
 
+def welch_freedom(errors: Sequence[float], nums: Sequence[int]) -> float:
+    """Welch's degrees of freedom (Biometrika 34, 1947) of a sum or difference of independent means.
+
+    `errors` are the squares of their standard errors, not all 0, and `nums` the numbers of their values.
+    """
+    return sum(errors) ** 2 / sum(error**2 / (num - 1) for error, num in zip(errors, nums, strict=True))
+
+
 def mean_difference(first: Sequence[float], second: Sequence[float], confidence: float = 0.95) -> MeanDifference:
     """The difference of two means of at least two values, with an interval that assumes no common variance.
 
-    Welch's interval (Biometrika 34, 1947). Its bounds equal the mean if neither sample varies.
+    Its bounds equal the mean if neither sample varies.
     """
     mean = fmean(first) - fmean(second)
     errors = [variance(values) / len(values) for values in (first, second)]
     if not any(errors):
         return MeanDifference(mean, mean, mean)
-    weights = [error**2 / (len(values) - 1) for error, values in zip(errors, (first, second), strict=True)]
-    half = _student(sum(errors) ** 2 / sum(weights), confidence) * math.sqrt(sum(errors))
+    half = _student(welch_freedom(errors, (len(first), len(second))), confidence) * math.sqrt(sum(errors))
     return MeanDifference(mean, mean - half, mean + half)
 
 
