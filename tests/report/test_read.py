@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.report import read
-from accelbench.schema import plan_file, record
+from accelbench.report import build, read
+from accelbench.schema import parallel, plan_file, record
 from accelbench.schema.vocab import Status
 from fakes import refuse_listing
 from report import many
@@ -94,7 +94,7 @@ def test_a_plan_that_cannot_be_read_is_named_and_its_records_are_shown(
     path = maker.suite(tmp_path / "results", [made]) / "plan.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     found = read.read(path.parent)
-    assert found.records == [made]
+    assert [each.name for each in found.records] == [made.name]
     (note,) = found.notes
     assert note.startswith("results/nets/plan.json: not a readable plan (")
     assert ": the cells of all its records are shown" in note
@@ -137,7 +137,7 @@ def test_records_that_cannot_be_read_are_named_and_the_others_are_shown(tmp_path
         (folder / f"{made.name}.json").write_text("{")
     found = read.read(folder)
     assert [cell.outcome for cell in found.cells] == ["not readable"] * 7 + ["ok", "not run yet"]
-    assert found.records == records[7:]
+    assert [each.name for each in found.records] == [records[7].name]
     *named, more = found.notes
     assert more == "and 2 more"
     for made, line in zip(records, named, strict=False):
@@ -148,12 +148,15 @@ def test_records_that_cannot_be_read_are_named_and_the_others_are_shown(tmp_path
 def test_cells_of_two_engines_have_the_same_ceilings_of_their_device(tmp_path: Path, maker) -> None:
     ceilings = [{**many.CEILINGS.to_json(), "flops_per_s": {"fp32": rate}} for rate in (1e11, 2e11)]
     records = [
-        replace(maker.ok(maker.cell(model), 10), environment={"code": code, "probe_code": "probe", "ceilings": values})
+        replace(
+            many._finished(maker, maker.cell(model), 10),
+            environment={"code": code, "probe_code": "probe", "ceilings": values},
+        )
         for model, code, values in zip(("mlp", "cnn"), ("lightning's", "keras'"), ceilings, strict=True)
     ]
     maker.suite(tmp_path, records)
     (found,) = read.read_all(tmp_path)
-    assert [record.environment["ceilings"]["flops_per_s"] for record in found.records] == [{"fp32": 2e11}] * 2
+    assert [cell.row["ceiling_flops_per_s"] for cell in found.cells] == [2e11] * 2
 
 
 def test_cells_that_a_plan_of_an_earlier_release_gives_one_label_are_told_apart(tmp_path: Path, maker) -> None:
@@ -225,3 +228,58 @@ def test_confirming_processes_that_can_not_be_listed_are_named(tmp_path: Path, m
     refuse_listing(monkeypatch, tmp_path / "confirmed" / "nets")
     (found,) = read.read_all(tmp_path / "results")
     assert found.notes == ["confirmed/nets: Permission denied: what is in it is not shown"]
+
+
+def test_a_page_of_very_many_cells_shows_the_newest_ones_of_the_newest_sweep(
+    tmp_path: Path, maker, monkeypatch
+) -> None:
+    for number, name in enumerate(("earlier", "later")):
+        made = [maker.ok(maker.cell(suite=name, batch_size=2**at), 10 + at) for at in range(6)]
+        starts = [f"2026-11-20T{18 + number}:00:{at:02}+00:00" for at in range(6)]
+        made = [replace(each, started_at=start) for each, start in zip(made, starts, strict=True)]
+        maker.suite(tmp_path / "results", made, study=None)
+    whole = build.build(tmp_path / "results", tmp_path / "whole")
+    monkeypatch.setattr(read, "MANY", 5)
+    monkeypatch.setattr(read, "SHOWN", 4)
+    page = build.build(tmp_path / "results", tmp_path / "part")
+    notice = (
+        "12 cells of 2 sweeps are too many for one page: its answers are of all, and it shows the newest 4 of the 6 "
+        "cells of the newest sweep, later. cells.csv has every cell."
+    )
+    assert notice in page.read_text()
+    assert "too many" not in whole.read_text()
+    assert (page.parent / "cells.csv").read_text() == (whole.parent / "cells.csv").read_text()
+    shown, _ = read.newest(read.read_all(tmp_path / "results"))
+    assert [cell.cell.batch_size for sweep in shown for cell in sweep.cells] == [4, 8, 16, 32]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"record": "../../elsewhere"},
+        {"record": "0123456789ab-01234567"},
+        {"cell": {"suite": 3}},
+        {"cell_id": "0" * 12},
+        {"title": 3},
+    ],
+)
+def test_of_a_plan_with_an_entry_that_cant_be_read_the_records_are_shown(spoil, tmp_path: Path, maker) -> None:
+    folder = maker.suite(tmp_path, [maker.ok(maker.cell(batch_size=size), 10) for size in (1, 2, 4)])
+    values = json.loads((folder / "plan.json").read_text())
+    (values if "title" in spoil else values["cells"][2]).update(spoil)
+    (folder / "plan.json").write_text(json.dumps(values))
+    assert [cell.outcome for cell in read.read(folder).cells] == ["ok"] * 3
+
+
+def test_many_records_are_read_by_several_processes_to_the_same_end(tmp_path: Path, maker, monkeypatch) -> None:
+    folder = maker.suite(tmp_path, [maker.ok(maker.cell(batch_size=size), size) for size in range(1, 60)])
+    few = read.read(folder)
+    here = []
+    process = read._process
+    monkeypatch.setattr(read, "_process", lambda costs, item: here.append(item) or process(costs, item))
+    monkeypatch.setattr(parallel, "NUM_FIRST", 5)
+    monkeypatch.setattr(parallel, "MANY", 10)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    many_processes = read.read(folder)
+    assert [cell.row for cell in many_processes.cells] == [cell.row for cell in few.cells]
+    assert len(here) == 5  # the others were pickled

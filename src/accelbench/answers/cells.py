@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from accelbench.answers.process import Process
-from accelbench.compare import record_sets
-from accelbench.compare.sureness import Judgement, Side, geometric, steps_of
+from accelbench.compare.sureness import Judgement, Side, geometric, joined
 from accelbench.compare.verdict import MIN_PROCESSES
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Provenance
@@ -59,7 +58,7 @@ class MeasuredCell(Process):
     @cached_property
     def row(self) -> Row:
         """Its row of `cells.csv`: the typical process' numbers, with the published speed and what follows from it."""
-        row = super().row
+        row = self.own_row
         own = row["samples_per_s"]
         if self.speed is None or not isinstance(own, float):
             return row | {CELL: self.measured_key, NUM_PROCESSES: None}
@@ -80,13 +79,12 @@ class MeasuredCell(Process):
     def side(self) -> Side:
         """The cell as one side of a comparison; only of one with a speed."""
         assert self.speed
-        records = [each.record for each in self.counted if each.record is not None]
         return Side(
-            processes=[record_sets.Process.of(record) for record in records],
+            processes=[each.compared for each in self.counted if each.compared is not None],
             speed=self.speed,
             low=self.low,
             high=self.high,
-            steps=steps_of([record.measurement for record in records if record.measurement]),
+            steps=joined([each.steps for each in self.counted]),
         )
 
 

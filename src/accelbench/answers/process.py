@@ -1,9 +1,13 @@
 """A planned process and what became of it, with its row of numbers: what all answers are made of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
+from accelbench.compare import record_sets
+from accelbench.compare.sureness import Steps, steps_of
 from accelbench.judging import disturbed
 from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import summarise, without_numbers
@@ -16,6 +20,12 @@ NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
 # The settings that tell the processes of one cell apart.
 PROCESS_SETTINGS = ("repeat", "seed")
+# What is computed from a record's raw samples, or takes long; see `Process.without_samples`.
+COMPUTED = (
+    *("own_row", "disturbed", "compared", "steps", "settings_key", "ran_key", "measured_key", "workload_key"),
+    *("place_key", "device_key", "environment_key"),
+)
+SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +40,8 @@ class Process:
         costs: of devices, as the user states them.
         is_confirming: whether it was interleaved with another cell's processes, to say which cell is faster.
         folder: of its sweep, as a report names it; may be empty.
+        path: of the record's file, whether there is one or not; None if that is unknown.
+        known: properties that need not be computed, by name.
     """
 
     cell: Cell
@@ -40,12 +52,27 @@ class Process:
     costs: Mapping[Device, Cost] = field(default_factory=dict)
     is_confirming: bool = False
     folder: str = ""
+    path: Path | None = None
+    known: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        vars(self).update(self.known)  # where a `cached_property` looks first
 
     @classmethod
     def of(cls, record: Record, costs: Mapping[Device, Cost] | None = None, folder: str = "") -> "Process":
         """The process that wrote `record`."""
         own = {"cell": record.cell, "name": record.name, "label": record.label, "record": record}
         return cls(**own, costs=costs or {}, folder=folder)  # type: ignore[arg-type]
+
+    def without_samples(self) -> "Process":
+        """The same, but what is computed from its raw samples is kept instead of these: many would fill the memory."""
+        known = {name: getattr(self, name) for name in COMPUTED}
+        record = self.record
+        if record is not None:
+            without: Any = {"breakdown": None, **{name: [] for name in SAMPLES}}
+            measured = record.measurement and replace(record.measurement, **without)
+            record = replace(record, measurement=measured, system=None)
+        return replace(self, record=record, known=known, costs={})
 
     @property
     def outcome(self) -> str:
@@ -85,9 +112,13 @@ class Process:
         value, base = self.number(column), other.number(column) if other is not None else None
         return value / base if value is not None and base else None
 
-    @cached_property
+    @property
     def row(self) -> Row:
         """Its row of `processes.csv`: only settings if it has not run, no numbers if it is invalid or disturbed."""
+        return self.own_row
+
+    @cached_property
+    def own_row(self) -> Row:
         if self.record is not None:
             row = with_costs(summarise(self.record), self.costs)
             return without_numbers(row) if self.record.status == Status.invalid else row
@@ -103,6 +134,16 @@ class Process:
             environment={},
         )
         return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
+
+    @cached_property
+    def compared(self) -> record_sets.Process | None:
+        """What a comparison needs of it; None without a record."""
+        return record_sets.Process.of(self.record) if self.record else None
+
+    @cached_property
+    def steps(self) -> Steps | None:
+        """The speeds of its single steps; None if none was timed."""
+        return steps_of(self.record.measurement) if self.record and self.record.measurement else None
 
     def all_but(self, *settings: str) -> dict[str, object]:
         """The settings and the data without `settings`: equal in cells that compare values of these."""
@@ -156,6 +197,16 @@ class Process:
         """Equal for all that was measured on one machine with the same packages."""
         environment = self.record.environment if self.record else {}
         return group_digest([environment.get("machine"), environment.get("versions")])
+
+    @cached_property
+    def device_key(self) -> str:
+        """Equal for records of the same device, machine and software, probed by the same code; empty without one."""
+        return device_key(self.record) if self.record else ""
+
+    @cached_property
+    def environment_key(self) -> str:
+        """Equal for records with the same environment."""
+        return group_digest(self.record.environment) if self.record else ""
 
     @property
     def machine_name(self) -> str:

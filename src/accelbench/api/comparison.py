@@ -10,7 +10,7 @@ from accelbench.api import html
 from accelbench.api.results import Results
 from accelbench.compare import answer as comparing
 from accelbench.compare.answer import Terms, compared, difference
-from accelbench.compare.record_sets import Process, RecordSet, find
+from accelbench.compare.record_sets import RecordSet, find
 from accelbench.errors import UserError
 from accelbench.project import workplace
 
@@ -143,7 +143,7 @@ def _records(given: Records) -> RecordSet:
         place = workplace()
         return find(str(given), place.root, place.records)
     found = [process for each in given for process in each._cell.processes]
-    processes = [Process.of(each.record) for each in found if each.record is not None]
+    processes = [each.compared for each in found if each.compared is not None]
     if not processes:
         raise UserError(f"{given.folder}: the results have no records")
     return RecordSet(name=str(given.folder), processes=processes, notes=given.notes)

@@ -19,8 +19,8 @@ from accelbench.project import workplace
 from accelbench.report import read as reading
 from accelbench.report.read import Sweep
 from accelbench.report.tables import device_scaling
-from accelbench.schema import plan_file
 from accelbench.schema.record import Record, Row
+from accelbench.schema.record import read as read_record
 from accelbench.schema.text import clean
 from accelbench.sweep import answer
 
@@ -79,7 +79,8 @@ class Result:
     @property
     def record(self) -> Record | None:
         """The record of that process, with all raw times; None if the cell has not run yet."""
-        return self._cell.record
+        record = self._cell.record
+        return record if record is None or self.path is None else read_record(self.path)
 
     @property
     def samples_per_s(self) -> float | None:
@@ -249,16 +250,8 @@ def read(folder: str | Path) -> Results:
     if not top.exists():
         top = workplace().root / folder
     sweeps = reading.read_all(top, _costs())
-    # As `read_all` names them.
-    folders = {
-        clean(str(each.relative_to(top)) if top not in (each, each.parent) else each.resolve().name): each
-        for each in plan_file.sweep_folders(top)
-    }
-    found = []
-    for sweep in sweeps:
-        for each in sweep.cells:
-            path = folders[sweep.folder] / f"{each.name}.json"
-            found.append(Result(each, path if os.path.lexists(path) else None))
+    cells = [each for sweep in sweeps for each in sweep.cells]
+    found = [Result(each, each.path if each.path and os.path.lexists(each.path) else None) for each in cells]
     return Results(found, top, [note for sweep in sweeps for note in sweep.notes])
 
 

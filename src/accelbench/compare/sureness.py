@@ -152,20 +152,23 @@ def _are_apart(first: Side, second: Side, ratio: float) -> bool:
     return fast is not None and slow is not None and fast.low > slow.high and fast.middle > APART_RATIO * slow.middle
 
 
-def steps_of(measured: Sequence[Measurement]) -> Steps | None:
-    """The speeds of the steps of a cell's processes; of blocks or epochs where no single steps were timed.
-
-    None if a process has neither.
-    """
-    found: list[float] = []
-    for each in measured:
-        parts = [part.num_samples / part.seconds for part in each.steady_epochs or each.blocks]
-        per_step = each.samples_per_step
-        rates = [per_step / seconds for seconds in each.latency_s if seconds > 0] if per_step else []
-        if not (rates or parts):
-            return None
-        found += rates or parts
+def steps_of(measured: Measurement) -> Steps | None:
+    """The speeds of the steps of a process; of blocks or epochs where no single steps were timed; None without any."""
+    parts = [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
+    per_step = measured.samples_per_step
+    found = [per_step / seconds for seconds in measured.latency_s if seconds > 0] if per_step else []
+    found = found or parts
     return Steps(min(found), median(found), max(found)) if found else None
+
+
+def joined(processes: Sequence[Steps | None]) -> Steps | None:
+    """The steps of several processes together, with the median of their medians; None if one's are unknown."""
+    known = [each for each in processes if each is not None]
+    if not known or len(known) < len(processes):
+        return None
+    return Steps(
+        min(each.low for each in known), median([each.middle for each in known]), max(each.high for each in known)
+    )
 
 
 def geometric(speeds: Sequence[float]) -> float:

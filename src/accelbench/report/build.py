@@ -5,7 +5,6 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,14 +19,11 @@ from accelbench.judging.costs import Cost
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, render
 from accelbench.report.extension import Extension, load
-from accelbench.report.large import aggregates, newest
-from accelbench.report.large.summaries import Summaries
 from accelbench.report.page import Page, compose
 from accelbench.report.picture import Picture
 from accelbench.report.pictures import style
-from accelbench.report.read import Sweep
+from accelbench.report.read import Sweep, newest, read_all
 from accelbench.report.tables import device_scaling
-from accelbench.schema.record import listed
 from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import UNEXPECTED, Device, Mode, Status
 
@@ -61,25 +57,20 @@ def build(
     """
     for folder in (out, out / "plots"):
         check_inside(folder, out.parent)
-    sweeps, summaries, shortened = newest.read_newest(results, costs)
+    sweeps = read_all(results, costs)
+    shown_part, shortened = newest(sweeps)
     added, problem = _added(extension)
     notices = [*notices, *shortened, *problem]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-                page = compose(sweeps, notices, data, cache, added)
-                if summaries is not None:
-                    page = _with_aggregates(page, summaries, Path(made))
+                page = compose(sweeps, notices, data, cache, added, shown_part)
                 _write(page, sweeps, Path(made))
-            if summaries is not None:
-                with (Path(made) / "cells.csv").open("w", encoding="utf-8") as file:
-                    file.writelines(summaries.lines())
             _replace(Path(made), out)
     except OSError as error:
         raise WriteError(shown(out), error) from error
-    about_records = [note for sweep in sweeps for note in sweep.notes] if summaries is None else listed(summaries.notes)
-    for note in [*problem, *about_records]:
+    for note in [*problem, *page.notes]:
         say(note)
     return out / "index.html"
 
@@ -90,14 +81,6 @@ def _added(path: Path | None) -> tuple[Extension | None, list[str]]:
         return load(path), []
     except UserError as error:
         return None, [str(error)]
-
-
-def _with_aggregates(page: Page, summaries: Summaries, folder: Path) -> Page:
-    """The page with the means of all sweeps, which are also written into `folder`."""
-    found = aggregates.aggregates(summaries.found)
-    aggregates.write(found, folder)
-    table = aggregates.table(found)
-    return replace(page, first=[*([table] if table else []), *page.first], notes=listed(summaries.notes))
 
 
 def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from accelbench.judging.disturbed import was_beside_others
 from accelbench.presentation import significant
 from accelbench.report.read import Sweep
 from accelbench.schema.serialize import group_key
@@ -13,7 +12,8 @@ LARGE = 1.2  # times: a difference between two measurements of one setting that 
 
 def noise(sweeps: Sequence[Sweep]) -> str:
     """Says so if other programs used the CPU during a tenth of the processes or more."""
-    beside = [was_beside_others(record) for sweep in sweeps for record in sweep.records if record.measurement]
+    measured = [each for sweep in sweeps for each in sweep.planned if each.record and each.record.measurement]
+    beside = [each.compared is not None and each.compared.was_beside_others for each in measured]
     if sum(beside) < max(1.0, NOISY * len(beside)):
         return ""
     ratio = _disagreement(sweeps)

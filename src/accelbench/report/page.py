@@ -35,6 +35,8 @@ from accelbench.schema.selfcheck import read_selfcheck
 from accelbench.schema.serialize import group_key
 from accelbench.schema.vocab import RANDOM, Device, Status
 
+MAX_ANSWERS, MAX_NOTES = 200, 50
+
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
@@ -118,6 +120,7 @@ def compose(
     data: Path | None = None,
     cache: Path | None = None,
     extension: Extension | None = None,
+    shown: Sequence[Sweep] | None = None,
 ) -> Page:
     """The page on `sweeps`, with `notices` at its top.
 
@@ -127,7 +130,9 @@ def compose(
         data: the folder of the prepared data sets, for a look at them; None for none.
         cache: the folder of selfcheck.json; None for none.
         extension: adds to the sections and the page; None for nothing.
+        shown: the sweeps that are shown cell by cell; None for all. The answers are of all.
     """
+    shown = sweeps if shown is None else shown
     sheets, without = _samples(sweeps, data) if data is not None else ([], [])
     found = answers(cell for sweep in sweeps for cell in sweep.cells)
     outcomes = Counter(reported.outcome for sweep in sweeps for reported in sweep.cells)
@@ -139,21 +144,28 @@ def compose(
         noise=noise(sweeps),
         worth=_worth(sweeps, cache) if cache is not None else [],
         num_machines=len({hardware(each.environment) for each in ran if "machine" in each.environment}),
-        answers=found,
+        answers=found[:MAX_ANSWERS],
         questions=questions(sweeps, found),
-        notes=[note for sweep in sweeps for note in sweep.notes],
+        notes=_notes(sweeps),
         devices=recommendation.device_texts(sweeps),
         counts={word: outcomes[word] for word in [*Status, DISTURBED, UNREADABLE, NOT_RUN] if outcomes[word]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
-        first=_known(recommendation.table(found), recommendation.devices(sweeps), not_ok.reasons(sweeps)),
+        first=_known(recommendation.table(found[:MAX_ANSWERS]), recommendation.devices(sweeps), not_ok.reasons(sweeps)),
         environments=list(_environments(sweeps)),
-        sections=[_section(sweep, extension) for sweep in sweeps if sweep.cells or sweep.race],
+        sections=[_section(sweep, extension) for sweep in shown if sweep.cells or sweep.race],
         samples=sheets,
         without_samples=without,
-        details=_known(best.table(found), not_ok.failures(sweeps)),
-        cells=all_cells.cells(sweeps),
+        details=_known(best.table(found[:MAX_ANSWERS]), not_ok.failures(sweeps)),
+        cells=all_cells.cells(shown),
         added=extension.of_page() if extension else [],
     )
+
+
+def _notes(sweeps: Sequence[Sweep]) -> list[str]:
+    """Of very many notes the first: thousands would hide everything else."""
+    notes = [note for sweep in sweeps for note in sweep.notes]
+    more = len(notes) - MAX_NOTES
+    return [*notes[:MAX_NOTES], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _known(*tables: Table | None) -> list[Table]:

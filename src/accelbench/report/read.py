@@ -1,19 +1,28 @@
-"""What a sweep planned and what became of it, read from its folder."""
+"""What sweeps planned and what became of it, read from their folders.
+
+Each record is read once, by one of several processes, and its raw samples are dropped (`Process.without_samples`): ten
+thousand whole records take a gigabyte of memory.
+"""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from accelbench.answers.cells import MeasuredCell, cells_of
-from accelbench.answers.process import Process, device_key
+from accelbench.answers.process import Process
 from accelbench.errors import RefusedError, UserError
 from accelbench.judging.costs import Cost
+from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PLAN, RECORDS
 from accelbench.report import read_notes
 from accelbench.schema import plan_file
 from accelbench.schema.ceilings import Ceilings, ceilings_in
+from accelbench.schema.cell import Cell
+from accelbench.schema.parallel import mapped
+from accelbench.schema.plan_file import PlanEntry, PlanFile, WantedCell
 from accelbench.schema.race_file import RaceFile, read_race
 from accelbench.schema.record import Record, Row, listed
 from accelbench.schema.record import read_all as read_records
@@ -21,6 +30,12 @@ from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device
 
 ReportedCell = Process
+# Cells that a page shows, and how many of the newest sweep where there are more: a page of 2,000 opens in two seconds
+# (`make bench BENCH=report`).
+MANY, SHOWN = 5_000, 2_000
+AT_ONCE = 20_000  # cells whose plans are held at a time
+Costs = Mapping[Device, Cost]
+NO_COSTS: Costs = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +93,11 @@ def with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
     ]
 
 
-def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> list[Sweep]:
+def read_all(results: Path, costs: Costs = NO_COSTS) -> list[Sweep]:
     """The sweeps in `results` itself and in the folders below it, by study and name.
 
-    The processes in the folder `confirmed` beside `results` are joined with the sweeps whose cells they repeat.
+    The processes in the folder `confirmed` beside `results` are joined with the sweeps whose cells they repeat. Each is
+    judged by the highest ceilings that any record has of its device.
 
     Of a folder in which nothing can be read, the sweep has no cells, and a note that says why.
 
@@ -91,27 +107,39 @@ def read_all(results: Path, costs: Mapping[Device, Cost] = MappingProxyType({}))
     folders = plan_file.sweep_folders(results)
     if not folders:
         raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
-    sweeps, errors = [], []
-    for folder, refused in folders.items():
-        try:
-            if refused is not None:
-                raise refused
-            sweep = _read(folder, costs)
-        except UserError as error:
-            errors.append(error)
-            note = str(error) if refused is None else _unlisted(folder, refused)
-            name = clean(folder.name)
-            sweep = Sweep(folder=name, suite=name, title=name, notes=[note])
+    found = _read(folders, costs)
+    if all(isinstance(each, UserError) for each in found.values()):
+        raise next(each for each in found.values() if isinstance(each, UserError))
+    sweeps = []
+    for folder, each in found.items():
         is_deep = results not in (folder, folder.parent)
-        sweeps.append(replace(sweep, folder=clean(str(folder.relative_to(results)))) if is_deep else sweep)
-    if len(errors) == len(folders):
-        raise errors[0]
-    sweeps = _with_confirming(sweeps, results.parent / CONFIRMED, costs)
-    return sorted(with_best_ceilings(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
+        name = clean(str(folder.relative_to(results)) if is_deep else folder.resolve().name)
+        if isinstance(each, UserError):
+            last = clean(folder.name)
+            sweeps.append(Sweep(folder=name, suite=last, title=last, notes=[_unread(folder, each)]))
+        else:
+            sweeps.append(replace(each, folder=name))
+    sweeps = _judged_alike(_with_confirming(sweeps, results.parent / CONFIRMED, costs), costs)
+    return sorted(with_cells(sweeps), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
 
-def _unlisted(folder: Path, refused: RefusedError) -> str:
-    return f"{_place(folder)}: {str(refused).removeprefix(f'{folder}: ')}: what is in it is not shown"
+def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
+    """The sweep in `folder`: the cells that its plan names, or without a plan those of all its records.
+
+    Raises:
+        UserError: neither the plan nor any record is readable.
+    """
+    (found,) = _read({folder: None}, costs).values()
+    if isinstance(found, UserError):
+        raise found
+    return with_cells([found])[0]
+
+
+def _unread(folder: Path, error: UserError) -> str:
+    """Why a folder is not shown, or not as it was planned."""
+    if not isinstance(error, RefusedError):
+        return str(error)
+    return f"{_place(folder)}: {str(error).removeprefix(f'{folder}: ')}: what is in it is not shown"
 
 
 def _place(folder: Path) -> str:
@@ -119,19 +147,19 @@ def _place(folder: Path) -> str:
     return clean("/".join(folder.resolve().parts[-2:]))
 
 
-def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Mapping[Device, Cost]) -> list[Sweep]:
+def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Costs) -> list[Sweep]:
     """The same sweeps, with the processes of `folder`'s plans that repeat one of their cells on the same machine."""
+    asked = {  # without a plan, its question is not asked any more
+        place: refused
+        for place, refused in plan_file.sweep_folders(folder).items()
+        if refused is not None or os.path.lexists(place / PLAN)
+    }
     found: list[Process] = []
-    for place, refused in plan_file.sweep_folders(folder).items():
-        if refused is not None:
-            sweeps[0].notes.append(_unlisted(place, refused))
-            continue
-        if not os.path.lexists(place / PLAN):  # its question is not asked any more
-            continue
-        try:
-            found += [replace(each, is_confirming=True) for each in _read(place, costs).processes]
-        except UserError as error:
-            sweeps[0].notes.append(str(error))
+    for place, each in _read(asked, costs).items():
+        if isinstance(each, UserError):
+            sweeps[0].notes.append(_unread(place, each))
+        else:
+            found += [replace(process, is_confirming=True) for process in each.processes]
     if not found:
         return sweeps
     keys = [{(each.cell.suite, each.measured_key) for each in sweep.processes} for sweep in sweeps]
@@ -144,79 +172,177 @@ def _with_confirming(sweeps: list[Sweep], folder: Path, costs: Mapping[Device, C
     ]
 
 
-def with_best_ceilings(sweeps: Sequence[Sweep], known: Mapping[str, Ceilings] = MappingProxyType({})) -> list[Sweep]:
-    """The same sweeps; each record has the highest ceilings of its device that any record has, or `known`."""
-    best = dict(known)
-    for record in (record for sweep in sweeps for record in sweep.records):
-        if ceilings := ceilings_in(record.environment):
-            higher = best.get(device_key(record))
-            best[device_key(record)] = higher.joined(ceilings) if higher else ceilings
+@dataclass(frozen=True)
+class _Plan:
+    """What a folder's plan names, or the cells of its records, and why its own plan can't be read."""
 
-    def with_best(each: Process) -> Process:
-        if each.record is None or device_key(each.record) not in best:
-            return each
-        environment = {**each.record.environment, "ceilings": best[device_key(each.record)].to_json()}
-        return replace(each, record=replace(each.record, environment=environment))
-
-    return with_cells([replace(sweep, processes=[with_best(each) for each in sweep.processes]) for sweep in sweeps])
+    head: PlanFile
+    entries: Sequence[PlanEntry | WantedCell]
+    race: RaceFile | None
+    unread: UserError | None = None
 
 
-def read(folder: Path, costs: Mapping[Device, Cost] = MappingProxyType({})) -> Sweep:
-    """The sweep in `folder`: the cells that its plan names, or without a plan those of all its records.
+def _read(folders: Mapping[Path, RefusedError | None], costs: Costs) -> dict[Path, Sweep | UserError]:
+    """Folder -> its sweep, without cells; or why nothing in it can be read."""
+    found: dict[Path, Sweep | UserError] = {}
+    plans: dict[Path, _Plan] = {}
+    for number, (folder, refused) in enumerate(folders.items(), 1):
+        try:
+            if refused is not None:
+                raise refused
+            plans[folder] = _plan(folder)
+        except UserError as error:
+            found[folder] = error
+        if number == len(folders) or sum(len(plan.entries) for plan in plans.values()) >= AT_ONCE:
+            found |= _sweeps(plans, costs)
+            plans = {}
+    return {folder: found[folder] for folder in folders}
+
+
+def _plan(folder: Path, unread: UserError | None = None) -> _Plan:
+    """The plan of a folder; of all its records but a search's short ones, if its own is `unread` or can't be read.
 
     Raises:
         UserError: neither the plan nor any record is readable.
     """
-    return with_cells([_read(folder, costs)])[0]
-
-
-def _read(folder: Path, costs: Mapping[Device, Cost]) -> Sweep:
-    """As `read`, without the cells."""
     race = read_race(folder)
-    plan, unread_plan = _plan(folder, race)
-    all_paths = sorted(folder.glob(RECORDS))
-    readable = plan_file.planned_records(plan, folder) if unread_plan is None else read_records(all_paths)
-    records = {path.stem: record for path, record in readable.by_path()}
+    try:
+        if unread is None:
+            return _Plan(*plan_file.read_entries(folder), race)
+    except UserError as error:
+        unread = error
+    plan = plan_file.plan_of_records(folder)
+    short = race.short if race else set()
+    cells = [wanted for wanted in plan.cells if wanted.record_name not in short]
+    if not cells:
+        raise read_notes.nothing_is_readable(folder, unread) from unread
+    return _Plan(plan, cells, race, unread)
+
+
+def _sweeps(plans: Mapping[Path, _Plan], costs: Costs) -> dict[Path, Sweep | UserError]:
+    entries = [(folder, entry) for folder, plan in plans.items() for entry in plan.entries]
+    processes: dict[Path, list[Process]] = {folder: [] for folder in plans}
+    bad: dict[Path, UserError] = {}
+    for (folder, _), made in zip(entries, mapped(partial(_process, costs), entries), strict=True):
+        if isinstance(made, Process):
+            processes[folder].append(made)
+        else:
+            bad.setdefault(folder, UserError(f"{folder / PLAN}: not a readable plan ({made}); run the sweep again"))
+    found: dict[Path, Sweep | UserError] = {}
+    for folder, plan in plans.items():
+        if folder not in bad:
+            found[folder] = _sweep(folder, plan, _shared(processes[folder]))
+            continue
+        try:
+            found |= _sweeps({folder: _plan(folder, bad[folder])}, costs)
+        except UserError as error:
+            found[folder] = error
+    return found
+
+
+def _process(costs: Costs, item: tuple[Path, PlanEntry | WantedCell]) -> Process | str:
+    """A planned process, with its record if that is readable; or why its entry in the plan is not."""
+    folder, entry = item
+    try:
+        wanted = entry if isinstance(entry, WantedCell) else entry.read()
+    except UserError as error:
+        return str(error)
+    return _of_file(folder / f"{wanted.record_name}.json", wanted.cell, wanted.label, costs).without_samples()
+
+
+def _of_file(path: Path, cell: Cell, label: str, costs: Costs, ceilings: Ceilings | None = None) -> Process:
+    """The process of a record's file, judged by `ceilings`, if these are given, and not by the record's own."""
+    readable = read_records([path])
+    record = next(iter(readable), None)
+    if record is not None and ceilings is not None:
+        record = replace(record, environment={**record.environment, "ceilings": ceilings.to_json()})
+    problem = next(iter(readable.problems(lambda path: f"{_place(path.parent)}/{path.name}")), None)
+    return Process(cell=cell, name=path.stem, label=label, record=record, problem=problem, costs=costs, path=path)
+
+
+def _shared(processes: Sequence[Process]) -> Iterator[Process]:
+    """The same; equal environments of records are one object, since many would fill the memory."""
+    environments: dict[str, Mapping[str, object]] = {}
+    for each in processes:
+        if each.record is not None:
+            known = environments.setdefault(each.environment_key, each.record.environment)
+            yield replace(each, record=replace(each.record, environment=known))
+        else:
+            yield each
+
+
+def _sweep(folder: Path, plan: _Plan, found: Iterator[Process]) -> Sweep:
+    processes = list(found)
+    if len({each.label for each in processes}) < len({each.cell.id for each in processes}):  # of an earlier release
+        labels = plan_file.labels(each.cell for each in processes)
+        processes = [replace(each, label=labels[each.cell.id]) for each in processes]
     place = _place(folder)
-    problems = readable.problems(lambda path: f"{place}/{path.name}")
-    problem_of = dict(zip([path.stem for path in readable.refused], problems, strict=True))
-    names = plan.labels
-    processes = [
-        Process(
-            cell=wanted.cell,
-            name=wanted.record_name,
-            label=names[wanted.cell.id],
-            record=records.get(wanted.record_name),
-            problem=problem_of.get(wanted.record_name),
-            costs=costs,
-        )
-        for wanted in plan.cells
-    ]
+    problems = [each.problem for each in processes if each.problem]
+    names = {each.name for each in processes}
+    if plan.unread is not None:
+        short = plan.race.short if plan.race else set()
+        others = read_records(path for path in sorted(folder.glob(RECORDS)) if path.stem not in names | short)
+        list(others)
+        problems += others.problems(lambda path: f"{place}/{path.name}")
     disturbed = read_notes.of_disturbed([each.disturbed for each in processes], place)
     return Sweep(
         folder=clean(folder.resolve().name),
-        suite=plan.suite,
-        title=plan.title,
-        study=plan.study,
-        profile=plan.profile,
-        race=race,
+        suite=plan.head.suite,
+        title=plan.head.title,
+        study=plan.head.study,
+        profile=plan.head.profile,
+        race=plan.race,
         processes=processes,
-        notes=[*listed(problems), *disturbed, *read_notes.of_plan(plan, race, folder, unread_plan, place)],
+        notes=[*listed(problems), *disturbed, *read_notes.of_plan(names, plan.race, folder, plan.unread, place)],
     )
 
 
-def _plan(folder: Path, race: RaceFile | None) -> tuple[plan_file.PlanFile, UserError | None]:
-    """The folder's plan; or one of all its records but a search's short ones, and why its own can't be read.
+def _judged_alike(sweeps: Sequence[Sweep], costs: Costs) -> list[Sweep]:
+    """The same sweeps; processes with lower ceilings than others of their device are read again and judged by these."""
+    every = [each for sweep in sweeps for each in sweep.processes if each.record is not None]
+    own: dict[tuple[str, str], Ceilings | None] = {}
+    best: dict[str, Ceilings] = {}
+    for each in every:
+        key = (each.device_key, each.environment_key)
+        if key not in own and each.record is not None:
+            found = own[key] = ceilings_in(each.record.environment)
+            if found is not None:
+                known = best.get(each.device_key)
+                best[each.device_key] = known.joined(found) if known else found
+    is_lower = {
+        key: key[0] in best and (found is None or _speeds(found) != _speeds(best[key[0]])) for key, found in own.items()
+    }
+    lower = [each for each in every if is_lower[each.device_key, each.environment_key]]
 
-    Raises:
-        UserError: neither the plan nor any record is readable.
+    def again(each: Process) -> Process:
+        assert each.path is not None
+        judged = _of_file(each.path, each.cell, each.label, costs, best[each.device_key])
+        return replace(judged, folder=each.folder, is_confirming=each.is_confirming).without_samples()
+
+    judged = dict(zip(map(id, lower), mapped(again, lower), strict=True))
+    return [replace(sweep, processes=[judged.get(id(each), each) for each in sweep.processes]) for sweep in sweeps]
+
+
+def _speeds(ceilings: Ceilings) -> Ceilings:
+    return replace(ceilings, how=dict.fromkeys(ceilings.flops_per_s, ""), seconds=0.0, measured_at="", probed=[])
+
+
+def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
+    """What a page shows cell by cell, and a notice if that is a part: of very many cells the newest of a sweep.
+
+    The newest sweep is the one with the latest start of a record, by the clock of the machine that measured it.
     """
-    try:
-        return plan_file.read_plan(folder), None
-    except UserError as error:
-        plan = plan_file.plan_of_records(folder)
-        short = race.short if race else set()
-        cells = [wanted for wanted in plan.cells if wanted.record_name not in short]
-        if not cells:
-            raise read_notes.nothing_is_readable(folder, error) from error
-        return replace(plan, cells=cells), error
+    num_cells = sum(len(sweep.cells) for sweep in sweeps)
+    if num_cells <= MANY:
+        return list(sweeps), []
+    last = max(sweeps, key=lambda sweep: max(map(_start, sweep.processes), default=""))
+    chosen = {id(each) for each in sorted(last.cells, key=_start, reverse=True)[:SHOWN]}
+    cells = [each for each in last.cells if id(each) in chosen]
+    part = "" if len(cells) == len(last.cells) else f"the newest {len(cells):,} of the {len(last.cells):,} cells of "
+    everything = f"{num_cells:,} cells of {counted(len(sweeps), 'sweep')} are too many for one page"
+    notice = f"{everything}: its answers are of all, and it shows {part}the newest sweep, {last.folder}."
+    return [replace(last, cells=cells)], [f"{notice} cells.csv has every cell."]
+
+
+def _start(process: Process) -> str:
+    return process.record.started_at if process.record else ""

@@ -1,13 +1,12 @@
 """Sentences about the records of a folder that a report does not show."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 from accelbench.errors import UserError
 from accelbench.presentation import counted
 from accelbench.project import PLAN, RECORDS
-from accelbench.schema import plan_file
 from accelbench.schema.race_file import RaceFile
 from accelbench.schema.record import read_all
 
@@ -27,12 +26,12 @@ def of_disturbed(reasons: Sequence[str | None], place: str) -> Iterator[str]:
 
 
 def of_plan(
-    plan: plan_file.PlanFile, race: RaceFile | None, folder: Path, unread: UserError | None, place: str
+    names: Set[str], race: RaceFile | None, folder: Path, unread: UserError | None, place: str
 ) -> Iterator[str]:
     """What a reader should know of a folder's plan and of the records that it does not name.
 
     Args:
-        plan: the folder's, or made of its records.
+        names: of the records that the folder's plan names, or of all.
         race: of the search whose records these are; None for a sweep.
         folder: where they are.
         unread: why the folder's own plan can't be read; None if it can.
@@ -51,11 +50,11 @@ def of_plan(
             + ": the cells of all its records are shown, in the order in which they were measured. "
             "Which study they belong to, and which cells were planned but not measured, is unknown."
         )
-    elif names := [name for name in plan_file.unplanned(plan, folder) if name not in short]:
-        what = f"{len(names):,} records" if len(names) > 1 else "1 record"
-        are = "are" if len(names) > 1 else "is"
-        shown = ", ".join(f"{name}.json" for name in names[:MAX_NAMED])
-        more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    elif others := sorted({path.stem for path in folder.glob(RECORDS)} - names - short):
+        what = f"{len(others):,} records" if len(others) > 1 else "1 record"
+        are = "are" if len(others) > 1 else "is"
+        shown = ", ".join(f"{name}.json" for name in others[:MAX_NAMED])
+        more = f" and {len(others) - MAX_NAMED:,} more" if len(others) > MAX_NAMED else ""
         why = "of cells that are no longer wanted, or of other code, versions or machines"
         yield f"{what} in {place} {are} not in its plan, and {are} not shown: {shown}{more} ({why})."
 

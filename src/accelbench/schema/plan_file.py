@@ -115,8 +115,8 @@ class PlanEntry:
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, UserError)
 
 
-def read_entries(folder: Path) -> list[PlanEntry]:
-    """The entries of `folder`/plan.json; reading all cells of one takes ten times as long.
+def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
+    """`folder`/plan.json without its cells, and its entries; reading all cells of one takes ten times as long.
 
     Raises:
         RefusedError: the system does not read the file now.
@@ -124,8 +124,7 @@ def read_entries(folder: Path) -> list[PlanEntry]:
     """
     with _explained(folder / PLAN):
         head, entries = _read_unchecked(folder)
-        load(PlanFile, {**head, "cells": []}, clean=True)
-        return entries
+        return load(PlanFile, {**head, "cells": []}, clean=True), entries
 
 
 def read_plan(folder: Path) -> PlanFile:
