@@ -24,8 +24,8 @@ from accelbench.schema.vocab import Precision, Status
 from accelbench.search.goal import Goal
 from accelbench.settings.config import Retry
 from accelbench.sinks import run_picture
+from accelbench.sinks.mlflow_fields import translate
 from accelbench.sinks.relative_speed import relative_speeds
-from accelbench.sinks.translation import translate
 from accelbench.sweep import answer as sweep_answer
 from accelbench.sweep import card
 from accelbench.sweep.progress import outcome

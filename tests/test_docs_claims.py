@@ -13,7 +13,7 @@ from accelbench.report import page, read
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
 from accelbench.settings import params, suites
-from accelbench.sinks.translation import MAX_POINTS
+from accelbench.sinks.mlflow_fields import MAX_POINTS
 from accelbench.sinks.view import view_tags
 from accelbench.stats.order_statistics import Sample
 from report.conftest import Maker

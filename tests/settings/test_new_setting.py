@@ -24,7 +24,7 @@ from accelbench.commands import completion
 from accelbench.judging.row import summarise
 from accelbench.report import columns
 from accelbench.settings import about
-from accelbench.sinks.translation import translate
+from accelbench.sinks.mlflow_fields import translate
 from fakes import make_cell
 from report.conftest import Maker
 

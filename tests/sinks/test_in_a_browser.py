@@ -1,7 +1,7 @@
 """MLflow's pages as people see them: served by `accelbench ui`, in chromium."""
 
+import shutil
 import subprocess
-import sys
 from itertools import product
 
 import pytest
@@ -11,15 +11,10 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.schema.vocab import Mode, Precision, Protocol, Status
 from accelbench.sinks import view
-from accelbench.sinks.registry import make_sinks
 from tests.sinks.samples import STAND_IN, cell, record, relations
-from tests.sinks.test_mlflow import SCRIPT, closed_port
+from tests.sinks.stores import SERVE, closed_port, deliver, started
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),  # MLflow's own models
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
-]
+pytestmark = pytest.mark.browser
 MODELS = ("mlp", "lstm")
 
 
@@ -32,24 +27,19 @@ def sample():
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def served(empty_store, tmp_path_factory):
     """The address of the saved view, of a server on a store with such runs; and the runs' own addresses."""
-    root = tmp_path_factory.mktemp("served")
+    root = shutil.copytree(empty_store, tmp_path_factory.mktemp("served") / "project")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         patch.delenv("DVC_ROOT", raising=False)
-        (sink,) = make_sinks("mlflow", root)
-        with sink:
-            for one in sample():
-                sink.deliver(one)
-            sink.relate(relations(sample()))
-            sink.deliver(record(data=STAND_IN, number=50))
-            link = sink.link(record(data=STAND_IN, number=50))
+        stand_in = record(data=STAND_IN, number=50)
+        sink = deliver(root, *sample(), stand_in)
+        sink.relate(relations(sample()))
+        link = sink.link(stand_in)
         assert sink.problem is None
         port = closed_port()
-        call = "sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
-        script = SCRIPT.format(module="ui", what="serve", call=call)
-        server = subprocess.Popen([sys.executable, "-c", script, root, str(port)], stdout=subprocess.PIPE, text=True)
+        server = started(SERVE, root, port, stdout=subprocess.PIPE, text=True)
     address = server.stdout.readline().removeprefix("MLflow: ").strip()
     yield address, link.partition("  ")[0].replace("127.0.0.1:5000", f"127.0.0.1:{port}")
     server.terminate()

@@ -24,18 +24,17 @@ def quick(monkeypatch):
 
 def test_a_call_returns_what_it_has_unless_it_takes_too_long(monkeypatch):
     monkeypatch.setattr(in_time, "CALL_S", 0.2)
-    server = InTime(Server(), is_limited=True)
+    server = InTime(Server())
     assert server.answer(0.0, value=3) == 3
     with pytest.raises(TimeoutError, match="no whole answer within 0.2 s"):
         server.answer(60.0, value=3)
     assert server.answer(0.0, value=4) == 4
-    assert InTime(Server(), is_limited=False).answer(0.3, value=5) == 5
 
 
 def test_an_answer_that_fills_the_memory_is_ended(monkeypatch):
     monkeypatch.setattr(in_time, "MAX_KB", 50_000)
     with pytest.raises(TimeoutError, match="fills the memory"):
-        InTime(Server(), is_limited=True).fill()
+        InTime(Server()).fill()
 
 
 def test_another_timer_goes_on():
@@ -58,7 +57,7 @@ def test_another_timer_goes_on():
 def test_a_thread_that_gets_no_signals_has_no_limit(monkeypatch):
     monkeypatch.setattr(in_time, "CALL_S", 0.01)
     found = []
-    thread = threading.Thread(target=lambda: found.append(InTime(Server(), is_limited=True).answer(0.1, value=1)))
+    thread = threading.Thread(target=lambda: found.append(InTime(Server()).answer(0.1, value=1)))
     thread.start()
     thread.join()
     assert found == [1]

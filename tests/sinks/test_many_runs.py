@@ -20,20 +20,7 @@ from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT
 from accelbench.sweep.delivery import Delivery
 from tests.sinks.samples import cell, record
-from tests.sinks.test_mlflow import SCRIPT, client_of, closed_port
-
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*noload:DeprecationWarning"),  # MLflow's own models
-    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
-]
-SYNC = SCRIPT.format(module="sync", what="sync", call="sync(Path(sys.argv[1]), [Path(sys.argv[1]) / 'runs'])")
-SUITE = "mnist_networks"
-
-
-@pytest.fixture(autouse=True)
-def _own_store(monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.delenv("DVC_ROOT", raising=False)
+from tests.sinks.stores import SYNC, client_of, closed_port, split, started
 
 
 def processes(num, first=0):
@@ -46,32 +33,14 @@ def write(root, made):
         records.write(one, root / "runs" / "mine")
 
 
-def all_runs(root):
-    client = client_of(root)
-    experiment = client.get_experiment_by_name(f"accelbench/{SUITE}")
-    found, token = [], None
-    while True:
-        page = client.search_runs([experiment.experiment_id], max_results=1000, page_token=token)
-        found, token = [*found, *page], page.token
-        if not token:
-            return found
-
-
-def split(root):
-    """The runs of records, and those of means."""
-    runs = all_runs(root)
-    means = [run for run in runs if run.data.tags.get(KIND) == AGGREGATE]
-    return [run for run in runs if run not in means], means
-
-
 def keys(runs):
     return sorted((run.data.tags["record"], run.data.tags["started_at"]) for run in runs)
 
 
-def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(tmp_path):
-    write(tmp_path, [*processes(3), record(cell(precision=Precision.bf16), number=50)])
-    assert sync(tmp_path, [tmp_path / "runs"]).num_delivered == 4
-    measured, (mean,) = split(tmp_path)
+def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(root):
+    write(root, [*processes(3), record(cell(precision=Precision.bf16), number=50)])
+    assert sync(root, [root / "runs"]).num_delivered == 4
+    measured, (mean,) = split(root)
     assert len(measured) == 4
     rates = [run.data.metrics[view.SPEED] for run in measured if run.data.params["precision"] == "fp32"]
     metrics = mean.data.metrics
@@ -82,47 +51,45 @@ def test_the_speed_of_a_cell_is_a_run_that_is_updated_and_no_measurement(tmp_pat
     assert view.SHARE not in metrics
     assert mean.data.params["model"] == "cnn"
 
-    write(tmp_path, processes(2, first=3))
-    again = sync(tmp_path, [tmp_path / "runs"])
+    write(root, processes(2, first=3))
+    again = sync(root, [root / "runs"])
     assert (again.num_delivered, again.num_already_there) == (2, 4)
-    measured, (updated,) = split(tmp_path)
+    measured, (updated,) = split(root)
     assert (len(measured), updated.info.run_id) == (6, mean.info.run_id)
     assert updated.data.metrics["cell/num_processes"] == 5
-    assert sync(tmp_path, [tmp_path / "runs"]).num_delivered == 0
-    assert len(all_runs(tmp_path)) == 7
+    assert sync(root, [root / "runs"]).num_delivered == 0
+    assert tuple(map(len, split(root))) == (6, 1)
 
 
-def test_a_sweep_shows_means_and_does_not_take_back_those_of_more_processes(tmp_path):
-    write(tmp_path, processes(4))
-    sync(tmp_path, [tmp_path / "runs"])
-    with Delivery("mlflow", tmp_path) as delivery:
+def test_a_sweep_shows_means_and_does_not_take_back_those_of_more_processes(root):
+    write(root, processes(4))
+    sync(root, [root / "runs"])
+    with Delivery("mlflow", root) as delivery:
         for one in processes(2):
             delivery.add(one)
         delivery.finish()
         delivery.relate(map(Process.of, processes(2)))
-    _, (mean,) = split(tmp_path)
+    _, (mean,) = split(root)
     assert mean.data.metrics["cell/num_processes"] == 4
 
 
-def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(tmp_path):
-    write(tmp_path, processes(3))
-    sync(tmp_path, [tmp_path / "runs"])
-    _, (mean,) = split(tmp_path)
-    client = client_of(tmp_path)
+def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(root):
+    write(root, processes(3))
+    sync(root, [root / "runs"])
+    _, (mean,) = split(root)
+    client = client_of(root)
     client.set_terminated(mean.info.run_id, "RUNNING")
     client.create_run(mean.info.experiment_id, tags={KIND: AGGREGATE, KEY: mean.data.tags[KEY]})
-    sync(tmp_path, [tmp_path / "runs"])
-    _, (mean,) = split(tmp_path)
+    sync(root, [root / "runs"])
+    _, (mean,) = split(root)
     assert (mean.info.status, mean.data.metrics["cell/num_processes"]) == ("FINISHED", 3)
 
 
 @pytest.mark.slow
 def test_four_processes_that_start_at_once_on_an_empty_folder_make_one_store(tmp_path):
     write(tmp_path, processes(20))
-    started = [
-        subprocess.Popen([sys.executable, "-c", SYNC, tmp_path], stderr=subprocess.PIPE, cwd=tmp_path) for _ in "abcd"
-    ]
-    assert [each.communicate(timeout=300)[1] for each in started] == [b""] * 4
+    syncs = [started(SYNC, tmp_path, stderr=subprocess.PIPE, cwd=tmp_path) for _ in "abcd"]
+    assert [each.communicate(timeout=300)[1] for each in syncs] == [b""] * 4
     measured, means = split(tmp_path)
     assert keys(measured) == sorted((one.name, one.started_at) for one in processes(20))
     assert len(means) == 1
@@ -168,7 +135,7 @@ def test_each_record_gets_one_run_however_often_a_sync_is_killed(is_served, tmp_
             monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
         num_kills = 0
         for _ in range(8):
-            running = subprocess.Popen([sys.executable, "-c", SYNC, tmp_path], stderr=subprocess.PIPE)
+            running = started(SYNC, tmp_path, stderr=subprocess.PIPE)
             try:
                 running.wait(timeout=dice.uniform(2, 6))
                 break
@@ -192,7 +159,7 @@ def test_a_server_that_is_restarted_in_the_middle_of_a_delivery_loses_and_double
     port = closed_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
     with server(tmp_path, port):
-        running = subprocess.Popen([sys.executable, "-c", SYNC, tmp_path], stderr=subprocess.PIPE, text=True)
+        running = started(SYNC, tmp_path, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
         while not num_served(tmp_path) and time.monotonic() < deadline:
             time.sleep(0.1)

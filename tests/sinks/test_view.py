@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from accelbench.sinks import translation, view
+from accelbench.sinks import mlflow_fields, view
 
 
 def saved(tags):
@@ -26,9 +26,9 @@ def test_every_metric_of_a_view_exists(key):
             keys |= {chart["xaxis"]["key"], chart["yaxis"]["key"]}
         if chart["type"] == "PARALLEL":
             keys |= set(chart["selectedMetrics"])
-            assert set(chart["selectedParams"]) <= set(translation.PARAMS)
+            assert set(chart["selectedParams"]) <= set(mlflow_fields.PARAMS)
     keys |= {column.split("`")[1] for column in state["selectedColumns"] if column.startswith("metrics.")}
-    assert keys <= {*(translation.SETTINGS | translation.OUTCOME | translation.MEASURED), view.SHARE}
+    assert keys <= {*(mlflow_fields.SETTINGS | mlflow_fields.OUTCOME | mlflow_fields.MEASURED), view.SHARE}
 
 
 def test_every_chart_has_its_section():

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 CALL_S = 20.0  # of one call, all of its answer included
@@ -14,22 +14,15 @@ MAX_KB = 500_000  # by which the memory may grow: an honest answer has some mega
 
 
 class InTime:
-    """An object each of whose methods has the limits of `limited`.
+    """An object each of whose methods has the limits of `limited`."""
 
-    Args:
-        inner: the object.
-        is_limited: whether there are limits at all.
-    """
-
-    def __init__(self, inner: object, *, is_limited: bool) -> None:
-        self._inner, self._is_limited = inner, is_limited
+    def __init__(self, inner: object) -> None:
+        self._inner = inner
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._inner, name)
-
         def called(*args: Any, **named: Any) -> Any:
-            with limited(CALL_S) if self._is_limited else nullcontext():
-                return method(*args, **named)
+            with limited(CALL_S):
+                return getattr(self._inner, name)(*args, **named)
 
         return called
 

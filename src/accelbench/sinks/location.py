@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from accelbench.errors import UserError
 from accelbench.lock import hold
 from accelbench.schema.secrets import masked
-from accelbench.sinks.base import one_line
+from accelbench.sinks.sink import one_line
 
 PREFIX = "accelbench/"  # of the names of our experiments
 TABLES = ("runs", "trace_info", "registered_models")  # of MLflow: with a row, the store has been used

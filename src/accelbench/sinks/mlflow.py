@@ -14,9 +14,7 @@ from accelbench import scratch
 from accelbench.answers.cells import MeasuredCell
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Status
 from accelbench.sinks import cell_runs, run_picture
-from accelbench.sinks.base import Sink
 from accelbench.sinks.cell_runs import IS_CELL
 from accelbench.sinks.in_time import InTime
 from accelbench.sinks.location import (
@@ -33,8 +31,9 @@ from accelbench.sinks.location import (
     server_uri,
     tracking_uri,
 )
+from accelbench.sinks.mlflow_fields import data_name, start_ms, translate
 from accelbench.sinks.relative_speed import RelativeSpeed
-from accelbench.sinks.translation import data_name, start_ms, translate
+from accelbench.sinks.sink import Sink
 from accelbench.sinks.view import COMPARE, SHARE, VERDICT, compare_link, run_url, view_tags
 
 # By MLflow's defaults, one call to a dead server takes four minutes, and usage is reported to Databricks.
@@ -51,7 +50,6 @@ from mlflow import MlflowClient  # noqa: E402
 from mlflow.entities import (  # noqa: E402
     Dataset,
     DatasetInput,
-    Experiment,
     InputTag,
     LifecycleStage,
     Metric,
@@ -85,9 +83,6 @@ class Store:
     A skipped cell has no run: it measured nothing and would fill the table and the charts; the report names it. A
     failed cell has a run, with its reason.
 
-    Args:
-        root: the folder of the store.
-
     Raises:
         Exception: any that MLflow raises if the store can't be reached or created.
     """
@@ -102,7 +97,9 @@ class Store:
                 SqlAlchemyStore(tracking_uri(root), PROXIED)
             elif is_own(root):
                 check_is_ours(database(root), _get_latest_schema_revision())  # else the client may migrate it
-            self._client: Any = InTime(MlflowClient(tracking_uri(root)), is_limited=server_uri(root) is not None)
+            self._client: Any = MlflowClient(tracking_uri(root))
+            if server_uri(root) is not None:
+                self._client = InTime(self._client)
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
             if is_own(root):
                 with closing(sqlite3.connect(database(root))) as connection:
@@ -110,13 +107,10 @@ class Store:
                     connection.execute("PRAGMA journal_mode=WAL")
 
     def deliver(self, records: Sequence[Record]) -> int:
-        """Makes the runs of records unless they are there; removes unfinished ones, also of earlier measurements.
+        """Makes the runs of records unless they are there, and returns how many were missing.
 
-        Args:
-            records: at least one, all of one suite, none skipped. Another writer waits meanwhile: at most `BATCH`.
-
-        Returns:
-            How many runs were missing.
+        Unfinished runs of them are removed, also those of earlier measurements. The records are of one suite, and none
+        is skipped. Another writer waits meanwhile: at most `BATCH`.
         """
         wanted = {key_of(record): record for record in records}
         names = {record.name for record in records}
@@ -213,16 +207,12 @@ class Store:
                 self._client.restore_experiment(experiment.experiment_id)
             if is_own(self._root):
                 folder_of(experiment.artifact_location, self._root)  # refuses one of another place
-            self._save_view(experiment)
+            for key, value in view_tags(_now_ms(), experiment.tags).items():
+                self._client.set_experiment_tag(experiment.experiment_id, key, value)
             self._experiments[suite] = experiment.experiment_id
         return self._experiments[suite]
 
-    def _save_view(self, experiment: Experiment) -> None:
-        for key, value in view_tags(_now_ms(), experiment.tags).items():
-            self._client.set_experiment_tag(experiment.experiment_id, key, value)
-
     def _run_id(self, experiment_id: str, record: Record) -> str | None:
-        """The id of the run of `record`; None without a run."""
         if key_of(record) not in self._run_ids:
             for run in self._runs_of(experiment_id, record):
                 self._run_ids[key_of(record)] = run.info.run_id
@@ -280,7 +270,7 @@ class Store:
 
 
 class MLflowSink(Sink):
-    """Delivers the records of a sweep to the MLflow store, except skipped cells (see `Store`)."""
+    """Delivers the records of a sweep to the MLflow store."""
 
     name = "MLflow"
 
@@ -291,25 +281,15 @@ class MLflowSink(Sink):
     def _open(self) -> None:
         self._store = Store(self._root)
 
-    def deliver(self, record: Record) -> None:
-        """Delivers `record`, or counts it as undelivered; ignores skipped cells."""
-        if record.status != Status.skipped:
-            super().deliver(record)
-
     def _send(self, record: Record) -> None:
         self._store.deliver([record])
 
     def _relate(self, found: Sequence[RelativeSpeed], cells: Sequence[MeasuredCell]) -> None:
-        if found:
-            self._store.relate(found)
-        if cells:
-            self._store.show_cells(cells)
+        self._store.relate(found)
+        self._store.show_cells(cells)
 
     def _find(self, record: Record) -> str | None:
         return self._store.link(record)
-
-    def _close(self) -> None:
-        del self._store
 
 
 def key_of(record: Record) -> Key:

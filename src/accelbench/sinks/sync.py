@@ -67,11 +67,7 @@ def sync(root: Path, folders: Iterable[Path]) -> SyncResult:
     """Delivers every record below `folders` that has no finished run in the store; safe to repeat.
 
     The store alone says what is missing, so a new store is filled after an old one was lost. Skipped cells are not
-    delivered.
-
-    Args:
-        root: the folder of the store.
-        folders: such as results/ and runs/; they need not exist.
+    delivered. The folders, such as results/ and runs/, need not exist.
 
     Raises:
         UserError: the store can't be reached; runs delivered so far stay in it.

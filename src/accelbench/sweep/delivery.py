@@ -1,42 +1,38 @@
 """The trackers of a sweep: opened before the first of several cells, or else when all were measured."""
 
 from collections.abc import Iterable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.schema.record import Record
-from accelbench.sinks.base import Sink
-from accelbench.sinks.registry import make_sinks
 from accelbench.sinks.relative_speed import relative_speeds
+from accelbench.sinks.sink import Sink, make_sinks
 
 
 class Delivery:
     """Delivers records to the trackers of one sweep, in the order in which they were measured.
 
-    `tracking` is one of `sinks.registry.TRACKING`, `root` the folder of MLflow's store.
+    `tracking` is one of `sinks.sink.TRACKING`, `root` the folder of MLflow's store.
     """
 
     def __init__(self, tracking: str, root: Path) -> None:
         self._tracking, self._root = tracking, root
         self._sinks: list[Sink] | None = None
         self._waiting: list[Record] = []
-        self._stack = ExitStack()
 
     def __enter__(self) -> "Delivery":
         return self
 
     def __exit__(self, *error: Any) -> None:
-        try:
-            self.deliver()
-        finally:
-            self._stack.__exit__(*error)
+        self.deliver()
 
     def open(self) -> None:
         """Opens the trackers: MLflow's import and its database take seconds."""
-        self._sinks = [self._stack.enter_context(sink) for sink in make_sinks(self._tracking, self._root)]
+        self._sinks = make_sinks(self._tracking, self._root)
+        for sink in self._sinks:
+            sink.open()
 
     def add(self, record: Record) -> None:
         """Keeps the record for `deliver` or `finish`."""

@@ -1,7 +1,7 @@
-"""Translates a record into a tracker's parameters, metrics, tags and description, as plain values."""
+"""A record as MLflow's parameters, metrics, tags and description, in plain values."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -17,71 +17,44 @@ from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Phase, Status
 
-# Metric -> column of cells.csv. MLflow groups its charts by the word before the slash.
+
+def _in(section: str, columns: str) -> dict[str, str]:
+    """Metrics that have the names of their columns. MLflow groups its charts by the word before the slash."""
+    return {f"{section}/{column}": column for column in columns.split()}
+
+
+# Metric -> column of cells.csv.
 SETTINGS = {"setting/batch_size": "batch_size"}
-OUTCOME = {
-    "time/wall_s": "wall_s",
-    "memory/peak_host_mb": "peak_host_mb",
-}
+OUTCOME = {"time/wall_s": "wall_s", "memory/peak_host_mb": "peak_host_mb"}
 MEASURED = {
-    "speed/samples_per_s": "samples_per_s",
-    "speed/samples_per_s_low": "samples_per_s_low",
-    "speed/samples_per_s_high": "samples_per_s_high",
-    "speed/tokens_per_s": "tokens_per_s",
-    "speed/mfu": "mfu",
-    "speed/flops_per_s": "flops_per_s",
-    "speed/ceiling_flops_per_s": "ceiling_flops_per_s",
-    **{f"work/{name}": name for name in ("flops_per_sample", "bytes_per_sample", "num_operators")},
+    **_in("speed", "samples_per_s samples_per_s_low samples_per_s_high tokens_per_s mfu flops_per_s"),
+    **_in("speed", "ceiling_flops_per_s"),
+    **_in("work", "flops_per_sample bytes_per_sample num_operators"),
     **{f"latency/p{p}_ms{end}": f"latency_p{p}_ms{end}" for p in (50, 90, 99) for end in ("", "_low", "_high")},
-    "latency/launch_p50_ms": "launch_p50_ms",
-    "breakdown/data_wait_ms": "data_wait_ms",
-    "breakdown/data_wait_share": "data_wait_share",
-    "breakdown/copy_in_ms": "copy_in_ms",
-    "breakdown/compute_ms": "compute_ms",
-    "breakdown/copy_out_ms": "copy_out_ms",
+    **_in("latency", "launch_p50_ms"),
+    **_in("breakdown", "data_wait_ms data_wait_share copy_in_ms compute_ms copy_out_ms"),
     **{f"breakdown/{phase}_phase_ms": f"breakdown_{phase}_ms" for phase in Phase},
     "breakdown/disturbance": "breakdown_disturbance",
-    **{f"steady/{name}": name for name in ("num_blocks", "num_steps", "num_outliers", "num_warmup_steps")},
+    **_in("steady", "num_blocks num_steps num_outliers num_warmup_steps"),
     "time/job_s": "time_s",
-    "time/build_s": "build_s",
-    "time/export_s": "export_s",
-    "time/quantize_s": "quantize_s",
-    "time/compile_s": "compile_s",
-    "time/num_compiles": "num_compiles",
-    "time/num_fallbacks": "num_fallbacks",
-    "time/first_step_s": "first_step_s",
-    "memory/artifact_mb": "artifact_mb",
-    "memory/peak_device_mb": "peak_device_mb",
-    "memory/mean_host_mb": "mean_host_mb",
-    "memory/mean_gpu_used_mb": "mean_gpu_used_mb",
+    **_in("time", "build_s export_s quantize_s compile_s num_compiles num_fallbacks first_step_s evaluation_s"),
+    **_in("memory", "artifact_mb peak_device_mb mean_host_mb mean_gpu_used_mb"),
     "utilization/cpu_percent": "cpu_utilization_percent",
     "utilization/other_cpu_percent": "other_cpu_utilization_percent",
-    "utilization/system_time_share": "system_time_share",
-    "utilization/page_faults_per_s": "page_faults_per_s",
     "utilization/gpu_percent": "gpu_utilization_percent",
-    "energy/gpu_power_w": "gpu_power_w",
-    "utilization/gpu_temperature_c": "gpu_temperature_c",
-    "utilization/gpu_clock_mhz": "gpu_clock_mhz",
+    **_in("utilization", "system_time_share page_faults_per_s gpu_temperature_c gpu_clock_mhz"),
     "energy/j_per_sample": "energy_j_per_sample",
-    "energy/cost_per_million_samples": "cost_per_million_samples",
-    "quality/accuracy": "accuracy",
-    "quality/fp32_accuracy": "fp32_accuracy",
-    "quality/accuracy_change": "accuracy_change",
-    "quality/accuracy_change_low": "accuracy_change_low",
-    "quality/accuracy_change_high": "accuracy_change_high",
-    "quality/train_accuracy": "train_accuracy",
-    "quality/output_error": "output_error",
-    "quality/loss": "loss",
-    "quality/test_loss": "test_loss",
-    "time/evaluation_s": "evaluation_s",
-    "setting/num_params": "num_params",
-    "setting/batch_size_per_device": "batch_size_per_device",
-    "setting/num_devices": "num_devices",
+    **_in("energy", "gpu_power_w cost_per_million_samples"),
+    **_in("quality", "accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_high"),
+    **_in("quality", "train_accuracy output_error loss test_loss"),
+    **_in("setting", "num_params batch_size_per_device num_devices"),
 }
 # Columns of a run's parameters: every setting that has a column, besides the suite, which is a tag.
-PARAMS = (
-    *("model", "engine", "device", "arguments"),
-    *(each.column for each in declared(Cell) if each.said.column),
+PARAMS = ("model", "engine", "device", "arguments", *(each.column for each in declared(Cell) if each.said.column))
+# Columns of its tags.
+TAGS = (
+    *("disturbed", "time_provenance", "stopped", "bound", "busiest_operators", "allocator_library", "cudnn_benchmark"),
+    *("energy_provenance", "settled", "device_name"),
 )
 MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
 
@@ -97,10 +70,9 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The run of one record.
+    """The run of one record. Times are milliseconds since 1970, UTC.
 
     Attributes:
-        start_ms, end_ms: milliseconds since 1970, UTC.
         status: `FINISHED`, `FAILED` or `KILLED`.
         points: the known values of all metrics.
         note: the run's description, markdown.
@@ -132,7 +104,8 @@ def translate(record: Record) -> Run:
     started_ms = start_ms(record)
     end_ms = started_ms + round(record.wall_s * 1000)
     is_ok = record.status == Status.ok and not row["disturbed"]
-    points = _values(row, SETTINGS | OUTCOME | (MEASURED if is_ok else {}), end_ms)
+    known = {key: row[column] for key, column in (SETTINGS | OUTCOME | (MEASURED if is_ok else {})).items()}
+    points = [Point(key, float(value), end_ms, 0) for key, value in known.items() if value is not None]
     if record.measurement is not None and is_ok:
         points += _steps(record.measurement, end_ms)
     if record.system is not None:
@@ -161,26 +134,21 @@ def _params(record: Record, row: Row) -> dict[str, str]:
     return params | ({} if threads is None else {"threads": str(threads)})
 
 
-def _values(row: Row, columns: dict[str, str], timestamp_ms: int) -> list[Point]:
-    values = {key: row[column] for key, column in columns.items()}
-    return [Point(key, float(value), timestamp_ms, 0) for key, value in values.items() if value is not None]
-
-
-def _steps(measured: Measurement, timestamp_ms: int) -> list[Point]:
+def _steps(measured: Measurement, timestamp_ms: int) -> Iterator[Point]:
     """Series over blocks and epochs, ordered by step; their times are unknown, so all have the run's end time."""
-    rates = [block.num_samples / block.seconds for block in measured.blocks]
-    times = [epoch.seconds for epoch in measured.epochs]
-    losses = [epoch.loss for epoch in measured.epochs]
-    return [
-        *_series("block/samples_per_s", rates, [timestamp_ms] * len(rates)),
-        *_series("epoch/time_s", times, [timestamp_ms] * len(times)),
-        *_series("epoch/loss", losses, [timestamp_ms] * len(losses)),
-    ]
+    series: Mapping[str, Sequence[float | None]] = {
+        "block/samples_per_s": [block.num_samples / block.seconds for block in measured.blocks],
+        "epoch/time_s": [epoch.seconds for epoch in measured.epochs],
+        "epoch/loss": [epoch.loss for epoch in measured.epochs],
+    }
+    for key, values in series.items():
+        yield from _series(key, values, [timestamp_ms] * len(values))
 
 
-def _system(system: SystemSeries, start_ms: int) -> list[Point]:
+def _system(system: SystemSeries, start_ms: int) -> Iterator[Point]:
     moments = [start_ms + round(1000 * t_s) for t_s in system.t_s]
-    return [point for key, values in system.values.items() for point in _series(f"system/{key}", values, moments)]
+    for key, values in system.values.items():
+        yield from _series(f"system/{key}", values, moments)
 
 
 def _series(key: str, values: Sequence[float | None], timestamps_ms: Sequence[int]) -> Iterator[Point]:
@@ -201,25 +169,20 @@ def _tags(record: Record, row: Row) -> dict[str, str]:
         "suite": record.cell.suite,
         "status": record.status.value,
         "reason": record.reason,
-        "disturbed": row["disturbed"],
         "data.source": row["data_source"],
-        "data.stand_in": None if record.data is None else str(record.data.stand_in).lower(),
-        "time_provenance": row["time_provenance"],
-        "stopped": row["stopped"],
-        "bound": row["bound"],
-        "busiest_operators": row["busiest_operators"],
-        "allocator_library": row["allocator_library"],
-        "cudnn_benchmark": None if row["cudnn_benchmark"] is None else str(row["cudnn_benchmark"]).lower(),
-        "energy_provenance": row["energy_provenance"],
-        "settled": None if row["settled"] is None else str(row["settled"]).lower(),
-        "device_name": row["device_name"],
+        "data.stand_in": record.data.stand_in if record.data else None,
+        **{column: row[column] for column in TAGS},
         "mlflow.source.name": "accelbench",
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": git.get("revision"),
         "mlflow.source.git.branch": git.get("branch"),
-        "mlflow.source.git.dirty": None if git.get("dirty") is None else str(git["dirty"]).lower(),
+        "mlflow.source.git.dirty": git.get("dirty"),
     }
-    return {key: clean(str(value)) for key, value in tags.items() if value is not None}
+    return {key: clean(_word(value)) for key, value in tags.items() if value is not None}
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _note(record: Record, row: Row) -> str:
@@ -237,7 +200,6 @@ def _note(record: Record, row: Row) -> str:
 
 
 def _figures(row: Row) -> list[str]:
-    """The known figures as text."""
     parts = []
     if row["samples_per_s"] is not None:
         low, high = row["samples_per_s_low"], row["samples_per_s_high"]

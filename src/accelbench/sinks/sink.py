@@ -1,22 +1,24 @@
-"""The interface of a sink: records are delivered to it, and its failures do not stop a sweep."""
+"""A sink: records are delivered to it, and its failures do not stop a sweep."""
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
+from pathlib import Path
 
 from accelbench.answers.cells import MeasuredCell
+from accelbench.errors import UnknownChoiceError
 from accelbench.schema.record import Record
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
+from accelbench.schema.vocab import Status
 from accelbench.sinks.relative_speed import RelativeSpeed
 
+TRACKING = ("mlflow", "none")
 PATIENCE_S = 3.0  # failed attempts may take this long in total
 
 
 class Sink(ABC):
-    """A context manager that delivers records; failures are counted, never raised.
+    """Delivers records; failures are counted, never raised. The methods with an underscore may raise any exception.
 
     A sink that can't be opened, or whose failures took `PATIENCE_S` seconds, gets no more records of the sweep. The
     records are on disk already, and `accelbench sync` delivers them later.
@@ -37,34 +39,29 @@ class Sink(ABC):
         self._given_up = False
         self._lost_s = 0.0
 
-    def __enter__(self) -> Self:
+    def open(self) -> None:
+        """Connects."""
         self._given_up = not self._attempt(self._open)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._given_up:
-            self._attempt(self._close)
 
     def deliver(self, record: Record) -> None:
-        """Delivers `record`, or counts it as undelivered."""
-        if self._given_up or not self._attempt(lambda: self._send(record)):
+        """Delivers `record` unless its cell was skipped, or counts it as undelivered."""
+        if record.status != Status.skipped and not self._attempt(lambda: self._send(record)):
             self.undelivered += 1
 
     def relate(self, found: Sequence[RelativeSpeed], cells: Sequence[MeasuredCell] = ()) -> None:
         """Adds how the speeds of delivered records compare, and their cells, or notes that it could not."""
-        if (found or cells) and (self._given_up or not self._attempt(lambda: self._relate(found, cells))):
+        if (found or cells) and not self._attempt(lambda: self._relate(found, cells)):
             self.is_unrelated = True
 
     def link(self, record: Record) -> str | None:
         """Where the user finds a delivered record, and the command that shows it; None if it is not there."""
-        links: list[str | None] = []
-        if self._given_up or not self._attempt(lambda: links.append(self._find(record))):
-            return None
-        return links[0]
+        links: list[str | None] = [None]
+        self._attempt(lambda: links.append(self._find(record)))
+        return links[-1]
 
     def _attempt(self, action: Callable[[], None]) -> bool:
+        if self._given_up:
+            return False
         start = time.monotonic()
         try:
             action()
@@ -76,26 +73,34 @@ class Sink(ABC):
         return True
 
     @abstractmethod
-    def _open(self) -> None:
-        """Connects; may raise any exception."""
+    def _open(self) -> None: ...
 
     @abstractmethod
-    def _send(self, record: Record) -> None:
-        """Delivers one record; may raise any exception."""
-
-    def _relate(self, found: Sequence[RelativeSpeed], cells: Sequence[MeasuredCell]) -> None:  # noqa: B027
-        """Adds how speeds compare, and cells, if the tracker shows them; may raise any exception."""
+    def _send(self, record: Record) -> None: ...
 
     @abstractmethod
-    def _find(self, record: Record) -> str | None:
-        """Where the user finds a delivered record; None if it is not there; may raise any exception."""
+    def _relate(self, found: Sequence[RelativeSpeed], cells: Sequence[MeasuredCell]) -> None: ...
 
     @abstractmethod
-    def _close(self) -> None:
-        """Closes the connection; may raise any exception."""
+    def _find(self, record: Record) -> str | None: ...
 
 
 def one_line(error: Exception) -> str:
     """The first line of the error's message, without secrets, or the error's type if there is no message."""
     lines = clean(masked(str(error))).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
+
+
+def make_sinks(tracking: str, root: Path) -> list[Sink]:
+    """The sinks of a sweep, not opened yet; `root` is the folder of the store.
+
+    Raises:
+        UnknownChoiceError: `tracking` is not one of `TRACKING`.
+    """
+    if tracking not in TRACKING:
+        raise UnknownChoiceError("tracking", tracking, TRACKING)
+    if tracking == "none":
+        return []
+    from accelbench.sinks.mlflow import MLflowSink  # its import takes over a second
+
+    return [MLflowSink(root)]

