@@ -27,7 +27,7 @@ from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Mode
-from accelbench.sinks import cell_runs
+from accelbench.sinks import mlflow_fields
 from accelbench.sinks.relative_speed import relative_speeds
 from accelbench.sweep import answer
 from report.conftest import ENVIRONMENT
@@ -205,7 +205,7 @@ def of_mlflow(said, cells) -> None:
     fastest = {cell.record.name: cell.measured_key for cell in cells}
     for each in relative_speeds(cells):
         assert 0 < each.share <= 1
-        said.speed("MLflow", each.cell.measured_key, cell_runs._metrics(each.cell)["cell/samples_per_s"])
+        said.speed("MLflow", each.cell.measured_key, mlflow_fields.cell_fields(each.cell)[0]["cell/samples_per_s"])
         if each.verdict != "fastest":
             ratio, _, word = each.verdict.partition(" times as fast, ")
             said.pair("MLflow", each.cell.measured_key, fastest[each.fastest.name], ratio, word)

@@ -15,7 +15,7 @@ from accelbench.answers.process import Process
 from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision
 from accelbench.sinks import view
-from accelbench.sinks.cell_runs import AGGREGATE, KEY, KIND
+from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT
 from accelbench.sweep.delivery import Delivery
@@ -79,7 +79,7 @@ def test_means_that_a_killed_process_left_are_made_whole_and_not_twice(root):
     _, (mean,) = split(root)
     client = client_of(root)
     client.set_terminated(mean.info.run_id, "RUNNING")
-    client.create_run(mean.info.experiment_id, tags={KIND: AGGREGATE, KEY: mean.data.tags[KEY]})
+    client.create_run(mean.info.experiment_id, tags={KIND: AGGREGATE, CELL_KEY: mean.data.tags[CELL_KEY]})
     sync(root, [root / "runs"])
     _, (mean,) = split(root)
     assert (mean.info.status, mean.data.metrics["cell/num_processes"]) == ("FINISHED", 3)

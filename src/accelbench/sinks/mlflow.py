@@ -5,7 +5,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +14,7 @@ from accelbench import scratch
 from accelbench.answers.cells import MeasuredCell
 from accelbench.schema.conditions import Data
 from accelbench.schema.record import Record
-from accelbench.sinks import cell_runs, run_picture
-from accelbench.sinks.cell_runs import IS_CELL
+from accelbench.sinks import run_picture
 from accelbench.sinks.in_time import InTime
 from accelbench.sinks.location import (
     LOCAL_SERVER,
@@ -31,7 +30,17 @@ from accelbench.sinks.location import (
     server_uri,
     tracking_uri,
 )
-from accelbench.sinks.mlflow_fields import data_name, start_ms, translate
+from accelbench.sinks.mlflow_fields import (
+    CELL_KEY,
+    IS_CELL,
+    NOTE,
+    NUM_PROCESSES,
+    cell_fields,
+    data_name,
+    end_ms,
+    start_ms,
+    translate,
+)
 from accelbench.sinks.relative_speed import RelativeSpeed
 from accelbench.sinks.sink import Sink
 from accelbench.sinks.view import COMPARE, SHARE, VERDICT, compare_link, run_url, view_tags
@@ -62,7 +71,6 @@ from mlflow.entities import Run as MLflowRun  # noqa: E402
 from mlflow.store.db.utils import _get_latest_schema_revision  # noqa: E402
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 
-NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's description
 MAX_METRICS, MAX_TAG = 1000, 8000  # MLflow's limits: metrics per batch, characters per tag
 MAX_LINK = 1000  # characters of a link and a command that a description may get later
 PLAIN = re.compile(r"[\w.=-]+")  # a name that needs no escapes in a search
@@ -158,16 +166,37 @@ class Store:
                 self._client.log_batch(run, [share], tags=[RunTag(*tag) for tag in tags.items()])
 
     def show_cells(self, cells: Sequence[MeasuredCell]) -> None:
-        """Makes or updates the runs of cells, which nothing here takes for measurements: see `cell_runs.write`."""
+        """Makes or updates a run for each cell of several processes; one that counts more of them stays as it is.
+
+        They have no tag `record`, as measurements have.
+        """
         with locked(self._root):
             for suite in dict.fromkeys(each.cell.suite for each in cells):
-                of_suite = [each for each in cells if each.cell.suite == suite]
-                known = list(self._runs(self._experiment(suite), IS_CELL))
-                cell_runs.write(self._client, self._experiment(suite), known, of_suite, self._log_values)
+                experiment_id, runs = self._experiment(suite), dict[str, MLflowRun]()
+                for run in list(self._runs(experiment_id, IS_CELL)):
+                    if runs.setdefault(run.data.tags[CELL_KEY], run) is not run:  # a killed process left two
+                        self._client.delete_run(run.info.run_id)
+                for each in cells:
+                    if each.cell.suite == suite:
+                        self._show_cell(experiment_id, each, runs.get(each.measured_key))
 
-    def _log_values(self, run_id: str, metrics: Mapping[str, float], params: Mapping[str, str], step: int) -> None:
-        values = [Metric(name, value, _now_ms(), step) for name, value in metrics.items()]
-        self._client.log_batch(run_id, values, [Param(name, value) for name, value in params.items()])
+    def _show_cell(self, experiment_id: str, cell: MeasuredCell, run: MLflowRun | None) -> None:
+        metrics, params, tags = cell_fields(cell)
+        if run is not None:
+            written = run.data.metrics
+            counts_more = run.info.status == "FINISHED" and written.get(NUM_PROCESSES, 0) > cell.num_processes
+            if counts_more or written == metrics:
+                return
+            if written.keys() - metrics.keys():  # a metric can't be taken away
+                self._client.delete_run(run.info.run_id)
+                run = None
+        records = [each.record for each in cell.counted if each.record is not None]
+        if run is None:
+            name = f"cell {cell.label} {cell.measured_key[:6]}"
+            run = self._client.create_run(experiment_id, min(map(start_ms, records)), tags, name)
+        values = [Metric(name, value, _now_ms(), cell.num_processes) for name, value in metrics.items()]
+        self._client.log_batch(run.info.run_id, values, [Param(name, value) for name, value in params.items()])
+        self._client.set_terminated(run.info.run_id, "FINISHED", max(map(end_ms, records)))
 
     def link(self, record: Record) -> str | None:
         """The page of the record's run, with the command that serves it; None if there is no such run."""
@@ -237,9 +266,7 @@ class Store:
     def _log(self, experiment_id: str, record: Record) -> None:
         run = translate(record)
         tags = {key: value[:MAX_TAG] for key, value in run.tags.items()} | {NOTE: run.note[: MAX_TAG - MAX_LINK]}
-        created = self._client.create_run(
-            experiment_id, run.start_ms, tags, self._free_name(experiment_id, run.name, record)
-        )
+        created = self._client.create_run(experiment_id, run.start_ms, tags, self._free_name(experiment_id, record))
         run_id = self._run_ids[key_of(record)] = created.info.run_id
         metrics = [Metric(*point) for point in run.points]
         params = [Param(key, value) for key, value in run.params.items()]
@@ -254,8 +281,9 @@ class Store:
         if (picture := run_picture.draw(record)) is not None:
             self._write(created, "samples.svg", picture)
 
-    def _free_name(self, experiment_id: str, label: str, record: Record) -> str:
+    def _free_name(self, experiment_id: str, record: Record) -> str:
         """The label; with the start of the process if another run has that name, or if MLflow could not look for it."""
+        label = record.label
         is_free = PLAIN.fullmatch(label) and not any(self._runs(experiment_id, f"attributes.run_name = '{label}'"))
         return label if is_free else f"{label} {record.started_at.partition('+')[0].replace('T', ' ')}"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.process import Process
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import summarise, warnings_of
@@ -56,6 +57,17 @@ TAGS = (
     *("disturbed", "time_provenance", "stopped", "bound", "busiest_operators", "allocator_library", "cudnn_benchmark"),
     *("energy_provenance", "settled", "device_name"),
 )
+NOTE = "mlflow.note.content"  # the tag that MLflow shows as the run's description
+# The run of a cell. Its metrics' names differ from a measurement's, so that no chart mixes them.
+KIND, AGGREGATE, CELL_KEY = "accelbench.kind", "aggregate", "accelbench.cell_key"
+IS_CELL = f"tags.`{KIND}` = '{AGGREGATE}'"  # as MLflow searches
+NUM_PROCESSES = "cell/num_processes"
+CELL_COLUMNS = ("samples_per_s", "samples_per_s_low", "samples_per_s_high", "latency_p50_ms", "energy_j_per_sample")
+CELL_PARAMS = ("model", "mode", "data", "device", "precision", "batch_size", "engine", "protocol")
+CELL_NOTE = (
+    "No measurement: the published speed of a cell, of all its processes (its repeats and seeds, on one machine with "
+    "one software), with its 95 % interval; its other figures are of the process that is nearest to it."
+)
 MAX_POINTS = 240  # of one series: a chart shows no more; the record keeps all
 
 
@@ -78,7 +90,6 @@ class Run:
         note: the run's description, markdown.
     """
 
-    name: str
     start_ms: int
     end_ms: int
     status: str
@@ -93,6 +104,11 @@ def start_ms(record: Record) -> int:
     return round(datetime.fromisoformat(record.started_at).timestamp() * 1000)
 
 
+def end_ms(record: Record) -> int:
+    """When it ended."""
+    return start_ms(record) + round(record.wall_s * 1000)
+
+
 def translate(record: Record) -> Run:
     """The run of `record`.
 
@@ -101,25 +117,31 @@ def translate(record: Record) -> Run:
     cell: they help to explain failures.
     """
     row = summarise(record)
-    started_ms = start_ms(record)
-    end_ms = started_ms + round(record.wall_s * 1000)
+    started_ms, ended_ms = start_ms(record), end_ms(record)
     is_ok = record.status == Status.ok and not row["disturbed"]
     known = {key: row[column] for key, column in (SETTINGS | OUTCOME | (MEASURED if is_ok else {})).items()}
-    points = [Point(key, float(value), end_ms, 0) for key, value in known.items() if value is not None]
+    points = [Point(key, float(value), ended_ms, 0) for key, value in known.items() if value is not None]
     if record.measurement is not None and is_ok:
-        points += _steps(record.measurement, end_ms)
+        points += _steps(record.measurement, ended_ms)
     if record.system is not None:
         points += _system(record.system, started_ms)
     return Run(
-        name=record.label,
         start_ms=started_ms,
-        end_ms=end_ms,
+        end_ms=ended_ms,
         status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),
         params=_params(record, row),
         points=points,
         tags=_tags(record, row),
         note=_note(record, row),
     )
+
+
+def cell_fields(cell: MeasuredCell) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
+    """The metrics, parameters and tags of the run of a cell."""
+    known = {f"cell/{name}": value for name in CELL_COLUMNS if (value := cell.number(name)) is not None}
+    params = {name: str(cell.row[name]) for name in CELL_PARAMS if cell.row[name] is not None}
+    tags = {KIND: AGGREGATE, CELL_KEY: cell.measured_key, "mlflow.source.name": "accelbench", NOTE: CELL_NOTE}
+    return known | {NUM_PROCESSES: float(cell.num_processes)}, params, tags
 
 
 def data_name(data: Data) -> str:
