@@ -4,8 +4,6 @@ import socket
 import subprocess
 import sys
 
-from accelbench.sinks.sink import make_sinks
-
 SCRIPT = "import sys; from pathlib import Path; from accelbench.sinks.{module} import {what}; {call}"
 SERVE = SCRIPT.format(
     module="ui", what="serve", call="sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
@@ -26,7 +24,9 @@ def closed_port() -> int:
 
 
 def opened(root):
-    (sink,) = make_sinks("mlflow", root)
+    from accelbench.sinks.mlflow import MLflowSink
+
+    sink = MLflowSink(root)
     sink.open()
     return sink
 

@@ -1,12 +1,9 @@
-import subprocess
-import sys
 import time
 
 import pytest
 
-from accelbench.errors import UnknownChoiceError
 from accelbench.sinks import sink as module
-from accelbench.sinks.sink import Sink, make_sinks
+from accelbench.sinks.sink import Sink
 from tests.sinks.samples import record
 
 
@@ -98,11 +95,3 @@ def test_what_a_server_says_is_safe_to_print_and_shows_no_password(text, shown):
 
 def test_a_password_is_masked_before_a_long_message_is_cut():
     assert "s3" not in module.one_line(RuntimeError("x" * 290 + "http://me:s3cret@host"))
-
-
-def test_tracking_names_the_sinks_and_without_it_mlflow_is_not_imported(tmp_path):
-    with pytest.raises(UnknownChoiceError, match=r"tracking=wandb.*mlflow, none"):
-        make_sinks("wandb", tmp_path)
-    script = "import sys, accelbench.sinks.sync, accelbench.sinks.ui; from accelbench.sinks.sink import make_sinks\n"
-    script += "from pathlib import Path; print(make_sinks('none', Path('.')), 'mlflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[] False\n"

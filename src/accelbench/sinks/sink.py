@@ -3,17 +3,14 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.errors import UnknownChoiceError
 from accelbench.schema.record import Record
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
 from accelbench.sinks.relative_speed import RelativeSpeed
 
-TRACKING = ("mlflow", "none")
 PATIENCE_S = 3.0  # failed attempts may take this long in total
 
 
@@ -89,18 +86,3 @@ def one_line(error: Exception) -> str:
     """The first line of the error's message, without secrets, or the error's type if there is no message."""
     lines = clean(masked(str(error))).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
-
-
-def make_sinks(tracking: str, root: Path) -> list[Sink]:
-    """The sinks of a sweep, not opened yet; `root` is the folder of the store.
-
-    Raises:
-        UnknownChoiceError: `tracking` is not one of `TRACKING`.
-    """
-    if tracking not in TRACKING:
-        raise UnknownChoiceError("tracking", tracking, TRACKING)
-    if tracking == "none":
-        return []
-    from accelbench.sinks.mlflow import MLflowSink  # its import takes over a second
-
-    return [MLflowSink(root)]

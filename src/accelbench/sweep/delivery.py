@@ -6,15 +6,18 @@ from typing import Any
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
+from accelbench.errors import UnknownChoiceError
 from accelbench.schema.record import Record
 from accelbench.sinks.relative_speed import relative_speeds
-from accelbench.sinks.sink import Sink, make_sinks
+from accelbench.sinks.sink import Sink
+
+TRACKING = ("mlflow", "none")
 
 
 class Delivery:
     """Delivers records to the trackers of one sweep, in the order in which they were measured.
 
-    `tracking` is one of `sinks.sink.TRACKING`, `root` the folder of MLflow's store.
+    `tracking` is one of `TRACKING`, `root` the folder of MLflow's store.
     """
 
     def __init__(self, tracking: str, root: Path) -> None:
@@ -72,3 +75,18 @@ class Delivery:
                 delivers = "delivers them" if sink.undelivered else "adds it"
                 lines.append(f"{lost} did not reach {sink.name} ({sink.problem}): `accelbench sync` {delivers}.")
         return lines
+
+
+def make_sinks(tracking: str, root: Path) -> list[Sink]:
+    """The sinks of a sweep, not opened yet; `root` is the folder of the store.
+
+    Raises:
+        UnknownChoiceError: `tracking` is not one of `TRACKING`.
+    """
+    if tracking not in TRACKING:
+        raise UnknownChoiceError("tracking", tracking, TRACKING)
+    if tracking == "none":
+        return []
+    from accelbench.sinks.mlflow import MLflowSink  # its import takes over a second
+
+    return [MLflowSink(root)]
