@@ -7,10 +7,6 @@ import pytest
 from accelbench.sinks import mlflow_fields, view
 
 
-def saved(tags):
-    return json.loads(tags[view.TAG])
-
-
 def decoded(tags, key=view.KEY):
     kind, _, data = json.loads(tags[view.PREFIX + key])["state"].partition(";")
     assert kind == "deflate"
@@ -37,20 +33,16 @@ def test_every_chart_has_its_section():
     assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == sections
 
 
-def test_there_are_three_views_by_name():
+def test_there_are_three_views_and_those_that_are_there_are_left_alone():
     tags = view.view_tags(1, {})
     names = {json.loads(value)["name"] for key, value in tags.items() if key.startswith(view.PREFIX)}
     assert names == {"accelbench", "Speed and accuracy", "By sweep"}
-
-
-def test_the_view_that_is_there_is_left_alone():
-    tags = view.view_tags(1, {})
     assert view.view_tags(2, tags) == {}
 
 
 def test_an_older_view_is_renewed_and_keeps_its_birthday():
     older = {view.TAG: json.dumps({"name": "accelbench", "createdAt": 1, "updatedAt": 1, "state": "deflate;"})}
-    renewed = saved(view.view_tags(5, older))
+    renewed = json.loads(view.view_tags(5, older)[view.TAG])
     assert (renewed["createdAt"], renewed["updatedAt"]) == (1, 5)
 
 
