@@ -93,4 +93,5 @@ def test_dots_of_ratios_keep_those_farthest_from_one_and_name_them(maker) -> Non
     assert len(names) == MAX_DOTS
     assert names[-1] == "slow"
     assert "n0" not in names
+    assert dots([slow], "title", "axis") is None
     assert dots([], "title", "axis") is None

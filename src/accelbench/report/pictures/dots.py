@@ -33,7 +33,7 @@ class Dot:
 
 
 def dots(found: Sequence[Dot], title: str, axis: str, base: str | None = None) -> Figure | None:
-    """A line for each dot, the largest first; None without any.
+    """A line for each dot, the largest first; None for a single one, which its sentence says better.
 
     Args:
         found: what is drawn; of more than `MAX_DOTS` ratios those farthest from 1, of other values the largest.
@@ -41,7 +41,7 @@ def dots(found: Sequence[Dot], title: str, axis: str, base: str | None = None) -
         axis: what the values are.
         base: what a value of 1 stands for: ratios are drawn on a logarithmic scale around it. None for other values.
     """
-    if not found:
+    if len(found) < 2:
         return None
     if len(found) > MAX_DOTS:
         title += f": {MAX_DOTS} of {len(found)}"
