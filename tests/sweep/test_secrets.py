@@ -28,19 +28,6 @@ PREFIXES = (
 SUFFIXES = ("API_KEY", "TOKEN_app_terraform_io", "SECRET", "PASSWORD", "AUTH", "CREDENTIALS")
 SERVICES = ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "KAGGLE_KEY")
 NAMES = (*map("".join, itertools.product(PREFIXES, SUFFIXES)), *SERVICES)
-TINY = (
-    *("model=mlp", "model.args.widths=[8]", "data=mnist", "mode=infer", "device=cpu", "batch_size=8", "breakdown_s=0"),
-    *("window.measure_s=0.05", "window.warmup_s=0.02", "window.latency_s=0.05", "window.block_s=0.01"),
-)
-SPEAKS = """
-import os
-from torch import nn
-
-class Net(nn.Linear):
-    def __init__(self):
-        raise ValueError(f"401 for {os.environ['HF_TOKEN']}: " + os.environ["NVIDIA_API_KEY"] * 500)
-"""
-
 # Counting the work runs the network on tensors without values.
 QUOTES = """
 import os
