@@ -16,7 +16,7 @@ from accelbench.stages.confirming import questions
 from accelbench.sweep import run
 from fakes import faulty_host, make_cell, make_options, make_project
 from report.conftest import Maker
-from sinks.test_mlflow import client_of
+from tests.sinks.stores import client_of
 
 maker = Maker()
 
