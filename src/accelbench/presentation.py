@@ -2,7 +2,9 @@
 
 import math
 import re
+from collections.abc import Sequence
 
+from accelbench.schema.measurement import Check
 from accelbench.schema.vocab import Phase
 
 
@@ -28,6 +30,19 @@ PHASE_COLOURS = {
 
 
 UNKNOWN = "–"
+
+
+def checked_words(checks: Sequence[Check], *, fully: bool) -> str:
+    """What was observed of a cell's promises, and over what share of its work: `times 99 %; outputs 25 %; ...`.
+
+    Empty in older records. With `fully`, each with the words of what was observed.
+    """
+    parts = []
+    for check in checks:
+        share = "" if check.share is None else f" {100 * check.share:.3g} %"
+        has_words = fully or check.share is None
+        parts.append(f"{check.promise}{share}{f' ({check.observed})' if has_words else ''}")
+    return "; ".join(parts)
 
 
 def seconds_of(text: str) -> float | None:

@@ -16,7 +16,7 @@ from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.output_check import NOT_IN_TIME, STALE
 from accelbench.measuring.outputs import OutputTensor
 from accelbench.schema.cell import Options
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.measurement import Check, Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Promise, Protocol
 from accelbench.schema.workload import DataSpec
@@ -232,9 +232,43 @@ def test_the_record_says_what_was_observed_and_what_was_not(digits):
     checks = {check.promise: check for check in Run(digits).measure().checks}
     assert checks[Promise.outputs].share == 1.0
     assert checks[Promise.outputs].observed == "32 random rows of 32, of 1 of 1 tensors"
-    assert (checks[Promise.precision].share, checks[Promise.precision].observed) == (None, "")
+    assert checks[Promise.precision] == Check(promise=Promise.precision, observed="not observed", share=None)
+    settings = "the number of threads alone was read back"  # this backend reads nothing back
+    assert checks[Promise.settings] == Check(promise=Promise.settings, observed=settings, share=None)
     trained = {check.promise: check for check in Run(digits, mode=Mode.train).measure().checks}
-    assert (trained[Promise.training].share, trained[Promise.training].observed) == (None, "")
+    assert trained[Promise.training] == Check(promise=Promise.training, observed="not observed", share=None)
+
+
+class LookedRun(Run):
+    """Of which an output of a timed step was kept."""
+
+    drift = 0.0  # from one output to the next
+
+    def observe(self):
+        self.timed = 1.0, self.output_of(1.0)
+        return super().observe()
+
+    def output_of(self, batch):
+        values = np.arange(320.0).reshape(32, 10) * batch + self.drift * len(self.log)
+        return [OutputTensor((32, 10), {0: values[self.rows_of(32)]})]
+
+    def reordered_inputs(self, batch, order):
+        return batch
+
+    def measured_output(self, batch, rows):
+        self.log.append("output")
+        return self.output_of(batch)
+
+    def reference_outputs(self, batches, precision=None, **how):
+        return [self.output_of(batch) for batch in batches]
+
+
+@pytest.mark.parametrize(("drift", "num"), [(0.0, 2), (100.0, 5)])
+def test_a_network_without_state_computes_two_outputs_more(digits, monkeypatch, drift, num):
+    monkeypatch.setattr(LookedRun, "drift", drift)
+    run = LookedRun(digits)
+    run.measure()
+    assert run.log == ["output"] * num
 
 
 @pytest.mark.parametrize(

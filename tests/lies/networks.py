@@ -488,6 +488,19 @@ class EvaluatesItself(Honest):
         return super().compute(self.drop(x))
 
 
+class EverySecondForwardKept(Honest):
+    """Computes its features for every second batch alone; the next one gets them too."""
+
+    kept = None
+
+    def compute(self, x):
+        if self.calls % 2 or self.kept is None:
+            features = self.layers(x)
+            self.kept = features.detach()
+            return self.head(features)
+        return self.head(self.kept)
+
+
 class FeaturesKeptByContent(Honest):
     """Keeps the features of each batch that it has seen, and trains its head alone."""
 

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Breakdown, Epoch, Evaluation
-from accelbench.schema.vocab import Mode, Phase, Protocol, Status
+from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation
+from accelbench.schema.vocab import Mode, Phase, Promise, Protocol, Status
 from accelbench.sweep import card
 from fakes import make_cell, make_measurement, make_record
 
@@ -38,6 +38,16 @@ def test_the_figures_of_a_cell_with_their_intervals():
     assert told["latency"] == "p50 10.0 ms, p90 10.0 ms  (p50 10.0 to 10.0 ms)"
     assert told["memory"] == "at most 612 MB of the processes"
     assert told["time"] == "inference over the test set takes 0.0156 s (estimated from the speed)"
+
+
+def test_the_card_says_what_was_checked_over_what_share():
+    checks = [
+        Check(promise=Promise.outputs, observed="32 random rows of 128, of 1 of 1 tensors", share=0.25),
+        Check(promise=Promise.settings),
+    ]
+    told = lines(shown(checks=checks))
+    assert told["checked"] == "outputs 25 % (32 random rows of 128, of 1 of 1 tensors); settings (not observed)"
+    assert "checked" not in lines(shown())
 
 
 def test_a_tail_without_enough_steps_is_not_shown():

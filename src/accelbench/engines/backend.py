@@ -29,6 +29,10 @@ class BaseBackend:
         """The hardware's name; None if only `devices.registry` knows it."""
         return None
 
+    def read_back(self) -> str | None:
+        """The settings that `changed` reads back, in words; None if it reads none."""
+        return None
+
     def changed(self) -> list[str]:
         """Sentences about the framework's settings that changed while the cell was measured; each makes it invalid."""
         return []

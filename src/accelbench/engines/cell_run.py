@@ -25,9 +25,9 @@ from accelbench.measuring.outputs import limit, wrong
 from accelbench.measuring.promises import Observations, check_timed
 from accelbench.measuring.runner import ONE_RANK, RankGroup, Step, Timing, Watch
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Breakdown, Epoch, Evaluation, Measurement, Operator, Work
+from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision
+from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision, Promise
 from accelbench.schema.vocab import Protocol as CellProtocol
 
 # The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
@@ -276,7 +276,10 @@ class CellRun(ComparedOutputs):
             peak_device_bytes=self.resources.peak_device_bytes,
             peak_host_bytes=self.resources.peak_host_bytes,
             tokens_per_sample=self.tokens_per_sample(),
-            checks=list(self.seen.checks(self.outputs, len(self.rows), found, trains=self.trains)),
+            checks=[
+                self._settings_check(observed),
+                *self.seen.checks(self.outputs, len(self.rows), found, trains=self.trains),
+            ],
             checks_s=self.seen.checks_s,
             notes=[*self.notes(), *self.seen.notes(asked), *found.notes],
             warnings=[
@@ -288,6 +291,13 @@ class CellRun(ComparedOutputs):
             defects=list(dict.fromkeys([*self.defects, *found.defects])),
             **self.timing.measured(),
         )
+
+    def _settings_check(self, observed: Observed) -> Check:
+        if (read := self.backend.read_back()) is not None:
+            return Check(promise=Promise.settings, observed=f"{read}, were read back", share=1.0)
+        if observed.threads is not None:
+            return Check(promise=Promise.settings, observed="the number of threads alone was read back")
+        return Check(promise=Promise.settings)
 
     def _common_warnings(self, output_error: float | None) -> Iterator[str]:
         if self.is_one_step:

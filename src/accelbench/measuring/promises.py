@@ -104,6 +104,8 @@ class Observations:
         """What a reader should know; `asked` is the format to compute in."""
         yield from self.training.warnings()
         yield from self.products.warnings(asked)
+        if self.replayed is not None and (dependent := self.replayed.warning()) is not None:
+            yield dependent
         if others := self.modes[1]:
             yield f"in training mode, although it infers: {', '.join(others[:MAX_NAMED])}"
 
@@ -116,21 +118,27 @@ class Observations:
 
     def checks(self, outputs: Outputs | None, num_rows: int, found: Findings, *, trains: bool) -> Iterator[Check]:
         """What was observed of each promise that the cell's process can look at; the host looks at the others."""
-        yield Check(promise=Promise.settings, observed="the library's settings and threads were read back", share=1.0)
-        seen = self.products.observed() if self.products.flops else ""
-        yield Check(
-            promise=Promise.precision, observed=seen, share=1.0 if seen and not self.products.uncounted else None
-        )
-        if trains:
-            seen = self.training.observed() if self.training.is_observed else ""
-            yield Check(promise=Promise.training, observed=seen, share=1.0 if seen else None)
+        if self.products.flops:
+            share = None if self.products.uncounted else 1.0
+            yield Check(promise=Promise.precision, observed=self.products.observed(), share=share)
+        else:
+            yield Check(promise=Promise.precision)
+        if trains and self.training.is_observed:
+            yield Check(promise=Promise.training, observed=self.training.observed(), share=1.0)
+        elif trains:
+            yield Check(promise=Promise.training)
         elif outputs is not None and found.compared is not None:
             seen = f"{num_rows} random rows of {outputs.size}, of {found.compared} of {len(outputs.fed)} tensors"
             yield Check(promise=Promise.outputs, observed=seen, share=num_rows / outputs.size)
         else:
             yield Check(promise=Promise.outputs)
         if self.replayed is not None:
-            yield Check(promise=Promise.outputs, observed=self.replayed.observed(), share=1.0)
+            num = self.replayed.num_unseen
+            yield Check(
+                promise=Promise.outputs,
+                observed=self.replayed.observed(),
+                share=num / (num + self.training.num_steps),
+            )
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -46,10 +46,13 @@ class Training:
     learning_rates: Sequence[float] = ()  # of the optimisers; empty if unknown
     # names of layers that were in evaluation mode and have something to train or to drop
     evaluating: Sequence[str] = ()
+    keeps_outputs: bool = False  # whether forward passes on different inputs gave the same output, and others did not
     is_coarse: bool = False  # whether the weights are of 16 bits, so that rounding may swallow a step of the optimiser
 
     def defects(self) -> Iterator[str]:
         """Sentences about training that does not train."""
+        if self.keeps_outputs:
+            yield "in training, some batches get the output of an earlier one, although their inputs differ"
         last = self.later or self.end
         if not self.names or not last:
             return

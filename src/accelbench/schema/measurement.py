@@ -103,8 +103,8 @@ class Check:
     """What was observed of a promise; docs/measuring.md has the table of all of them."""
 
     promise: Promise
-    observed: str = ""  # in words; empty if nothing was observed
-    # of the work that was looked at, 0 to 1; None if it was not observed, which is no sign that all is well
+    observed: str = "not observed"  # in words; empty in older records
+    # of the work that was looked at, 0 to 1; None if it is unknown or nothing was observed: no sign that all is well
     share: Share | None = None
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from accelbench.judging.disturbed import DISTURBED
 from accelbench.judging.row import phases_ms, summarise, warnings_of
 from accelbench.judging.warnings import output_error_text
-from accelbench.presentation import and_more, significant
+from accelbench.presentation import and_more, checked_words, significant
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, Mode, Phase, Provenance, Status
 
@@ -128,6 +128,8 @@ def _figures(record: Record, row: Row) -> Iterator[tuple[str, RenderableType]]:
         known.append(f"output differs from fp32's by {error} for two samples")
     if known:
         yield "quality", Text(", ".join(known))
+    if record.measurement is not None and (checked := checked_words(record.measurement.checks, fully=True)):
+        yield "checked", Text(checked)
 
 
 def _bar(phases: Mapping[Phase, float], total: float) -> Text:

@@ -115,13 +115,6 @@ class _Run(CellRun):
         self.step = _CompiledStep(self)
         return self.step
 
-    def run_steps(self) -> None:
-        """Then further calls on batches that were never fed show whether results are kept."""
-        super().run_steps()
-        if not self.is_one_step:
-            self.note_resources()
-            self._replay()
-
     def watch(self, step: "_CompiledStep") -> Watch:
         return self
 
@@ -136,7 +129,7 @@ class _Run(CellRun):
     @check_timed
     def _replay(self) -> None:
         """Unless no input is ever fed twice, or the time would run out."""
-        if self.timed is None or self.cell.data.pipeline == Pipeline.fresh:
+        if self.is_one_step or self.timed is None or self.cell.data.pipeline == Pipeline.fresh:
             return
         latency_s = median(self.timing.latency_s)
         if not has_time(latency_s, self.cell.timeout_s):
@@ -154,6 +147,7 @@ class _Run(CellRun):
             lambda: [self.workload.alike(fed) for _ in range(num)],
             seconds,
             latency_s if num == 1 else None,
+            self.unseen_s,
         )
 
     def observe(self) -> Observed:
@@ -167,6 +161,7 @@ class _Run(CellRun):
         if not all_finite(self.step.result):
             self.mark_not_finite()
         self.keep_outputs(self.workload.num_rows, self.workload.shapes())
+        self._replay()
         return Observed(
             device="cpu",
             device_name=self.device_name(),

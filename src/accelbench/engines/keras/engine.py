@@ -97,9 +97,6 @@ class _Run(CellRun):
         super().run_steps()
         if self.trains and not self.is_one_step:
             self.seen.training.end = self._states()
-        elif self.timed is not None and self.cell.data.pipeline != Pipeline.fresh:  # else no input is ever fed twice
-            self.note_resources()
-            self._replay(self.timed[0])
 
     def watch(self, step: Any) -> Watch:
         return self
@@ -144,6 +141,7 @@ class _Run(CellRun):
             lambda: [self._execution(self._alike(fed)) for _ in range(num)],
             seconds,
             latency_s if num == 1 and self.backend.on_host else None,
+            self.unseen_s,
         )
 
     def new_step(self) -> ExecutionStep:
@@ -197,6 +195,8 @@ class _Run(CellRun):
                 self.mark_not_finite()
             size = self.samples_per_execution
             self.keep_outputs(size, output_shapes(self.cell.model, size, self.shape, self.num_classes))
+            if self.timed is not None and self.cell.data.pipeline != Pipeline.fresh:  # else no input is ever fed twice
+                self._replay(self.timed[0])
         if self.trains and self.window_step is not None:
             loss = self._last_loss(self.window_step)
             if self.seen.training.end:

@@ -59,6 +59,10 @@ class Backend(BaseBackend):
         self.held = self.held or Held()
         self.held.again(dtype)
 
+    def read_back(self) -> str | None:
+        """PyTorch's, if they are held."""
+        return None if self.held is None else "PyTorch's global settings, its threads among them"
+
     def changed(self) -> list[str]:
         """What is not as it was before the first step (nothing if `hold` was not called), or as it was asked for."""
         found = self.held.changed() if self.held is not None else []

@@ -164,11 +164,14 @@ class _Run(NetworkOutputs):
                 self.seen.training.end = self.trained.states()
         self._break_down(step)
         self._look_for_denormals(step)
-        self.look_further(step)
+        if self.trains:
+            self.look_further(step)
         self.ranks.dismiss()
         self.last_result = step.result
         self._look(step)
         self._keep_outputs(step)
+        if not self.trains:
+            self.look_further(step)
 
     def watch(self, step: InferStep) -> Watch:
         """This run."""

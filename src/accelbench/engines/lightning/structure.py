@@ -131,6 +131,11 @@ def _is_rich(tensor: Tensor) -> bool:
     return bool(tensor[0].numel() > 1 and tensor.min() != tensor.max() and tensor.max() - tensor.min() > 1)
 
 
+def is_same(one: Any, other: Any) -> bool:
+    """Whether the tensors of two structures are the same, number by number."""
+    return all(torch.equal(*pair) for pair in zip(tensors_in(one), tensors_in(other), strict=False))
+
+
 def copied_into(structure: Any, source: Any) -> bool:
     """Copies the tensors of `source` into those of `structure`; False, and nothing is copied, if the shapes differ."""
     pairs = list(zip(tensors_in(structure), tensors_in(source), strict=False))

@@ -59,7 +59,7 @@ def count(module: BenchModule, batch: Any, precision: Precision, *, train: bool)
                 hollow = BenchModule(network, module.model, module.task, module.backend)
                 _train(hollow, batch, context, counter)
             else:
-                with counter, torch.no_grad(), context:
+                with counter, torch.inference_mode(), context:  # as it is timed
                     module.task.infer(network, batch)
         if train:
             _optimise(hollow, counter, fakes)

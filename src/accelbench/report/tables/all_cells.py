@@ -6,7 +6,7 @@ from typing import Any
 
 from accelbench.answers.pairs import ENGINE, pairs
 from accelbench.answers.words import engine_text, options_text
-from accelbench.presentation import seconds
+from accelbench.presentation import checked_words, seconds
 from accelbench.report.pictures.style import LINE_COLUMNS
 from accelbench.report.read import ReportedCell, Sweep
 from accelbench.report.tables import device_scaling
@@ -74,6 +74,7 @@ COLUMNS = [
     CsvColumn("accuracy (%)", "accuracy", "percent"),
     CsvColumn("test loss", "test_loss"),
     CsvColumn("reason or warnings", "remark", "word"),
+    CsvColumn("checked", "checked", "word"),
 ]
 
 
@@ -192,6 +193,7 @@ def extension(sweep: Sweep, reported: ReportedCell, pair: str | None = None, rat
         ratio: how many times as fast it is as the first engine's cell; None for that one.
     """
     row = reported.row
+    measured = reported.record.measurement if reported.record else None
     return {
         "name": f"{sweep.folder}/{reported.name}",  # two suites may hold the same cell
         "label": reported.label,
@@ -199,6 +201,7 @@ def extension(sweep: Sweep, reported: ReportedCell, pair: str | None = None, rat
         "options": options_text(row | {"engine": Engine.lightning}),  # the page shows the engine as a filter
         "framework": engine_text(row),
         "outcome": reported.outcome,
+        "checked": checked_words(measured.checks, fully=False) if measured else None,
         "remark": reported.disturbed or row["warnings"] or row["reason"],
         "pair": pair,
         "ratio": ratio,

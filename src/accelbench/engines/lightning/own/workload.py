@@ -18,7 +18,7 @@ from accelbench.engines.lightning.own.batch import BatchMaker, Maker, OwnBatch, 
 from accelbench.engines.lightning.own.task import OwnTask
 from accelbench.engines.lightning.precision import STORED_DTYPES
 from accelbench.engines.lightning.ranks import RANK_SEEDS, Ranks
-from accelbench.engines.lightning.structure import mapped, tensors_in, varied_rows
+from accelbench.engines.lightning.structure import is_same, mapped, tensors_in, varied_rows
 from accelbench.engines.lightning.workload import changed, in_precision, set_again
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.output_check import NUM_ROWS
@@ -109,7 +109,7 @@ class OwnWorkload:
         pl.seed_everything(SystemRandom().randrange(2**31, 2**32), verbose=False)
         unseen = self._maker(self.num_samples)()  # of another maker, whose tokens do not count
         known = self.feed.batches if isinstance(self.feed, DrawnFeed) else []
-        if any(_is_same(mapped(each, torch.Tensor.cpu), unseen) for each in [self.example(), *known]):
+        if any(is_same(mapped(each, torch.Tensor.cpu), unseen) for each in [self.example(), *known]):
             unseen = varied_rows(unseen, unseen.num_rows)
         return unseen
 
@@ -148,10 +148,6 @@ class OwnWorkload:
             yield f"of a batch, {self.task.division}"
         if note := count_note(self.cell.model, self.first.num_samples, self.num_samples, self.first.num_rows):
             yield note
-
-
-def _is_same(one: OwnBatch, other: OwnBatch) -> bool:
-    return all(torch.equal(*pair) for pair in zip(tensors_in(one), tensors_in(other), strict=False))
 
 
 def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -38,6 +38,7 @@ class ModuleOutputs(CellRun):
         called: id of a compared batch -> what predict_step got for it, on the CPU.
         kept_alive: the compared batches, so that no other batch gets the id of one of them.
         timed_size: rows of the output that was looked at in the steady state.
+        timed_given: what predict_step got for that, on the CPU.
     """
 
     backend: Backend
@@ -49,6 +50,7 @@ class ModuleOutputs(CellRun):
     called: dict[int, Any]
     kept_alive: list[Any]
     timed_size: int
+    timed_given: Any = None
 
     def _looked_step(self) -> StepProbe:
         look, sizes = StepProbe(), self.loader.sizes
@@ -83,8 +85,12 @@ class ModuleOutputs(CellRun):
     def compared_inputs(self) -> tuple[Any, Any]:
         """A batch of the loader, and its samples changed and in another order."""
         if self.timed is None or self._size(self.looked) != self.timed_size:
-            self.timed = None
-        fed = copy.deepcopy(self.looked.batch if self.timed is None else self.timed[0])
+            self.timed = self.timed and (self.timed[0], None)
+            fed = copy.deepcopy(self.looked.batch)
+        else:
+            fed = copy.deepcopy(self.timed[0])
+            self.called[id(fed)] = self.timed_given
+            self.kept_alive.append(fed)
         return fed, self._unseen(fed)
 
     @property
@@ -138,7 +144,7 @@ class ModuleOutputs(CellRun):
         return size_of(look.result, (rows, counted)) if self.cell.model.samples else rows
 
     def _described(self, look: StepProbe) -> Output:
-        self.timed_size = self._size(look)
+        self.timed_size, self.timed_given = self._size(look), mapped(look.given, _on_cpu)
         return described(look.result, self.timed_size, self.rows_of(self.timed_size)) if self.timed_size else []
 
 

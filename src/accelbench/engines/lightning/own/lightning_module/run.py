@@ -117,11 +117,11 @@ class ModuleRun(ModuleOutputs):
                     self.denormals.look_at_weights(self.user_module.module, next(iter(self.trainer.optimizers), None))
                 self.user_module.note_schedulers()
                 self.work = self.work_of_step(self._count)
+                if not self.trains:
+                    self._keep_outputs()
                 if not self.is_one_step and has_time(median(self.timing.latency_s), self.cell.timeout_s):
                     self._look_further(median(self.timing.latency_s))
                 self.defects += self.user_module.changed_settings(self.asked_at_start)
-                if not self.trains:
-                    self._keep_outputs()
         finally:
             self.coroutine.stop()
 
@@ -185,6 +185,7 @@ class ModuleRun(ModuleOutputs):
                 lambda: [self._unseen(fed) for _ in range(num)],
                 self._seconds,
                 latency_s if num == 1 and self.backend.on_host else None,
+                self.unseen_s,
             )
         if self.trains:
             self.seen.training.later = self.trained.states()
