@@ -49,7 +49,7 @@ def test_an_honest_engine_is_seen_to_compute(digits):
     assert of_outputs.observed.endswith("random rows of 32, of 1 of 1 tensors")
     assert "never fed" in of_inputs.observed
     (of_precision,) = (check for check in found.checks if check.promise == Promise.precision)
-    assert (of_precision.observed, of_precision.share) == ("not observed", None)  # it does not say what its operators compute in
+    assert (of_precision.observed, of_precision.share) == ("not observed", None)
 
 
 def test_an_output_of_one_sample_alone_makes_the_cell_invalid(digits):
