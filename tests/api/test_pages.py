@@ -46,7 +46,7 @@ def test_the_examples_of_the_python_page_run(tmp_path):
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Measurement of ") == 4
-    assert "can't tell None" in done.stdout
+    assert "can't tell, 1 and 1 processes" in done.stdout
     assert Path(done.stdout.splitlines()[-1]).exists()
 
 
