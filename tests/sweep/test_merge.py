@@ -41,11 +41,11 @@ def contents(folder):
 
 def test_records_of_two_machines_stand_in_one_plan_and_merging_again_changes_nothing(here):
     sweep(here / "a/nets", make(cell("cnn"), number=1), make(cell("mlp"), number=2))
-    sweep(here / "b/nets", make(cell("cnn"), number=3))  # another machine: another identity
+    sweep(here / "b/nets", make(cell("cnn"), number=3))  # another identity
     done = merge(["a", "b"], here / "all")
     assert (done.num_new, done.num_same, done.conflicts, done.problems) == (3, 0, [], [])
     found = read(here / "all/nets")
-    assert [each.cell.model.name for each in found.cells] == ["cnn", "mlp", "cnn"]
+    assert [each.cell.model.name for each in found.processes] == ["cnn", "mlp", "cnn"]
     assert (found.title, found.study, found.profile) == ("Networks", "001", "quick")
     before = contents(here / "all")
     again = merge(["b", "a"], here / "all")
