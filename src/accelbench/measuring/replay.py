@@ -100,6 +100,11 @@ def num_batches(step_s: float) -> int:
     return min(MAX_BATCHES, math.ceil(BLOCK_S / max(step_s, 1e-9)))
 
 
+def usual_longest(latency_s: Sequence[float]) -> float:
+    """What nine in ten measured steps took at most: a further one that takes as long is not surely longer."""
+    return sorted(latency_s)[max(0, math.ceil(0.9 * len(latency_s)) - 1)]
+
+
 def replay(
     fed: Callable[[], Sequence[Any]],
     unseen: Callable[[], Sequence[Any]],
@@ -113,8 +118,8 @@ def replay(
         fed: makes the batches of a block, with inputs that were fed before, in new memory.
         unseen: the same with inputs that never were; others at each call.
         seconds: runs a step on each of the batches, and returns how long that took.
-        known_s: what a block on inputs that were fed took while it was measured: if one of two first blocks on others
-            takes as long, no further one runs.
+        known_s: what a step on inputs that were fed took at most while it was measured (`usual_longest`), where a block
+            is one step: if one of two first blocks on others takes as long, no further one runs.
         first_s: what such a block on inputs that never were has taken already, to be the first of the two.
     """
     num_unseen = 0

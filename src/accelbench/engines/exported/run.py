@@ -48,7 +48,7 @@ from accelbench.engines.observed import Observed
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.outputs import Output
 from accelbench.measuring.promises import Products, check_timed
-from accelbench.measuring.replay import num_batches, replay
+from accelbench.measuring.replay import num_batches, replay, usual_longest
 from accelbench.measuring.runner import Watch
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Operator, Work
@@ -146,7 +146,7 @@ class _Run(CellRun):
             lambda: [on_host(fed) for _ in range(num)],
             lambda: [self.workload.alike(fed) for _ in range(num)],
             seconds,
-            latency_s if num == 1 else None,
+            usual_longest(self.timing.latency_s) if num == 1 else None,
             self.unseen_s,
         )
 

@@ -40,7 +40,7 @@ from accelbench.errors import UnsupportedError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.output_check import MAX_WHY
 from accelbench.measuring.promises import check_timed
-from accelbench.measuring.replay import num_batches, replay
+from accelbench.measuring.replay import num_batches, replay, usual_longest
 from accelbench.measuring.runner import Watch
 from accelbench.measuring.training import MAX_CYCLE
 from accelbench.schema.cell import Cell
@@ -184,7 +184,7 @@ class ModuleRun(ModuleOutputs):
                 lambda: [copy.deepcopy(fed) for _ in range(num)],
                 lambda: [self._unseen(fed) for _ in range(num)],
                 self._seconds,
-                latency_s if num == 1 and self.backend.on_host else None,
+                usual_longest(self.timing.latency_s) if num == 1 and self.backend.on_host else None,
                 self.unseen_s,
             )
         if self.trains:
