@@ -189,7 +189,7 @@ def test_no_cell_of_a_table_is_long(page):
 
 @pytest.mark.slow
 def test_a_new_data_set_is_prepared_and_measured_as_the_page_says(tmp_path):
-    (code,), (conf, params), (commands,) = (blocks("extending.md", kind) for kind in ("python", "yaml", "sh"))
+    (code, *_), (conf, params), (commands,) = (blocks("extending.md", kind) for kind in ("python", "yaml", "sh"))
     root = make_project(tmp_path)
     give_ceilings(root)
     shutil.copytree(ROOT / "src", root / "src")

@@ -29,7 +29,7 @@ def test_a_time_that_is_none_is_refused(minutes, project, capsys):
 @pytest.mark.slow
 def test_too_little_time_says_how_much_is_needed(project, monkeypatch):
     monkeypatch.setattr(module, "MIN_ROUNDS", 100)
-    with Hosts() as hosts, pytest.raises(UserError, match=r"--minutes: \d rounds were measured, and 100 are needed"):
+    with Hosts() as hosts, pytest.raises(UserError, match=r"--budget: \d+ rounds were measured, and 100 are needed"):
         selfcheck(0.1, printed(), hosts)
     (plan,) = project.glob("selfcheck/*/plan.json")
     cells = json.loads(plan.read_text())["cells"]

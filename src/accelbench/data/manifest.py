@@ -1,6 +1,7 @@
 """manifest.json: the description of a prepared data set, and the digest of its data."""
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from accelbench.errors import DataError
 from accelbench.project import MANIFEST
 from accelbench.schema.conditions import Data
 from accelbench.schema.ranges import Count
-from accelbench.schema.serialize import digest, load, open_regular, read_json
+from accelbench.schema.serialize import digest, load, open_regular, read_bytes, read_json
 
 # Other names could lead to files outside of the data set's folder.
 FileName = Annotated[
@@ -85,10 +86,16 @@ def _read(folder: Path) -> tuple[Data, Contents]:
 
 def read_counts(folder: Path) -> dict[str, int]:
     """Number of images of each split."""
-    counts = read_json(folder / MANIFEST)["counts"]
+    counts = _counts(folder)
     return {split: sum(of_class.values()) for split, of_class in counts.items()}
 
 
 def read_classes(folder: Path) -> list[str]:
     """The classes' names, in the order of the labels; none for random images."""
-    return list(read_json(folder / MANIFEST)["counts"].get("train", ()))
+    return list(_counts(folder).get("train", ()))
+
+
+def _counts(folder: Path) -> dict[str, dict[str, int]]:
+    # Not by `read_json`: a cell's process asks, which may lack its library.
+    counts: dict[str, dict[str, int]] = json.loads(read_bytes(folder / MANIFEST))["counts"]
+    return counts

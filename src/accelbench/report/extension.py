@@ -50,7 +50,7 @@ def load(path: Path | None) -> Extension | None:
     sys.path.insert(0, str(path.parents[1]))
     try:
         return cast(Extension, import_module(f"{path.parent.name}.{path.stem}"))
-    except ImportError as error:
+    except Exception as error:  # a report without it is better than none
         raise UserError(f"params.yaml: report_extension: {path}: {error}") from error
     finally:
         sys.path.remove(str(path.parents[1]))

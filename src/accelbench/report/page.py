@@ -135,7 +135,7 @@ def compose(
     shown = sweeps if shown is None else shown
     sheets, without = _samples(sweeps, data) if data is not None else ([], [])
     found = answers(cell for sweep in sweeps for cell in sweep.cells)
-    outcomes = Counter(reported.outcome for sweep in sweeps for reported in sweep.cells)
+    outcomes = Counter(process.outcome for sweep in sweeps for process in sweep.planned)  # as metrics.json counts
     ran = [record for sweep in sweeps for record in sweep.records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
     return Page(

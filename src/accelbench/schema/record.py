@@ -140,11 +140,14 @@ def cleared(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_settings(cell: Any) -> None:
-    """Raises a ValueError if an argument in the JSON of a cell is a secret: without it, it would be another cell."""
+    """Raises a ValueError if an argument in the JSON of a cell is a secret: without it, it would be another cell.
+
+    Whether a record can be read does not depend on the variables of its reader.
+    """
     for part, name in ARGUMENTS:
         settings = cell.get(part) if isinstance(cell, Mapping) else None
         arguments = settings.get(name) if isinstance(settings, Mapping) else None
-        if isinstance(arguments, Mapping) and (place := secret_argument(arguments)) is not None:
+        if isinstance(arguments, Mapping) and (place := secret_argument(arguments, {})) is not None:
             raise ValueError(f"{part}.{name}.{place} looks like a secret, which is not shown")
 
 

@@ -36,11 +36,12 @@ UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 ENUMERATED = {"device", "precision", "stop", "promise"}  # entries of a record that are words of ours
 NUMBERS = {int, float, bool, type(None)}
 MIN_CHANGES = 3  # between letters and digits, of a text without words
-SMALL = 1000  # no secret has so few digits
+SMALL = 10**5  # a number below it is a size, such as `user_tokens=2048`, and no secret
 LARGE = 10**8  # a number of an argument that may as well be a count is smaller
 
 # A password may hold any sign but a space; a user's name may be a token.
 ADDRESS = re.compile(r"(?<=://)([^\s/:@]{0,300})(:\S{0,300})?@")
+PORT = re.compile(r":\d{1,5}/")
 WEB = re.compile(r"https?://$", re.IGNORECASE)
 USERS = {"git", "hg", "svn"}  # names in addresses that tell nothing
 PARAMETER = re.compile(
@@ -175,6 +176,8 @@ def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
 
 def _address(match: re.Match[str]) -> str:
     user, password = match[1], match[2]
+    if password and PORT.match(password):  # a port, and an @ in the path after it
+        return match[0]
     is_alone = not password and len(user) >= MIN_LENGTH and WEB.search(match.string, 0, match.start()) is not None
     is_token = is_alone or _looks_random(user)
     shown = MASK if is_token and user not in USERS else user

@@ -124,7 +124,13 @@ def build_report() -> int:
         place = pipelines_place()
         root = place.root
         page = build(
-            root / "results", root / "report", params.costs(root), say=print, data=place.data, cache=place.cache
+            root / "results",
+            root / "report",
+            params.costs(root),
+            say=print,
+            data=place.data,
+            cache=place.cache,
+            extension=params.report_extension(root),
         )
         dvc_plots.write(root / "report")
         print(f"report: {page}")

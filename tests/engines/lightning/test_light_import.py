@@ -54,9 +54,16 @@ def test_lightning_is_imported_without_it_and_a_module_that_needs_it_works():
     assert lines == ["[]", "['accuracy', 'accuracy_epoch', 'accuracy_step']"]
 
 
-@pytest.mark.parametrize("code", ["import torchmetrics.text, torchmetrics.image", "from torchmetrics import *"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import torchmetrics.text, torchmetrics.image\nfrom torchmetrics import Accuracy",
+        "from torchmetrics import *",
+        "import torchmetrics\nAccuracy = torchmetrics.Accuracy",
+    ],
+)
 def test_any_import_of_the_package_works(code):
-    assert output(f"{LIGHT}{code}\nimport torchmetrics\nprint(torchmetrics.Accuracy.__name__)") == "Accuracy\n"
+    assert output(f"{LIGHT}{code}\nprint(Accuracy.__name__)") == "Accuracy\n"
 
 
 def test_a_host_imports_once_what_the_users_module_names(tmp_path, monkeypatch):

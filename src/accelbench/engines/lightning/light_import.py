@@ -33,7 +33,7 @@ class _Deferred(ModuleType):
         if name in LIGHT:
             importlib.import_module(f"{NAME}.utilities")  # first, as in the `__init__`: these modules import each other
             return getattr(importlib.import_module(LIGHT[name]), name)
-        if name.startswith("__"):  # what Python itself looks for
+        if name.startswith("__") and name != "__all__":  # what Python itself looks for
             raise AttributeError(f"module {NAME!r} has no attribute {name!r}")
         with _RUNNING:
             if type(self) is _Deferred:

@@ -52,7 +52,7 @@ def reasons(sweeps: Sequence[Sweep]) -> Table | None:
     order = [*(status for status in Status if status in UNEXPECTED), DISTURBED, UNREADABLE, NOT_RUN, Status.skipped]
     same = [_SameReason(outcome, reason, cells) for (outcome, reason), cells in groups.items()]
     same.sort(key=lambda group: (order.index(group.outcome), -len(group.cells)))
-    notes = ["The table of every cell lists all of them."]
+    notes = ["processes.csv lists all of them."]
     return tabulate("What is missing, and why", REASON_COLUMNS, same, notes) if same else None
 
 
