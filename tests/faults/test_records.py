@@ -189,7 +189,7 @@ def planned(folder: Path, text: str) -> Path:
 def read_and_publish(path: Path) -> None:
     found = record.read(path)
     sweep = sweeps.read(path.parent)
-    assert sweep.records in ([found], [])  # not if its name is another than its file's
+    assert [each.name for each in sweep.records] in ([found.name], [])  # not if its name is another than its file's
     publish(sweep)
     read_evidence(path.parent.parent, found.environment.get("machine", {}), {found.name.partition("-")[0]})
     record.write(found, path.parent)

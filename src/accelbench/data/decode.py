@@ -47,7 +47,7 @@ def decode(content: bytes, side: int, *, resizes: bool = True) -> NDArray[np.uin
         raise DataError("no picture, or of an unknown format") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"too large ({error})") from error
-    except (OSError, SyntaxError, LookupError, ValueError, TypeError, RuntimeError, EOFError) as error:
+    except (OSError, SyntaxError, LookupError, ValueError, TypeError, RuntimeError, EOFError, AssertionError) as error:
         # Pillow's decoders raise all of these on broken input.
         raise DataError(f"damaged ({' '.join(str(error).split()) or type(error).__name__})") from error
     return pixels
