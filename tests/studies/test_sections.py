@@ -6,6 +6,8 @@ import pytest
 
 from accelbench.report import build, page
 from accelbench.settings import params
+from accelbench.stages import stage
+from fakes import make_project
 from five_studies import sections
 from report.conftest import inferring
 
@@ -31,6 +33,16 @@ def test_the_checkouts_report_has_the_studies_and_another_has_not(tmp_path, make
         assert title not in (without / "report.md").read_text()
     assert (with_studies / "plots" / "times_nets.png").exists()
     assert str(named.parents[1]) not in sys.path[:1]
+
+
+def test_the_stage_that_builds_the_projects_report_adds_them_too(tmp_path, maker, monkeypatch):
+    project = make_project(tmp_path)
+    with (project / "params.yaml").open("a") as file:
+        file.write(f"\nreport_extension: {params.report_extension(ROOT)}\n")
+    maker.suite(project / "results", [maker.ok(maker.cell(), 1000)], study="001")
+    monkeypatch.chdir(project)
+    assert stage.build_report() == 0
+    assert "### How a benchmark lies" in (project / "report" / "report.md").read_text()
 
 
 @pytest.mark.parametrize(("name", "why"), [("none.py", "no such file"), ("broken.py", "No module named 'nonesuch'")])
