@@ -46,7 +46,7 @@ def checked_words(checks: Sequence[Check], *, fully: bool) -> str:
 
 
 def seconds_of(text: str) -> float | None:
-    """The seconds of a time that the user wrote, such as `90s`, `5m` or `2h`; None if it is none, or 0."""
+    """The seconds of a time that the user wrote, such as `90s`, `5m` or `2h`; None if it is no such time, or 0."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", text)
     return (float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] or None) if found else None
 

@@ -117,7 +117,7 @@ class Round:
 
 
 def read_part(path: Path) -> Part:
-    """Reads a part; raises a ValueError if the file is none."""
+    """Reads a part; raises a ValueError if the file holds no part."""
     return load(Part, read_json(path))
 
 

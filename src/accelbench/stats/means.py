@@ -1,7 +1,7 @@
 """Means and shares with their intervals: of several processes, and of the difference between two."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev, variance
 
@@ -14,17 +14,6 @@ class Mean:
     mean: float
     low: float | None
     high: float | None
-
-    @property
-    def bounds_above_zero(self) -> tuple[float, float] | None:
-        """The bounds, of something that is never below 0; None without any, or if few values let them reach 0."""
-        return (self.low, self.high) if self.low is not None and self.high is not None and self.low > 0 else None
-
-
-def common_means(figures: Sequence[Mapping[str, float | None]]) -> dict[str, Mean]:
-    """The means of the figures that each of the mappings knows, in the order of the first one."""
-    known = {name: [value for each in figures if (value := each.get(name)) is not None] for name in figures[0]}
-    return {name: mean_of(values) for name, values in known.items() if len(values) == len(figures)}
 
 
 @dataclass(frozen=True)

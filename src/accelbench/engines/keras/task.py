@@ -87,7 +87,7 @@ def states(names: Iterable[str], tensors: Iterable[NDArray[np.floating]]) -> dic
 def _state(tensor: NDArray[np.floating]) -> State:
     bits = np.ascontiguousarray(tensor).view(BITS[tensor.itemsize])
     values = tensor.astype(np.float32) if tensor.itemsize < 4 else tensor
-    # A number that is none makes both of them none.
+    # A NaN makes both of them NaN.
     return State(int(bits.sum(dtype=np.int64)), max(abs(float(values.min())), abs(float(values.max()))))
 
 

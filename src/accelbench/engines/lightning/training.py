@@ -27,7 +27,7 @@ def _state(tensor: Tensor) -> State:
     if values.device.type == "xla":  # it would compile these operators
         values = values.cpu()
     bits = values.contiguous().view(BITS[values.element_size()])
-    low, high = torch.aminmax(values)  # a number that is none makes both none
+    low, high = torch.aminmax(values)  # a NaN makes both NaN
     return State(int(bits.sum(dtype=torch.int64)), max(abs(float(low)), abs(float(high))))
 
 
