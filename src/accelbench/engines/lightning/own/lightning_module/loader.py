@@ -103,7 +103,9 @@ class SwitchingLoader:
         self.given: list[Any] = []  # batches that come before those of the loader
         self._batches: Iterator[Any] | None = None
         self._is_ahead = False  # whether the next batch is asked for in advance
+        self._stays_ahead = False  # whether the loader has no length
         self.num_early_ends = 0  # of the loader, before the batches that it said it has
+        self.ahead: Any = None  # the next step's batch, of a loader without a length
 
     def __getattr__(self, name: str) -> Any:
         if name == "loader":  # not yet set
@@ -117,7 +119,7 @@ class SwitchingLoader:
         # The loader begins with the first batch: Lightning also begins an iteration only to see that it can, and a
         # DataLoader would draw a random number for that.
         self._batches = None
-        self._is_ahead = not self._has_length()
+        self._is_ahead = self._stays_ahead = not self._has_length()
         return self
 
     def __next__(self) -> Any:
@@ -133,6 +135,8 @@ class SwitchingLoader:
             self.num_early_ends += self._has_length()  # without a length, this call leads to the last batch's step
             raise
         self.sizes.add(batch)
+        if self._stays_ahead:
+            self.ahead = batch
         self.mark(Phase.data_wait)
         return batch
 

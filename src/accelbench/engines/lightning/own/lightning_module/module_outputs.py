@@ -53,11 +53,11 @@ class ModuleOutputs(CellRun):
     timed_given: Any = None
 
     def _looked_step(self) -> StepProbe:
-        look, sizes = StepProbe(), self.loader.sizes
+        look, sizes, ahead = StepProbe(), self.loader.sizes, self.loader.ahead
         add = sizes.add
 
         def noted(batch: Any) -> None:
-            look.loaded = batch
+            look.loaded = batch if ahead is None else ahead
             add(batch)
 
         sizes.add = noted  # type: ignore[method-assign]
