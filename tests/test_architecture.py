@@ -45,7 +45,7 @@ BREAKING = [
     ("sweep.run", "import mlflow", "Only sinks/mlflow.py imports mlflow"),
     ("judging.row", "import pandas", "Only report/ imports pandas"),
     ("report.build", "import accelbench.sweep.run", "Data flows down"),
-    ("report.build", "import accelbench.devices.nvml", "The report is made from records"),
+    ("report.build", "import accelbench.devices.gpu", "The report is made from records"),
     ("grid.plan", "import accelbench.settings.config", "Data flows down"),
     ("worker", "import hydra", "What runs in a cell's process"),
 ]

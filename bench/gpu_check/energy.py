@@ -63,7 +63,7 @@ def main() -> None:
     import pynvml
     import torch
 
-    from accelbench.devices.nvml import visible_handles
+    from accelbench.devices.gpu import visible_handles
 
     handle = visible_handles()[0]
     for query in (pynvml.nvmlDeviceGetTotalEnergyConsumption, pynvml.nvmlDeviceGetPowerUsage):

@@ -2,7 +2,11 @@ import os
 import subprocess
 import sys
 
-from accelbench.devices import cpu
+import pytest
+
+from accelbench.devices import cpu, packages, xla_cpu
+from accelbench.devices.registry import look
+from accelbench.schema.vocab import Device
 
 CPUINFO = """processor\t: 0
 model name\t: AMD EPYC 9R14
@@ -13,39 +17,54 @@ model name\t: another
 """
 
 
-def test_reads_name_and_instruction_sets_of_the_first_processor(tmp_path):
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/cpuinfo").write_text(CPUINFO)
-    report = cpu.look(tmp_path)
-    assert report.present
-    assert report.name == "AMD EPYC 9R14"
-    assert report.details["instruction_sets"] == "avx2 avx512f avx512_bf16"
+def told_by(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_the_real_machine_agrees_with_the_system(tmp_path):
-    report = cpu.look()
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert report.memory_bytes is not None
-    assert 0 < report.memory_bytes <= pages
-    assert report.name
-    assert 1 <= int(report.details["usable_cores"]) <= int(report.details["logical_cores"])
-
-
-def test_limits_of_a_cgroup_count(tmp_path):
+def test_reads_the_first_processor_and_the_limits_of_the_cgroup(tmp_path):
     (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/cpuinfo").write_text(CPUINFO)
     (tmp_path / "proc/self/cgroup").write_text("0::/\n")
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/cpu.max").write_text("50000 100000\n")
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("123456789\n")
     report = cpu.look(tmp_path)
-    assert report.memory_bytes == 123456789
-    assert report.details["usable_cores"] == "1"
-    assert report.details["cpu_quota"] == "0.5"
+    assert (report.present, report.name, report.memory_bytes) == (True, "AMD EPYC 9R14", 123456789)
+    assert report.details["instruction_sets"] == "avx2 avx512f avx512_bf16"
+    assert (report.details["usable_cores"], report.details["cpu_quota"]) == ("1", "0.5")
+
+
+def test_the_real_machine_agrees_with_the_system():
+    report = cpu.look()
+    assert 0 < report.memory_bytes <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 1 <= int(report.details["usable_cores"]) <= int(report.details["logical_cores"])
 
 
 def test_affinity_counts():
-    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); " + (
-        "from accelbench.devices import cpu; print(cpu.usable_cores())"
+    bind = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
+    assert told_by(bind + "from accelbench.devices import cpu; print(cpu.usable_cores())") == "1"
+
+
+@pytest.mark.parametrize("device", Device)
+def test_every_device_is_present_or_says_why_not(device):
+    report = look(device)
+    assert report.device == device
+    assert report.present or device != Device.cpu
+    assert report.present is (report.reason is None) is (report.count > 0) is bool(report.name)
+
+
+def test_xla_on_the_cpu_needs_torch_xla(monkeypatch):
+    monkeypatch.setattr(packages, "version", lambda name: None)
+    assert "torch_xla is not installed" in xla_cpu.look().reason
+    monkeypatch.setattr(packages, "version", lambda name: "2.9.0")
+    found = xla_cpu.look()
+    assert (found.present, found.device, found.details["torch_xla"]) == (True, Device.xla_cpu, "2.9.0")
+
+
+def test_looking_imports_no_framework():
+    code = (
+        "import sys; from accelbench.devices.registry import look; from accelbench.schema.vocab import Device; "
+        "[look(device) for device in Device]; "
+        "print([name for name in ('torch', 'torch_xla', 'tensorflow', 'pytorch_lightning') if name in sys.modules])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "1"
+    assert told_by(code) == "[]"

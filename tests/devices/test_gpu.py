@@ -4,10 +4,16 @@ from accelbench.devices import gpu, packages
 
 from .fakes import FakeNvml
 
+THREE = FakeNvml(("A", "B", "C"))
 
-def torch_folder(tmp_path, cuda):
-    (tmp_path / "version.py").write_text(f"__version__ = '2.9.0'\ncuda: Optional[str] = {cuda!r}\nhip = None\n")
-    return tmp_path
+
+@pytest.fixture
+def torch_folder(tmp_path):
+    def make(cuda):
+        (tmp_path / "version.py").write_text(f"__version__ = '2.9.0'\ncuda: Optional[str] = {cuda!r}\nhip = None\n")
+        return tmp_path
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -17,36 +23,66 @@ def torch_folder(tmp_path, cuda):
         (FakeNvml(), {"CUDA_VISIBLE_DEVICES": ""}, "12.8", "CUDA_VISIBLE_DEVICES='' leaves no GPU visible"),
         (FakeNvml(gpus=()), {}, "12.8", "no NVIDIA GPU found"),
         (FakeNvml(), {}, None, "the installed torch is built without CUDA: install a CUDA build of it"),
+        (FakeNvml(cuda=11040), {}, "12.8", "driver 580.65.06 supports CUDA 11, torch needs 12.8: update the driver"),
     ],
 )
-def test_why_there_is_none(tmp_path, nvml, environ, cuda, reason):
-    report = gpu.look(nvml, environ, torch_folder(tmp_path, cuda))
+def test_why_there_is_none(torch_folder, nvml, environ, cuda, reason):
+    report = gpu.look(nvml, environ, torch_folder(cuda))
     assert (report.present, report.reason, report.count, report.memory_bytes) == (False, reason, 0, None)
+    assert gpu.look(FakeNvml(cuda=12020), {}, torch_folder("12.8")).present
 
 
-def test_a_driver_older_than_torchs_cuda(tmp_path):
-    reason = gpu.look(FakeNvml(cuda=11040), {}, torch_folder(tmp_path, "12.8")).reason
-    assert reason == "driver 580.65.06 supports CUDA 11, torch needs 12.8: update the driver"
-    assert gpu.look(FakeNvml(cuda=12020), {}, torch_folder(tmp_path, "12.8")).present
+def test_the_weakest_of_several_counts(torch_folder):
+    report = gpu.look(FakeNvml(("A100", "A100", "A30")), {}, torch_folder("12.8"))
+    assert (report.present, report.name, report.count, report.memory_bytes) == (True, "A100 + A30", 3, 40 * 10**9)
+    assert (report.details["compute_capability"], report.details["gpu_2_power_limit_w"]) == ("8.0", "400")
 
 
-def test_the_weakest_of_several_counts(tmp_path):
-    report = gpu.look(FakeNvml(("A100", "A100", "A30")), {}, torch_folder(tmp_path, "12.8"))
-    assert report.present
-    assert (report.name, report.count, report.memory_bytes) == ("A100 + A30", 3, 40 * 10**9)
-    assert report.details["compute_capability"] == "8.0"
-    assert report.details["gpu_2_power_limit_w"] == "400"
-
-
-def test_one_missing_figure_leaves_the_rest(tmp_path):
+def test_one_missing_figure_leaves_the_rest(torch_folder):
     failing = ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability"]
-    report = gpu.look(FakeNvml(failing=failing), {}, torch_folder(tmp_path, "12.8"))
-    assert report.present
-    assert report.memory_bytes is None
+    report = gpu.look(FakeNvml(failing=failing), {}, torch_folder("12.8"))
+    assert (report.present, report.memory_bytes) == (True, None)
     assert "compute_capability" not in report.details
+    [found] = gpu.visible_gpus(FakeNvml(failing=["nvmlDeviceGetEnforcedPowerLimit"]), {})
+    assert (found.name, found.compute_capability, found.power_limit_w) == ("NVIDIA A100", (8, 0), None)
 
 
 def test_reads_the_cuda_release_of_the_installed_torch():
     version = gpu.torch_cuda_version(packages.folder("torch"))
     assert version is None or version.split(".")[0].isdigit()
     assert gpu.torch_cuda_version(None) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("2,0", [2, 0]),
+        (" 1 , 2 ", [1, 2]),
+        ("0,-1,2", [0]),
+        ("0,7,2", [0]),
+        ("0,0", []),
+        ("GPU-ab", [1]),
+        ("GPU-a", []),  # ambiguous
+        ("GPU-cccc-3,0", [2, 0]),
+        ("none", []),
+    ],
+)
+def test_visible_as_cuda_reads_it(wanted, found):
+    environ = {} if wanted is None else {"CUDA_VISIBLE_DEVICES": wanted}
+    assert gpu.visible_handles(THREE, environ) == [f"handle-{index}" for index in found]
+
+
+def test_a_mig_instance_has_its_gpus_capability():
+    [found] = gpu.visible_gpus(FakeNvml(), {"CUDA_VISIBLE_DEVICES": "MIG-1"})
+    assert (found.compute_capability, found.multiprocessors) == ((8, 0), 42)
+    assert gpu.visible_gpus(FakeNvml(), {"CUDA_VISIBLE_DEVICES": "MIG-2"}) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not gpu.look().present, reason="no usable NVIDIA GPU here")
+def test_a_real_gpu_is_described_in_full():
+    gpus = gpu.visible_gpus()
+    assert gpus
+    assert all(each.memory_bytes and each.compute_capability and each.name for each in gpus)

@@ -26,19 +26,23 @@ def torch_xla(tmp_path):
     return tmp_path / "torch_xla"
 
 
-def test_a_v2_8_has_four_chips_of_two_cores(tmp_path, torch_xla):
-    root = machine(tmp_path, [("0x1ae0", "0x0027")] * 4 + [("0x1ae0", "0x0042")], ["accel0"])
-    report = tpu.look(root, {}, torch_xla)
-    assert report.present
-    assert (report.name, report.count, report.details["chips"]) == ("TPU v2 or v3", 8, "4")
-
-
-def test_a_v5e_through_vfio(tmp_path, torch_xla):
-    root = machine(tmp_path, [("0x1ae0", "0x0063")] * 8, ["vfio/vfio", "vfio/0"])
-    report = tpu.look(root, {"TPU_ACCELERATOR_TYPE": "v5litepod-8"}, torch_xla)
-    assert report.present
-    assert (report.name, report.count) == ("TPU v5e", 8)
-    assert report.details["accelerator_type"] == "v5litepod-8"
+@pytest.mark.parametrize(
+    ("chips", "nodes", "environ", "name", "count", "details"),
+    [
+        ([("0x1ae0", "0x0027")] * 4 + [("0x1ae0", "0x0042")], ["accel0"], {}, "TPU v2 or v3", 8, {"chips": "4"}),
+        (
+            [("0x1ae0", "0x0063")] * 8,
+            ["vfio/vfio", "vfio/0"],
+            {"TPU_ACCELERATOR_TYPE": "v5litepod-8"},
+            "TPU v5e",
+            8,
+            {"chips": "8", "accelerator_type": "v5litepod-8"},
+        ),
+    ],
+)
+def test_chips_and_their_cores_are_counted(tmp_path, torch_xla, chips, nodes, environ, name, count, details):
+    report = tpu.look(machine(tmp_path, chips, nodes), environ, torch_xla)
+    assert (report.present, report.name, report.count, report.details) == (True, name, count, details)
 
 
 NO_CHIP = "no TPU chip on the PCI bus"

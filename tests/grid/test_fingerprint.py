@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.devices import nvml
+from accelbench.devices.gpu import visible_gpus
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint
 from accelbench.project import ENVIRONMENT
@@ -177,7 +177,7 @@ def test_what_is_not_there_is_named(folder):
 
 def test_the_machine_has_what_its_gpus_drivers_tell(monkeypatch):
     fake = FakeNvml(("A100", "A30"), failing=["nvmlDeviceGetCudaComputeCapability"])
-    monkeypatch.setattr(fingerprint.nvml, "visible_gpus", lambda: [nvml.describe(f"handle-{i}", fake) for i in (0, 1)])
+    monkeypatch.setattr(fingerprint, "visible_gpus", lambda: visible_gpus(fake, {}))
     monkeypatch.setattr(fingerprint.pynvml, "nvmlSystemGetDriverVersion", fake.nvmlSystemGetDriverVersion)
     machine = fingerprint.fingerprint()["machine"]
     assert machine["gpus"] == ["A100", "A30"]

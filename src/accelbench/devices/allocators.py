@@ -7,9 +7,9 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from accelbench.schema.vocab import Allocator
 
@@ -28,8 +28,7 @@ REUSE = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc
 LARGE_BYTES = 256 << 20
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(NamedTuple):
     """What gives this process its memory."""
 
     word: str  # a word of `Allocator`, `glibc`, or the name of another library's file
@@ -66,10 +65,7 @@ def why_missing(allocator: Allocator) -> str | None:
 
 
 def environment(allocator: Allocator, given: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables with which a new process gets the allocator.
-
-    What the variables of this process, `given`, preload and tune otherwise stays.
-    """
+    """The variables that give a new process the allocator; what those of this one preload and tune otherwise stays."""
     if allocator == Allocator.glibc_reuse:  # of two values, glibc takes the later one
         return {"GLIBC_TUNABLES": ":".join(filter(None, [given.get("GLIBC_TUNABLES"), REUSE]))}
     path = library(allocator)  # of two libraries, the program gets the functions of the first one
@@ -117,15 +113,13 @@ def _large_blocks_come_from_heap(program: ctypes.CDLL) -> bool:
         program.free(block)
 
 
-def _version(program: ctypes.CDLL, word: str) -> str | None:
+def _version(program: ctypes.CDLL, word: str) -> str:
     if word == Allocator.jemalloc and hasattr(program, "mallctl"):
         version, size = ctypes.c_char_p(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_char_p))
         program.mallctl(b"version", ctypes.byref(version), ctypes.byref(size), None, ctypes.c_size_t(0))
         return (version.value or b"").decode()
-    name = VERSIONS.get(word, "")
-    if not hasattr(program, name):
-        return None
+    if not hasattr(program, name := VERSIONS.get(word, "")):
+        return ""
     function = program[name]  # an object of its own, whose type changes no other's
     function.restype = ctypes.c_char_p
-    text: bytes | None = function(None, None, None)  # tcmalloc's takes three places for numbers, glibc's none
-    return (text or b"").decode()
+    return (function(None, None, None) or b"").decode()  # tcmalloc's takes three places for numbers, glibc's none

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterable
 from pathlib import Path
 
-from accelbench.devices import cgroup
+from accelbench.devices.proc import cpu_quota, memory_limit_bytes
 from accelbench.devices.registry import DeviceReport
 from accelbench.schema.vocab import Device
 
@@ -28,22 +28,21 @@ def look(root: Path = Path("/")) -> DeviceReport:
     """The CPU's report; `root` holds proc/ and sys/."""
     import psutil  # here, since the bare worker uses this module where psutil is not installed
 
-    info = _cpuinfo(root)
-    quota, limit_bytes = cgroup.cpu_quota(root), cgroup.memory_limit_bytes(root)
-    memory_bytes = psutil.virtual_memory().total
+    quota, memory_bytes = cpu_quota(root), psutil.virtual_memory().total
+    flags = _cpuinfo(root).get("flags", "").split()
     details = {
         "physical_cores": str(psutil.cpu_count(logical=False) or ""),
         "logical_cores": str(psutil.cpu_count() or ""),
         "usable_cores": str(usable_cores(root)),
-        "cpu_quota": f"{quota:g}" if quota is not None else "",
-        "instruction_sets": " ".join(name for name in INSTRUCTION_SETS if name in info.get("flags", "").split()),
+        "cpu_quota": "" if quota is None else f"{quota:g}",
+        "instruction_sets": " ".join(name for name in INSTRUCTION_SETS if name in flags),
     }
     return DeviceReport(
         device=Device.cpu,
         present=True,
         name=name(root),
         count=1,
-        memory_bytes=min(memory_bytes, limit_bytes or memory_bytes),
+        memory_bytes=min(memory_bytes, memory_limit_bytes(root) or memory_bytes),
         details={key: value for key, value in details.items() if value},
     )
 
@@ -55,9 +54,8 @@ def name(root: Path = Path("/")) -> str:
 
 def usable_cores(root: Path = Path("/")) -> int:
     """Logical cores that this process may keep busy: the affinity, limited by the cgroup's quota rounded up."""
-    quota = cgroup.cpu_quota(root)
-    cores = len(os.sched_getaffinity(0))
-    return min(cores, math.ceil(quota)) if quota is not None else cores
+    cores, quota = len(os.sched_getaffinity(0)), cpu_quota(root)
+    return cores if quota is None else min(cores, math.ceil(quota))
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pynvml
 
-from accelbench.devices import nvml as gpus
+from accelbench.devices import gpu
 
 IDLE_S = 1.0  # duration of the measurement of idle power
 
@@ -25,10 +25,9 @@ class Rapl:
     """
 
     def __init__(self, packages: list[Path]) -> None:
-        self._packages = packages
+        self._packages, self._total = packages, 0
         self._ranges = [int((folder / "max_energy_range_uj").read_text()) for folder in packages]
         self._last = self._read()
-        self._total = 0
 
     def __call__(self) -> float | None:
         """Joules so far; None if a counter can't be read now."""
@@ -47,9 +46,9 @@ class Rapl:
 
 def find_rapl(root: Path = Path("/")) -> Rapl | None:
     """The processor's counter; None if it has none, or if this user may not read it."""
-    folder = root / "sys/class/powercap"
     # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of it. AMD's counters have the same names.
-    packages = [path for path in sorted(folder.glob("intel-rapl:*")) if path.name.count(":") == 1]
+    folders = sorted((root / "sys/class/powercap").glob("intel-rapl:*"))
+    packages = [folder for folder in folders if folder.name.count(":") == 1]
     try:
         chosen = [path for path in packages if (path / "name").read_text().startswith("package")]
         return Rapl(chosen) if chosen else None
@@ -61,24 +60,21 @@ def counters(
     num_gpus: int, nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> Counters:
     """The available counters: the processor's, and one per GPU for the first `num_gpus` visible ones."""
-    found: Counters = {}
     rapl = find_rapl(root)
-    if rapl is not None:
-        found["cpu_energy_j"] = rapl
-    if num_gpus:
-        try:
-            handles = gpus.visible_handles(nvml, environ)[:num_gpus]
-        except pynvml.NVMLError:
-            handles = []
-        for index, handle in enumerate(handles):
-            query = functools.partial(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
-            if gpus.ask(query) is not None:  # GPUs before Volta have no counter
-                found[f"gpu_{index}_energy_j"] = functools.partial(_joules, query)
+    found: Counters = {} if rapl is None else {"cpu_energy_j": rapl}
+    try:
+        handles = gpu.visible_handles(nvml, environ)[:num_gpus] if num_gpus else []
+    except pynvml.NVMLError:
+        handles = []
+    for index, handle in enumerate(handles):
+        query = functools.partial(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+        if gpu.ask(query) is not None:  # GPUs before Volta have no counter
+            found[f"gpu_{index}_energy_j"] = functools.partial(_joules, query)
     return found
 
 
 def _joules(query: Callable[[], int]) -> float | None:
-    millijoules = gpus.ask(query)
+    millijoules = gpu.ask(query)
     return None if millijoules is None else millijoules / 1000
 
 

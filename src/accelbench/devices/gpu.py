@@ -1,27 +1,41 @@
-"""NVIDIA GPUs: present if both their driver and the installed torch support them."""
+"""NVIDIA GPUs: those that a CUDA process here would see; present if both their driver and the installed torch can."""
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pynvml
 
 from accelbench.devices import packages
-from accelbench.devices.nvml import Gpu, describe, visible_handles
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
+
+Handle = Any  # an opaque pointer of the library
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU, or one MIG instance of it. What its driver doesn't report is None."""
+
+    name: str
+    memory_bytes: int | None
+    compute_capability: tuple[int, int] | None  # (major, minor), such as (8, 0) for an A100
+    power_limit_w: float | None
+    multiprocessors: int | None  # how many; most drivers report it of a MIG instance alone
 
 
 def look(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, torch_folder: Path | None = None) -> DeviceReport:
     """The visible GPUs' report; without `torch_folder`, the installed torch counts."""
     try:
-        handles = visible_handles(nvml, environ)
-        driver, cuda = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlSystemGetCudaDriverVersion()
+        gpus = visible_gpus(nvml, environ)
+        driver, cuda = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlSystemGetCudaDriverVersion() // 1000
     except pynvml.NVMLError as error:
         return absent(Device.gpu, f"no NVIDIA driver found ({error})")
-    if not handles:
+    if not gpus:
         wanted = environ.get("CUDA_VISIBLE_DEVICES")
         hidden = f"CUDA_VISIBLE_DEVICES={wanted!r} leaves no GPU visible"
         return absent(Device.gpu, "no NVIDIA GPU found" if wanted is None else hidden)
@@ -29,11 +43,21 @@ def look(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ, torch_fold
     if torch_cuda is None:
         return absent(Device.gpu, "the installed torch is built without CUDA: install a CUDA build of it")
     # A driver runs every CUDA release of its own major version (NVIDIA's minor version compatibility).
-    if int(torch_cuda.split(".")[0]) > cuda // 1000:
-        return absent(
-            Device.gpu, f"driver {driver} supports CUDA {cuda // 1000}, torch needs {torch_cuda}: update the driver"
-        )
-    return _report([describe(handle, nvml) for handle in handles], driver, torch_cuda)
+    if int(torch_cuda.split(".")[0]) > cuda:
+        return absent(Device.gpu, f"driver {driver} supports CUDA {cuda}, torch needs {torch_cuda}: update the driver")
+    details = {"driver": driver, "torch_cuda": torch_cuda}
+    if (capability := gpus[0].compute_capability) is not None:  # of the first one, which every cell uses
+        details["compute_capability"] = f"{capability[0]}.{capability[1]}"
+    limits = {f"gpu_{index}_power_limit_w": gpu.power_limit_w for index, gpu in enumerate(gpus)}
+    details |= {name: f"{limit:g}" for name, limit in limits.items() if limit is not None}
+    return DeviceReport(
+        device=Device.gpu,
+        present=True,
+        name=" + ".join(dict.fromkeys(gpu.name for gpu in gpus)),
+        count=len(gpus),
+        memory_bytes=min((gpu.memory_bytes for gpu in gpus if gpu.memory_bytes is not None), default=None),
+        details=details,
+    )
 
 
 def torch_cuda_version(torch_folder: Path | None) -> str | None:
@@ -41,27 +65,70 @@ def torch_cuda_version(torch_folder: Path | None) -> str | None:
     if torch_folder is None:
         return None
     try:
-        text = (torch_folder / "version.py").read_text()
+        match = re.search(r"^cuda\b.*= '([\d.]+)'$", (torch_folder / "version.py").read_text(), re.MULTILINE)
     except OSError:
         return None
-    match = re.search(r"^cuda\b.*= '([\d.]+)'$", text, re.MULTILINE)
     return match[1] if match else None
 
 
-def _report(gpus: Sequence[Gpu], driver: str, cuda: str) -> DeviceReport:
-    capability = gpus[0].compute_capability  # of the first one, which every cell uses
-    memories = [gpu.memory_bytes for gpu in gpus if gpu.memory_bytes is not None]
-    details = {"driver": driver, "torch_cuda": cuda}
-    if capability is not None:
-        details["compute_capability"] = f"{capability[0]}.{capability[1]}"
-    for index, gpu in enumerate(gpus):
-        if gpu.power_limit_w is not None:
-            details[f"gpu_{index}_power_limit_w"] = f"{gpu.power_limit_w:g}"
-    return DeviceReport(
-        device=Device.gpu,
-        present=True,
-        name=" + ".join(dict.fromkeys(gpu.name for gpu in gpus)),
-        count=len(gpus),
-        memory_bytes=min(memories, default=None),
-        details=details,
+def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
+    """The answer to one query; None if this GPU or driver doesn't support it."""
+    try:
+        return query(*args)
+    except pynvml.NVMLError:
+        return None
+
+
+def visible_handles(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) -> list[Handle]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order; all GPUs if it is unset.
+
+    The variable is read as CUDA reads it (CUDA C++ Programming Guide, "CUDA environment variables"): indices, UUIDs
+    or prefixes of them, MIG UUIDs; the first word that names no GPU ends the list, a repeated word empties it.
+    Indices follow the PCI bus, as with `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and as by default if all GPUs are of one
+    model. Raises pynvml.NVMLError: there is no NVIDIA driver, or it doesn't answer.
+    """
+    # Repeated calls are cheap: the library counts them, and it needs no shutdown before the process ends.
+    nvml.nvmlInit()
+    handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    wanted = environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return handles
+    found: dict[str, Handle] = {}
+    for word in map(str.strip, wanted.split(",")):
+        if word in found:
+            return []
+        if (handle := _named(nvml, handles, word)) is None:
+            break
+        found[word] = handle
+    return list(found.values())
+
+
+def visible_gpus(nvml: Any = pynvml, environ: Mapping[str, str] = os.environ) -> list[Gpu]:
+    """The same, each as its driver describes it."""
+    return [_described(handle, nvml) for handle in visible_handles(nvml, environ)]
+
+
+def _described(handle: Handle, nvml: Any) -> Gpu:
+    memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+    # A MIG instance has the compute capability and the power limit of the whole GPU.
+    whole = ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle) or handle
+    attributes = ask(nvml.nvmlDeviceGetAttributes, handle)
+    limit_mw = ask(nvml.nvmlDeviceGetEnforcedPowerLimit, whole)
+    return Gpu(
+        name=ask(nvml.nvmlDeviceGetName, handle) or "NVIDIA GPU",
+        memory_bytes=memory.total if memory is not None else None,
+        compute_capability=ask(nvml.nvmlDeviceGetCudaComputeCapability, whole),
+        power_limit_w=limit_mw / 1000 if limit_mw is not None else None,
+        multiprocessors=attributes.multiprocessorCount if attributes is not None else None,
     )
+
+
+def _named(nvml: Any, handles: list[Handle], word: str) -> Handle | None:
+    if word.isdigit():
+        return handles[int(word)] if int(word) < len(handles) else None
+    if word.startswith("MIG-"):
+        return ask(nvml.nvmlDeviceGetHandleByUUID, word)
+    if not word.startswith("GPU-"):
+        return None
+    matches = [handle for handle in handles if (ask(nvml.nvmlDeviceGetUUID, handle) or "").startswith(word)]
+    return matches[0] if len(matches) == 1 else None

@@ -26,13 +26,10 @@ def version(distribution: str) -> str | None:
 
 
 def is_safe_torch(version: str) -> bool:
-    """Whether this version of torch may read files with `torch.load`, if only with `weights_only=True`.
-
-    Of the first safe release, the final one: what was built before may lack the correction.
-    """
-    found = re.match(r"(\d+)\.(\d+)(?:\.\d+)*([^+]*)", version)
-    if found is None:
+    """Whether this version of torch may read files with `torch.load`, if only with `weights_only=True`."""
+    if (found := re.match(r"(\d+)\.(\d+)(?:\.\d+)*([^+]*)", version)) is None:
         return False
+    # What was built before the first safe release may lack the correction.
     release, is_early = (int(found[1]), int(found[2])), not found[3].startswith(".post") and found[3] != ""
     return release > SAFE_TORCH or (release == SAFE_TORCH and not is_early)
 

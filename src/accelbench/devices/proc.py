@@ -1,7 +1,7 @@
-"""What /proc says of this process's clocks and memory, and of how busy the cores were."""
+"""What /proc and /sys say of this process's clocks, memory and cores, and of the limits that a container puts on it."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,10 +26,8 @@ def check_clocks() -> None:
 
 def high_water_bytes() -> int | None:
     """The kernel's high-water mark of this process's resident memory; None if it is not reported."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return None
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
 class CpuTimes(NamedTuple):
@@ -42,8 +40,7 @@ class CpuTimes(NamedTuple):
 
 def cpu_times(cores: Collection[int], root: Path = Path("/")) -> CpuTimes:
     """The times of these logical cores. Raises OSError: the system has no /proc."""
-    ticks = [0, 0]
-    num = 0
+    busy = stolen = num = 0  # in ticks
     for line in (root / "proc/stat").read_text().splitlines():
         name, *columns = line.split()
         if not name.startswith("cpu"):
@@ -51,6 +48,74 @@ def cpu_times(cores: Collection[int], root: Path = Path("/")) -> CpuTimes:
         if name == "cpu" or int(name[3:]) not in cores:
             continue
         num += 1
-        ticks[0] += sum(int(columns[column]) for column in (USER, NICE, SYSTEM))
-        ticks[1] += int(columns[STEAL]) if len(columns) > STEAL else 0
-    return CpuTimes(ticks[0] / TICKS_PER_S, ticks[1] / TICKS_PER_S, num)
+        busy += sum(int(columns[column]) for column in (USER, NICE, SYSTEM))
+        stolen += int(columns[STEAL]) if len(columns) > STEAL else 0
+    return CpuTimes(busy / TICKS_PER_S, stolen / TICKS_PER_S, num)
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """CPU time per wall time that the cgroup allows, in cores, such as 1.5; None without a limit.
+
+    Read from `cpu.max` (cgroup v2) or `cpu.cfs_quota_us` (v1), the tightest of the group and its ancestors
+    (Linux kernel, Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst).
+    """
+    quotas = []
+    for folder in _cgroups(root, "cpu"):
+        words = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
+        if len(words) == 2 and words[0] not in ("max", "-1"):
+            quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
+
+
+def memory_limit_bytes(root: Path = Path("/")) -> int | None:
+    """The memory that the cgroup and its ancestors allow; None without a limit."""
+    limits = []
+    for folder in _cgroups(root, "memory"):
+        words = _words(folder / "memory.max") or _words(folder / "memory.limit_in_bytes")
+        # v1 says "no limit" with the largest multiple of the page size that fits into 63 bits.
+        if words and words[0] != "max" and int(words[0]) < 2**62:
+            limits.append(int(words[0]))
+    return min(limits, default=None)
+
+
+def throttle_files(root: Path = Path("/")) -> list[Path]:
+    """The files that count for how long the cgroup's quota stopped its processes; finding them takes longest."""
+    files = [folder / "cpu.stat" for folder in _cgroups(root, "cpu")]
+    return [file for file in files if _throttled_s(file) is not None]
+
+
+def throttled_s(files: Sequence[Path]) -> float | None:
+    """Seconds for which the quota has stopped the group so far; None if no file of `throttle_files` says."""
+    return max((seconds for file in files if (seconds := _throttled_s(file)) is not None), default=None)
+
+
+def _throttled_s(file: Path) -> float | None:
+    words = _words(file)
+    counts = dict(zip(words[::2], words[1::2], strict=False))
+    units = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
+    return next((int(counts[name]) * unit for name, unit in units.items() if name in counts), None)
+
+
+def _cgroups(root: Path, controller: str) -> Iterator[Path]:
+    """The folders of this process's cgroup and of its ancestors, for `controller`.
+
+    In a container /proc/self/cgroup may give the host's path of the group, which does not exist here. Then only its
+    ancestors are found, such as the root of the mount.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers or controller in controllers.split(","):
+            mount = root / "sys/fs/cgroup" / (controller if controllers else "")
+            group = Path(path.lstrip("/"))
+            yield from (mount / folder for folder in [group, *group.parents])
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []

@@ -13,13 +13,8 @@ from accelbench.schema.vocab import Device
 # `num_logical_cores_per_chip`; names: JAX, `jax/_src/hardware_utils.py`.
 GOOGLE_PCI_VENDOR_ID = "0x1ae0"
 CHIPS = {
-    "0x0027": "TPU v2 or v3",
-    "0x0056": "TPU plc",
-    "0x005e": "TPU v4",
-    "0x0062": "TPU v5p",
-    "0x0063": "TPU v5e",
-    "0x006f": "TPU v6e",
-    "0x0076": "TPU7x",
+    **{"0x0027": "TPU v2 or v3", "0x0056": "TPU plc", "0x005e": "TPU v4", "0x0062": "TPU v5p"},
+    **{"0x0063": "TPU v5e", "0x006f": "TPU v6e", "0x0076": "TPU7x"},
 }
 CORES_PER_CHIP = {"TPU v2 or v3": 2}
 
@@ -30,7 +25,9 @@ def look(
     """The TPU's report; `root` holds sys/ and dev/. Without `torch_xla_folder`, the installed torch_xla counts."""
     chips = find_chips(root)
     if not chips:
-        return absent(Device.tpu, _no_chip(environ))
+        promised = {"PJRT_DEVICE": environ.get("PJRT_DEVICE") == "TPU", "TPU_NAME": "TPU_NAME" in environ}
+        words = " and ".join(f"{key}={environ[key]}" for key, is_set in promised.items() if is_set)
+        return absent(Device.tpu, "no TPU chip on the PCI bus" + (f", although {words}" if words else ""))
     name, num_chips = Counter(chips).most_common(1)[0]
     if not any(root.glob("dev/accel*")) and not any(root.glob("dev/vfio/[0-9]*")):  # up to v4, and from v5e on
         return absent(
@@ -39,18 +36,17 @@ def look(
             "give the container access to them (docker run --privileged)",
         )
     torch_xla_folder = torch_xla_folder or packages.folder("torch_xla")
-    if torch_xla_folder is None and packages.folder("jax") is None:
-        return absent(Device.tpu, "torch_xla is not installed: pip install 'torch_xla[tpu]'")
-    if not has_libtpu(torch_xla_folder, environ):
-        return absent(Device.tpu, "libtpu is not installed: pip install 'torch_xla[tpu]'")
-    details = {"chips": str(num_chips), "accelerator_type": environ.get("TPU_ACCELERATOR_TYPE", "")}
-    return DeviceReport(
-        device=Device.tpu,
-        present=True,
-        name=name,
-        count=num_chips * CORES_PER_CHIP.get(name, 1),
-        details={key: value for key, value in details.items() if value},
-    )
+    has_xla = torch_xla_folder is not None or packages.folder("jax") is not None
+    # As torch_xla, or JAX without it, finds libtpu: named by a variable, bundled, or installed.
+    is_bundled = torch_xla_folder is not None and (torch_xla_folder / "lib/libtpu.so").is_file()
+    has_libtpu = "TPU_LIBRARY_PATH" in environ or is_bundled or packages.folder("libtpu") is not None
+    if not (has_xla and has_libtpu):
+        missing = "libtpu" if has_xla else "torch_xla"
+        return absent(Device.tpu, f"{missing} is not installed: pip install 'torch_xla[tpu]'")
+    kind = environ.get("TPU_ACCELERATOR_TYPE")
+    details = {"chips": str(num_chips)} | ({"accelerator_type": kind} if kind else {})
+    count = num_chips * CORES_PER_CHIP.get(name, 1)
+    return DeviceReport(device=Device.tpu, present=True, name=name, count=count, details=details)
 
 
 def find_chips(root: Path = Path("/")) -> list[str]:
@@ -64,18 +60,3 @@ def find_chips(root: Path = Path("/")) -> list[str]:
         if vendor == GOOGLE_PCI_VENDOR_ID and device in CHIPS:
             found.append(CHIPS[device])
     return found
-
-
-def has_libtpu(torch_xla_folder: Path | None, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether torch_xla, or JAX without it, would find libtpu: named by a variable, bundled, or installed."""
-    return (
-        "TPU_LIBRARY_PATH" in environ
-        or (torch_xla_folder is not None and (torch_xla_folder / "lib/libtpu.so").is_file())
-        or packages.folder("libtpu") is not None
-    )
-
-
-def _no_chip(environ: Mapping[str, str]) -> str:
-    promised = {"PJRT_DEVICE": environ.get("PJRT_DEVICE") == "TPU", "TPU_NAME": "TPU_NAME" in environ}
-    words = [f"{key}={environ[key]}" for key, is_set in promised.items() if is_set]
-    return "no TPU chip on the PCI bus" + (f", although {' and '.join(words)}" if words else "")

@@ -1,7 +1,6 @@
 """XLA on the CPU: the software of TPUs, on any machine that torch_xla is built for."""
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 
 from accelbench.devices import cpu, packages
@@ -9,13 +8,11 @@ from accelbench.devices.registry import DeviceReport, absent
 from accelbench.schema.vocab import Device
 
 
-def look(root: Path = Path("/"), find_version: Callable[[str], str | None] = packages.version) -> DeviceReport:
+def look(root: Path = Path("/")) -> DeviceReport:
     """The report of torch_xla's CPU device; `root` holds proc/ and sys/."""
-    version = find_version("torch_xla")
-    if version is None:
-        return absent(
-            Device.xla_cpu, f"torch_xla is not installed: {packages.how_to_install('xla')} (for Linux on x86-64 only)"
-        )
+    if (version := packages.version("torch_xla")) is None:
+        how = f"{packages.how_to_install('xla')} (for Linux on x86-64 only)"
+        return absent(Device.xla_cpu, f"torch_xla is not installed: {how}")
     report = cpu.look(root)
     details = {"torch_xla": version, "usable_cores": report.details["usable_cores"]}
     return dataclasses.replace(report, device=Device.xla_cpu, name=f"XLA on {report.name}", details=details)

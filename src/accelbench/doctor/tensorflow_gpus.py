@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pynvml
 
-from accelbench.devices import nvml, packages
+from accelbench.devices import packages
+from accelbench.devices.gpu import visible_gpus
 
 ASK = [sys.executable, "-m", "accelbench.engines.keras.gpus"]  # in a process of its own: this one imports no framework
 TIMEOUT_S = 120.0
@@ -38,7 +39,7 @@ def ask_tensorflow() -> list[str] | None:
 def visible() -> list[str]:
     """The GPUs that the driver shows."""
     try:
-        return [gpu.name for gpu in nvml.visible_gpus()]
+        return [gpu.name for gpu in visible_gpus()]
     except pynvml.NVMLError:
         return []
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pynvml
 
-from accelbench.devices import cpu, nvml, packages, tpu
+from accelbench.devices import cpu, packages, tpu
+from accelbench.devices.gpu import Gpu, visible_gpus
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
 from accelbench.grid.measuring_code import code_digest
@@ -144,7 +145,7 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _details(gpu: nvml.Gpu) -> dict[str, Any]:
+def _details(gpu: Gpu) -> dict[str, Any]:
     capability = gpu.compute_capability
     return {
         "memory_gb": None if gpu.memory_bytes is None else round(gpu.memory_bytes / 1e9),
@@ -165,8 +166,8 @@ def _variables() -> dict[str, str]:
     return {name: value for name, value in kept(os.environ).items() if name not in SUBSTITUTING}
 
 
-def _gpus() -> list[nvml.Gpu]:
+def _gpus() -> list[Gpu]:
     try:
-        return nvml.visible_gpus()
+        return visible_gpus()
     except pynvml.NVMLError:
         return []

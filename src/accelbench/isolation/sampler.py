@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-from accelbench.devices import cgroup, energy_counters
-from accelbench.devices import nvml as gpus
-from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times
+from accelbench.devices import energy_counters, gpu
+from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times, throttle_files, throttled_s
 from accelbench.isolation.processes import children, descendants
 from accelbench.schema.conditions import SystemSeries
 
@@ -120,7 +119,7 @@ class Sampler:
             **rates,
             "waiting_percent": waiting_percent,
             **self._others(now, rates["cpu_utilization_percent"]),
-            **{name: gpus.ask(query) for name, query in self._queries.items()},
+            **{name: gpu.ask(query) for name, query in self._queries.items()},
         }
         self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
         for name, value in sampled.items():
@@ -250,8 +249,8 @@ def _started_s(pid: int) -> float:
 def _throttle_queries(root: Path = Path("/")) -> dict[str, Callable[[], float | None]]:
     """Available counters of throttling (CPU quota, temperature), by the name of their series."""
     queries: dict[str, Callable[[], float | None]] = {}
-    if files := cgroup.throttle_files(root):
-        queries["cpu_quota_throttled_s"] = functools.partial(cgroup.throttled_s, files)
+    if files := throttle_files(root):
+        queries["cpu_quota_throttled_s"] = functools.partial(throttled_s, files)
     # Only the first package: a large machine has hundreds of these files, one per thread.
     heat = root / "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count"
     if heat.exists():
@@ -269,7 +268,7 @@ def _number_in(path: Path) -> float | None:
 def _gpu_queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[str, Callable[[], float | None]]:
     """A query per figure, by the name of its series; empty without a driver."""
     try:
-        handles = gpus.visible_handles(nvml, environ)[:num_gpus]
+        handles = gpu.visible_handles(nvml, environ)[:num_gpus]
     except pynvml.NVMLError:
         return {}
     queries: dict[str, Callable[[], float | None]] = {}
@@ -279,7 +278,7 @@ def _gpu_queries(num_gpus: int, nvml: Any, environ: Mapping[str, str]) -> dict[s
     return queries
 
 
-_FIGURES: dict[str, Callable[[Any, gpus.Handle], float]] = {
+_FIGURES: dict[str, Callable[[Any, gpu.Handle], float]] = {
     "memory_mb": lambda nvml, handle: nvml.nvmlDeviceGetMemoryInfo(handle).used / MB,
     "utilization_percent": lambda nvml, handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
     "power_w": lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
