@@ -7,9 +7,7 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-from accelbench.engines.backend import BaseBackend
-from accelbench.engines.cell_run import CellRun
-from accelbench.engines.observed import Observed
+from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
 from accelbench.judging.asked import judge
 from accelbench.measuring import witness
 from accelbench.measuring.clock import NUM_INFER_EPOCHS

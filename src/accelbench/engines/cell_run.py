@@ -6,75 +6,118 @@ steps from outside; an engine whose framework calls back overrides it, and calls
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from statistics import median
+from typing import Any
 
 from accelbench.data.manifest import read_counts
 from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
-from accelbench.engines.backend import BaseBackend
 from accelbench.engines.compared_outputs import ComparedOutputs
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.observed import Observed, Resources
 from accelbench.engines.sources import Shape, check_has_epochs, is_random
 from accelbench.measuring import clock, witness
+from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import NOT_FINITE, Findings, check
 from accelbench.measuring.outputs import limit, wrong
 from accelbench.measuring.promises import Observations, check_timed
-from accelbench.measuring.runner import ONE_RANK, RankGroup, Step, Timing, Watch
+from accelbench.measuring.replay import num_batches, replay, usual_longest
+from accelbench.measuring.runner import ONE_RANK, Compiles, RankGroup, Step, Timing, Watch
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation, Measurement, Operator, Work
+from accelbench.schema.measurement import Answers, Breakdown, Check, Epoch, Evaluation, Measurement, Operator, Work
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision, Promise
-from accelbench.schema.vocab import Protocol as CellProtocol
-
-# The share of a cell's time limit after which its output is not compared any more: running into the limit would lose
-# the record. The rest is for what comes before a `CellRun`, such as starting a device, and after it.
-MAX_UNTIL_CHECKED = 0.9
+from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Precision, Promise, Protocol
 
 
-class CountedSamples(Protocol):
-    """What the template asks of an engine's batches."""
+class BaseBackend:
+    """How an engine's framework runs on one kind of device. The defaults are a CPU that returns when it is done."""
 
-    @property
-    def num_samples(self) -> int:
-        """Samples per epoch."""
+    on_host = True
+    """Whether a batch is computed in the memory where it was fetched."""
+
+    def wait(self) -> None:
+        """Returns when everything launched on the device is done."""
+
+    def compiles(self) -> Compiles:
+        """The number of compilations so far, and their seconds."""
+        return clock.no_compiles()
+
+    def fallbacks(self) -> list[str] | None:
+        """Names of the operators that ran on the CPU instead; None if that can't happen unnoticed."""
+        return None
+
+    def peak_memory_bytes(self) -> int | None:
+        """The device allocator's peak since the process started; None if the device reports none."""
+        return None
+
+    def device_name(self) -> str | None:
+        """The hardware's name; None if only `devices.registry` knows it."""
+        return None
+
+    def read_back(self) -> str | None:
+        """The settings that `changed` reads back, in words; None if it reads none."""
+        return None
+
+    def changed(self) -> list[str]:
+        """Sentences about the framework's settings that changed while the cell was measured; each makes it invalid."""
+        return []
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the measured steps used; noted before anything else runs."""
+
+    compiles: Compiles
+    fallbacks: list[str] | None
+    peak_device_bytes: int | None
+    peak_host_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What really ran, as the engine observed it; the attributes are those of `schema.measurement.Measurement`."""
+
+    device: str
+    device_name: str
+    precision: str
+    num_devices: int
+    threads: int | None
+    loss: float | None = None
+    work: Work | None = None
+    cudnn_benchmark: bool | None = None
+    export_s: float | None = None
+    quantize_s: float | None = None
+    answers: Answers | None = None
+    artifact_bytes: int | None = None
+    formats: Mapping[str, int] = field(default_factory=dict)
 
 
 class CellRun(ComparedOutputs):
-    """One cell's run in this process.
-
-    Args:
-        cell: what to run.
-        data_folder: where the data set's arrays are.
-        backend: the device.
-        ranks: the processes that compute the cell together.
-
-    Raises:
-        UnsupportedError: whole epochs of random images were asked for.
+    """One cell's run in this process. An UnsupportedError says that whole epochs of random images were asked for.
 
     Attributes:
-        feed: the batches that are measured; set by the engine.
-        test_feed: the test set's batches; set by the engine if it trains whole epochs.
+        feed: the batches that are measured; its `num_samples` are those of an epoch. Set by the engine.
+        test_feed: the same of the test set; set by the engine if it trains whole epochs.
         build_s: seconds from nothing to a model on its device; set by the engine.
         num_params: trainable parameters; set by the engine.
+        step: of the timed window, which further steps are like.
     """
 
-    feed: CountedSamples
-    test_feed: CountedSamples
+    feed: Any
+    test_feed: Any
     build_s: float
     num_params: int
+    step: Any
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
         super().__init__(cell)
         check_has_epochs(cell)
-        self.data_folder = data_folder
-        self.backend = backend
-        self.ranks = ranks
+        self.data_folder, self.backend, self.ranks = data_folder, backend, ranks
         self.trains = cell.mode == Mode.train
-        self.fits = cell.protocol == CellProtocol.fit
+        self.fits = cell.protocol == Protocol.fit
         self.timing = Timing()
         self.epochs: list[Epoch] = []
         self.breakdown: Breakdown | None = None
@@ -85,7 +128,7 @@ class CellRun(ComparedOutputs):
         self.known_work: Work | None = None
         self.seen = Observations()
         # One step shows whether a cell fits into memory and time; more steps would take as long again.
-        self.is_one_step = cell.protocol == CellProtocol.steps and cell.steps == 1
+        self.is_one_step = cell.protocol == Protocol.steps and cell.steps == 1
 
     def new_step(self) -> Step:
         """A step over the batches that are measured: without end, or in `fit` until the epoch's end."""
@@ -103,17 +146,21 @@ class CellRun(ComparedOutputs):
         """What really ran, after everything was measured; None in a process that is not the first of its ranks."""
         raise NotImplementedError
 
+    def watch(self, step: Any) -> Watch | None:
+        """What looks at one of the measured steps; None if nothing does."""
+        return None
+
     def notes(self) -> Iterator[str]:
         """What a reader should know of what was measured, without a doubt about the numbers."""
+        yield from ()
+
+    def warnings(self) -> Iterator[str]:
+        """The engine's own warnings to the reader of the numbers."""
         yield from ()
 
     def tokens_per_sample(self) -> float | None:
         """Tokens of the measured batches over their samples; None if nothing counts them."""
         return None
-
-    def warnings(self) -> Iterator[str]:
-        """The engine's own warnings to the reader of the numbers."""
-        yield from ()
 
     @property
     def fetches_inside(self) -> bool:
@@ -134,8 +181,7 @@ class CellRun(ComparedOutputs):
     def measure(self, work: Work | None = None) -> Measurement | None:
         """Runs the cell and collects its measurement; None in a process that is not the first of its ranks.
 
-        Args:
-            work: of one step, if it has been counted already.
+        `work` is that of one step, if it has been counted already.
         """
         self.known_work = work
         self.run_steps()
@@ -158,7 +204,8 @@ class CellRun(ComparedOutputs):
         """Measures blocks and single steps; drops the times of parts that this cell's steps do not have."""
         cell, wait, compiles = self.cell, self.backend.wait, self.backend.compiles
         ranks, watch = self.ranks, None if self.is_one_step else self.watch(step)
-        if cell.protocol == CellProtocol.steps:
+        self.step = step
+        if cell.protocol == Protocol.steps:
             self.timing = clock.measure_steps(step, wait, cell.warmup, cell.steps, compiles, ranks=ranks, watch=watch)
         else:
             self.timing = clock.measure(step, wait, cell.window, compiles, ranks=ranks, watch=watch)
@@ -201,6 +248,10 @@ class CellRun(ComparedOutputs):
         tested = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
         self.epochs[-1] = replace(self.epochs[-1], evaluation=tested)
 
+    def _wait_for_ranks(self) -> None:
+        self.backend.wait()
+        self.ranks.end()
+
     def note_resources(self) -> None:
         """Notes what the measured steps used, once: looking at the output may compile and allocate too."""
         if self.resources is None:
@@ -218,15 +269,41 @@ class CellRun(ComparedOutputs):
         if not self.is_one_step:
             self.compute_outputs(size, shapes)
 
-    def watch(self, step: Any) -> Watch | None:
-        """What looks at one of the measured steps; None if nothing does."""
-        return None
+    @check_timed
+    def look_for_kept_results(
+        self, fed: Callable[[], Any], unseen: Callable[[], Any], first_s: float | None = None
+    ) -> None:
+        """Runs further steps on inputs that were fed before, and on others, unless the time would run out.
+
+        Args:
+            fed: makes a batch that was fed before, in new memory.
+            unseen: makes one that the feed never gives; another one at each call.
+            first_s: what a step on such inputs has taken already.
+        """
+        latencies_s = self.timing.latency_s or [block.seconds / block.num_steps for block in self.timing.blocks]
+        latency_s = median(latencies_s)
+        if not has_time(latency_s, self.cell.timeout_s):
+            return
+        num = num_batches(latency_s)
+        self.seen.replayed = replay(
+            lambda: [fed() for _ in range(num)],
+            lambda: [unseen() for _ in range(num)],
+            self.seconds_of,
+            usual_longest(latencies_s) if num == 1 and self.backend.on_host else None,
+            first_s,
+        )
+
+    def seconds_of(self, batches: Sequence[Any]) -> float:
+        """How long further steps take on these batches."""
+        start = time.perf_counter()
+        for batch in batches:
+            self.step.compute(self.step.copy_in(batch))
+        self.backend.wait()
+        return time.perf_counter() - start
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
         """What one step has to do: as known or as `count` returns it; None if only one step is to run."""
-        if self.is_one_step:
-            return None
-        return self.known_work or count()
+        return None if self.is_one_step else self.known_work or count()
 
     def checked_loss(self, loss: float) -> float | None:
         """The loss of training; None if it diverged, which makes the cell invalid. A record holds no such number."""
@@ -243,10 +320,6 @@ class CellRun(ComparedOutputs):
     def device_name(self) -> str:
         """The hardware's name, as the backend or else the device's registry knows it."""
         return self.backend.device_name() or look(self.cell.device).name
-
-    def _wait_for_ranks(self) -> None:
-        self.backend.wait()
-        self.ranks.end()
 
     def _collect(self, observed: Observed) -> Measurement:
         assert self.resources is not None, "the resources are noted before anything is observed"

@@ -9,10 +9,10 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 
 import rank_faults
 from accelbench.devices.cpu import usable_cores
+from accelbench.engines.cell_run import Resources
 from accelbench.engines.lightning.backends import backend_for
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks, Seen, joined, joined_peaks
 from accelbench.engines.lightning.trainer import trainer_for
-from accelbench.engines.observed import Resources
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import Options

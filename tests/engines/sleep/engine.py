@@ -1,8 +1,7 @@
 import time
 
 from accelbench.data.arrays import load_split
-from accelbench.engines import cell_run, observed
-from accelbench.engines.backend import BaseBackend
+from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
 from accelbench.engines.sources import order_of
 from accelbench.measuring.runner import Step
 
@@ -24,7 +23,7 @@ class SleepStep(Step):
         return len(batch)
 
 
-class SleepRun(cell_run.CellRun):
+class SleepRun(CellRun):
     build_s, num_params = 0.0, 0
 
     def run_steps(self):
@@ -43,7 +42,7 @@ class SleepRun(cell_run.CellRun):
         return 0.0, None
 
     def observe(self):
-        return observed.Observed(device="cpu", device_name="", precision=self.cell.precision, num_devices=1, threads=1)
+        return Observed(device="cpu", device_name="", precision=self.cell.precision, num_devices=1, threads=1)
 
 
 def run(cell, data_folder):

@@ -9,9 +9,8 @@ from lightning_fabric.accelerators import XLAAccelerator
 from torch.autograd.profiler import profile
 
 from accelbench.api.live.state import kept, result
-from accelbench.engines.cell_run import CellRun
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning.backends import Backend, backend_for
-from accelbench.engines.observed import Observed
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement

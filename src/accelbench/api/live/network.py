@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.api.live.state import as_in_a_fresh_process, kept, result
-from accelbench.engines.cell_run import CellRun
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.global_state import new_tensors_in
@@ -33,7 +33,6 @@ from accelbench.engines.lightning.structure import (
 )
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workload import changed, in_precision
-from accelbench.engines.observed import Observed
 from accelbench.errors import UserError
 from accelbench.measuring.outputs import Output
 from accelbench.schema.cell import Cell

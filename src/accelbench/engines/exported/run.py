@@ -16,7 +16,7 @@ from torch import Tensor
 from accelbench.data.arrays import load_split
 from accelbench.devices.cpu import FAST_INTEGERS, has_any
 from accelbench.devices.registry import look
-from accelbench.engines.cell_run import CellRun
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.exported.build import BuiltNetwork, call_of, cpu_of
 from accelbench.engines.exported.compiler import Compiler, Ran
 from accelbench.engines.exported.export import Artifact, export_given, read
@@ -44,7 +44,6 @@ from accelbench.engines.lightning.task import ImageTask
 from accelbench.engines.lightning.training import training_in_inference
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workload import Workload
-from accelbench.engines.observed import Observed
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.outputs import Output
 from accelbench.measuring.promises import Products, check_timed
@@ -85,6 +84,7 @@ class _Run(CellRun):
     backend: Backend
     feed: Feed
     ran: Ran
+    step: "_CompiledStep"
 
     def __init__(self, cell: Cell, data_folder: Path, compiler: Compiler, exported: Path | None, own: Path) -> None:
         super().__init__(cell, data_folder, backend := cpu_of(cell))

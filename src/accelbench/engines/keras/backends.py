@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.engines.backend import BaseBackend
+from accelbench.engines.cell_run import BaseBackend
 from accelbench.engines.keras.feed import Feed
 from accelbench.measuring.runner import Compiles
 from accelbench.schema.cell import Cell

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays
 from accelbench.data.order import Order
-from accelbench.engines.cell_run import CellRun
+from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.keras import networks, task, work
 from accelbench.engines.keras.backends import Backend, Execute, ExecutionStep, backend_for
@@ -22,7 +22,6 @@ from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed, feed_of
 from accelbench.engines.keras.precision import Observer
 from accelbench.engines.keras.task import frozen, learning_rate, states
 from accelbench.engines.models import output_shapes
-from accelbench.engines.observed import Observed
 from accelbench.engines.sources import channels_last, first_images, input_of, is_random, pictures_alike, unseen_images
 from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import batch_axes

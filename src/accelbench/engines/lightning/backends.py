@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from accelbench.devices import cpu
-from accelbench.engines.backend import BaseBackend
+from accelbench.engines.cell_run import BaseBackend
 from accelbench.engines.lightning import denormals, spmd, xla, xla_ranks
 from accelbench.engines.lightning.global_state import Held, restore, values_of_a_cell
 from accelbench.engines.lightning.ranks import NetworkDDP, Ranks

@@ -10,6 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from accelbench.engines.cell_run import Observed
 from accelbench.engines.lightning import options, preflight, zoo
 from accelbench.engines.lightning.backends import Backend, backend_for
 from accelbench.engines.lightning.denormals import Denormals
@@ -37,7 +38,6 @@ from accelbench.engines.lightning.training import (
 from accelbench.engines.lightning.weights import kept, saved
 from accelbench.engines.lightning.work import count
 from accelbench.engines.lightning.workloads import workload_of
-from accelbench.engines.observed import Observed
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.measuring.promises import check_timed

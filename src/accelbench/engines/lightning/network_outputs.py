@@ -37,7 +37,6 @@ from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import NUM_ROWS
 from accelbench.measuring.outputs import Output
 from accelbench.measuring.promises import check_timed
-from accelbench.measuring.replay import num_batches, replay, usual_longest
 from accelbench.schema.vocab import XLA, Device, Pipeline, Precision
 
 NUM_GIVEN_AGAIN = 3
@@ -93,7 +92,7 @@ class NetworkOutputs(CellRun):
                 self.seen.training.num_later = 1
                 # Once more if so: a hard output may be the same by chance.
                 self.seen.training.keeps_outputs = all(self._gives_again(step) for _ in range(NUM_GIVEN_AGAIN))
-        self.replay(step, latency_s, first_s)
+        self._replay(first_s)
         if self.trains:
             self.seen.training.later = self.trained.states()
 
@@ -108,33 +107,14 @@ class NetworkOutputs(CellRun):
         same = [is_same(*pair) for pair in pairwise(outputs)]
         return any(same) and not all(same) and not any(is_same(*pair) for pair in pairwise(batches))
 
-    def replay(self, step: InferStep, latency_s: float, first_s: float | None) -> None:
-        """Looks for kept results, unless no input is ever fed twice.
-
-        Args:
-            step: of the timed part.
-            latency_s: what it took there.
-            first_s: what a step has taken already on inputs that were never fed.
-        """
+    def _replay(self, first_s: float | None) -> None:
+        """Looks for kept results, unless no input is ever fed twice; a short batch takes less time."""
         if self.cell.data.pipeline == Pipeline.fresh or self.timed is None:
             return
-        fed, num = on_host(self.timed[0]), num_batches(latency_s)
-        whole = num_rows(fed) in (0, num_rows(self.workload.example()))  # a short batch takes less time
-
-        def seconds(batches: Sequence[Any]) -> float:
-            start = time.perf_counter()
-            for batch in batches:
-                step.compute(step.copy_in(batch))
-            self.backend.wait()
-            return time.perf_counter() - start
-
-        if whole:
-            self.seen.replayed = replay(
-                lambda: [mapped(fed, torch.Tensor.clone) for _ in range(num)],
-                lambda: [self.workload.alike(fed) for _ in range(num)],
-                seconds,
-                usual_longest(self.timing.latency_s or [latency_s]) if num == 1 and self.backend.on_host else None,
-                first_s,
+        fed = on_host(self.timed[0])
+        if num_rows(fed) in (0, num_rows(self.workload.example())):
+            self.look_for_kept_results(
+                lambda: mapped(fed, torch.Tensor.clone), lambda: self.workload.alike(fed), first_s
             )
 
     def compared_inputs(self) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from lightning_fabric.plugins.environments import TorchElasticEnvironment
 from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor, nn
 
-from accelbench.engines.observed import Resources
+from accelbench.engines.cell_run import Resources
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.runner import RankGroup, Step
 

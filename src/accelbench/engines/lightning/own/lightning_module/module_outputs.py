@@ -69,7 +69,7 @@ class ModuleOutputs(CellRun):
             self.defects.append(LAZY)
         return look
 
-    def _seconds(self, batches: Sequence[Any]) -> float:
+    def seconds_of(self, batches: Sequence[Any]) -> float:
         """How long steps of the loop take whose loader gives these batches."""
         start = time.perf_counter()
         for batch in batches:

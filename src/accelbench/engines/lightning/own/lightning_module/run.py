@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from accelbench.engines.cell_run import Observed
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.backends import Backend
 from accelbench.engines.lightning.denormals import Denormals
@@ -35,12 +36,10 @@ from accelbench.engines.lightning.training import (
     training_in_inference,
 )
 from accelbench.engines.lightning.work import Counter, not_counted
-from accelbench.engines.observed import Observed
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.breakdown import has_time, measure_breakdown
 from accelbench.measuring.output_check import MAX_WHY
 from accelbench.measuring.promises import check_timed
-from accelbench.measuring.replay import num_batches, replay, usual_longest
 from accelbench.measuring.runner import Watch
 from accelbench.measuring.training import MAX_CYCLE
 from accelbench.schema.cell import Cell
@@ -179,14 +178,8 @@ class ModuleRun(ModuleOutputs):
             self.trained.note_settings(self.trainer.optimizers)
             self._await_change(latency_s)
         if self.timed is not None and next(tensors_in(self.timed[0]), None) is not None:
-            fed, num = self.timed[0], num_batches(latency_s)
-            self.seen.replayed = replay(
-                lambda: [copy.deepcopy(fed) for _ in range(num)],
-                lambda: [self._unseen(fed) for _ in range(num)],
-                self._seconds,
-                usual_longest(self.timing.latency_s) if num == 1 and self.backend.on_host else None,
-                self.unseen_s,
-            )
+            fed = self.timed[0]
+            self.look_for_kept_results(lambda: copy.deepcopy(fed), lambda: self._unseen(fed), self.unseen_s)
         if self.trains:
             self.seen.training.later = self.trained.states()
 
