@@ -59,27 +59,18 @@ def test_every_setting_is_kept_and_changes_the_id_but_the_suite_and_the_time_lim
     assert isinstance(read.device, Device)
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Options)])
-def test_every_option_changes_the_id_and_the_label(name):
-    other = {"allocator": Allocator.jemalloc}
-    changed = make_cell(options=Options(**{name: other.get(name, True)}), repeat=1)
-    assert changed.id != make_cell(repeat=1).id
-    assert changed.label == f"mlp-cpu-fp32-b32-infer-{other.get(name, name)}-r1"
-
-
 @pytest.mark.parametrize("path", [each for each in PATHS if each.startswith("window.")])
-@pytest.mark.parametrize("protocol", Protocol)
-def test_the_window_is_part_of_a_window_cells_id_only(path, protocol):
-    cell = make_cell(protocol=protocol)
-    assert (with_another(cell, path).id == cell.id) == (protocol != Protocol.window)
+def test_the_window_is_part_of_a_window_cells_id_only(path):
+    for protocol in Protocol:
+        cell = make_cell(protocol=protocol)
+        assert (with_another(cell, path).id == cell.id) == (protocol != Protocol.window)
 
 
 @pytest.mark.parametrize("name", ["warmup", "steps"])
-@pytest.mark.parametrize("protocol", Protocol)
-def test_the_number_of_steps_is_part_of_the_id_where_it_is_what_is_run(name, protocol):
-    cell = make_cell(protocol=protocol)
-    same = dataclasses.replace(cell, **{name: 7}).id == cell.id
-    assert same == (protocol != Protocol.steps)
+def test_the_number_of_steps_is_part_of_the_id_where_it_is_what_is_run(name):
+    for protocol in Protocol:
+        cell = make_cell(protocol=protocol)
+        assert (dataclasses.replace(cell, **{name: 7}).id == cell.id) == (protocol != Protocol.steps)
 
 
 def test_the_id_is_the_same_in_every_process():
@@ -105,22 +96,35 @@ def test_the_order_of_arguments_does_not_change_the_id():
     assert canonical_json(one) == '{"a":1,"b":2.5}'
 
 
-def test_labels_name_what_differs():
+OWN = ModelSpec(name="Net", library=Library.custom, args={"width": 8, "kind": "wide", "sizes": [512] * 9})
+PRETRAINED = ModelSpec(name="resnet18", library=Library.timm, weights=Weights.pretrained)
+KERAS = KerasSettings(backend=KerasBackend.jax, jit_compile=True, steps_per_execution=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "label"),
+    [
+        ({"repeat": 3}, "mlp-cpu-fp32-b32-infer-r3"),
+        ({"devices": 2, "scaling": Scaling.weak}, "mlp-cpux2-fp32-b32-infer-weak"),
+        ({"device": Device.xla_cpu, "devices": 2, "xla_processes": True}, "mlp-xla_cpux2-fp32-b32-infer-processes"),
+        (
+            {"engine": Engine.keras, "keras": KERAS},
+            "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution",
+        ),
+        ({"threads": 1}, "mlp-cpu-fp32-b32-infer-1thread"),
+        ({"threads": 2}, "mlp-cpu-fp32-b32-infer-2threads"),
+        ({"protocol": Protocol.steps, "steps": 7, "seed": 4}, "mlp-cpu-fp32-b32-infer-7steps-s4"),
+        ({"model": OWN}, "Net-cpu-fp32-b32-infer-width=8-kind=wide-sizes=f4424e"),
+        ({"model": PRETRAINED}, "resnet18-cpu-fp32-b32-infer-pretrained"),
+        ({"model": ModelSpec(name="a\x1b[31m\nb")}, r"a\x1b[31m b-cpu-fp32-b32-infer"),
+        ({"options": Options(allocator=Allocator.jemalloc)}, "mlp-cpu-fp32-b32-infer-jemalloc"),
+        *(
+            ({"options": Options(**{name: True})}, f"mlp-cpu-fp32-b32-infer-{name}")
+            for name, value in vars(Options()).items()
+            if value is False
+        ),
+    ],
+)
+def test_labels_name_what_differs(changes, label):
     assert make_cell().label == "mlp-cpu-fp32-b32-infer"
-    assert make_cell(repeat=3).label == "mlp-cpu-fp32-b32-infer-r3"
-    assert make_cell(devices=2, scaling=Scaling.weak).label == "mlp-cpux2-fp32-b32-infer-weak"
-    apart = make_cell(device=Device.xla_cpu, devices=2, xla_processes=True)
-    assert apart.label == "mlp-xla_cpux2-fp32-b32-infer-processes"
-    keras = KerasSettings(backend=KerasBackend.jax, jit_compile=True, steps_per_execution=4)
-    label = make_cell(engine=Engine.keras, keras=keras).label
-    assert label == "mlp-cpu-fp32-b32-infer-keras-jax-jit_compile-4steps_per_execution"
-    assert make_cell(threads=1).label == "mlp-cpu-fp32-b32-infer-1thread"
-    assert make_cell(threads=2).label == "mlp-cpu-fp32-b32-infer-2threads"
-    own = ModelSpec(name="Net", library=Library.custom, args={"width": 8, "kind": "wide", "sizes": [512] * 9})
-    assert make_cell(model=own).label == "Net-cpu-fp32-b32-infer-width=8-kind=wide-sizes=f4424e"
-    pretrained = ModelSpec(name="resnet18", library=Library.timm, weights=Weights.pretrained)
-    assert make_cell(model=pretrained).label == "resnet18-cpu-fp32-b32-infer-pretrained"
-
-
-def test_a_label_holds_no_terminal_escape():
-    assert make_cell(model=ModelSpec(name="a\x1b[31m\nb")).label == r"a\x1b[31m b-cpu-fp32-b32-infer"
+    assert make_cell(**changes).label == label

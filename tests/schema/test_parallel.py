@@ -15,12 +15,11 @@ def few_are_many(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 
 
-def test_many_items_are_computed_by_several_processes_and_come_in_order():
+def test_many_items_are_computed_by_other_processes_and_come_in_order():
     found = list(mapped(lambda item: (item, os.getpid()), range(12)))
     assert [item for item, _ in found] == list(range(12))
     by = [pid for _, pid in found]
     assert by[:2] == [os.getpid()] * 2
-    assert by[2:5] == by[8:11] != by[5:8]
     assert os.getpid() not in by[2:]
 
 
@@ -31,8 +30,7 @@ def test_few_items_are_computed_here(num):
 
 def test_the_first_items_are_taken_one_at_a_time():
     taken = []
-    found = mapped(taken.append, (taken.append("took") for _ in range(100)))
-    next(found)
+    next(mapped(taken.append, (taken.append("took") for _ in range(100))))
     assert taken == ["took", None]
 
 
@@ -48,10 +46,7 @@ def test_what_a_killed_process_did_not_send_is_computed_here():
 
 
 def test_an_error_of_the_function_is_raised_here(capfd):
-    def invert(item):
-        return 1 / (7 - item)
-
-    found = mapped(invert, range(20))
+    found = mapped(lambda item: 1 / (7 - item), range(20))
     assert [next(found) for _ in range(5)] == [1 / (7 - item) for item in range(5)]
     with pytest.raises(ZeroDivisionError):
         list(found)

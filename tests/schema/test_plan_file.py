@@ -22,14 +22,10 @@ def plan_of(cells):
     return plan_file.PlanFile(suite="s", title="", study=None, profile=None, cells=list(cells))
 
 
-def test_a_plan_is_extended_by_new_cells_in_their_order_and_each_is_there_once():
-    assert plan_file.joined(WANTED[:2], [WANTED[2], WANTED[0]]) == WANTED
-    assert plan_file.joined([], WANTED) == WANTED
-
-
-def test_a_cell_that_was_measured_anew_keeps_its_place_with_its_new_record():
+def test_a_plan_is_extended_by_new_cells_and_each_is_there_once_with_its_latest_record():
     again = WantedCell(WANTED[0].cell, f"{WANTED[0].cell.id}-77777777")
-    assert plan_file.joined(WANTED, [again]) == [again, *WANTED[1:]]
+    assert plan_file.joined(WANTED[:2], [WANTED[2], again]) == [again, *WANTED[1:]]
+    assert plan_file.joined([], WANTED) == WANTED
 
 
 def test_without_a_plan_all_records_are_wanted_in_the_order_in_which_they_were_measured(tmp_path):
@@ -40,41 +36,27 @@ def test_without_a_plan_all_records_are_wanted_in_the_order_in_which_they_were_m
     assert [wanted.cell.batch_size for wanted in found.cells] == [8, 32, 16]
     assert (found.suite, found.title, found.study) == ("test", tmp_path.name, None)
     assert plan_file.cells_in(tmp_path) == found.cells
-    assert plan_file.unplanned(found, tmp_path) == ["000000000000-00000000"]
 
 
-def test_the_records_that_a_plan_does_not_name_are_known(tmp_path):
-    for one in RECORDS:
-        record.write(one, tmp_path)
-    plan_file.write_plan(plan_of(WANTED[:2]), tmp_path)
-    assert plan_file.cells_in(tmp_path) == WANTED[:2]
-    assert plan_file.unplanned(plan_file.read_plan(tmp_path), tmp_path) == [RECORDS[2].name]
+def test_a_plan_keeps_its_cells_and_their_labels(tmp_path):
+    wanted = [WantedCell(WANTED[0].cell, WANTED[0].record_name, "mlp, the wide one"), WANTED[1]]
+    plan_file.write_plan(plan_of(wanted), tmp_path)
+    assert plan_file.cells_in(tmp_path) == wanted
 
 
-def test_the_label_of_a_cell_is_kept(tmp_path):
-    wanted = WantedCell(WANTED[0].cell, WANTED[0].record_name, "mlp, the wide one")
-    plan_file.write_plan(plan_of([wanted]), tmp_path)
-    assert plan_file.read_plan(tmp_path).cells == [wanted]
-
-
-def test_the_folders_of_sweeps_are_found_at_any_depth_and_once(tmp_path):
+def test_the_folders_of_sweeps_are_found_at_any_depth_and_once_links_too(tmp_path):
     for name in ("b", "a/deep/er", "a"):
         record.write(RECORDS[0], tmp_path / name)
     plan_file.write_plan(plan_of(WANTED), tmp_path / "planned")
     record.write(RECORDS[0], tmp_path / ".hidden")
+    record.write(RECORDS[0], tmp_path.parent / "elsewhere")
     (tmp_path / "a" / "circle").symlink_to(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path.parent / "elsewhere")
     (tmp_path / "nothing").mkdir()
     found = plan_file.sweep_folders(tmp_path)
-    assert found == {tmp_path / name: None for name in ("a", "a/deep/er", "b", "planned")}
+    assert found == {tmp_path / name: None for name in ("a", "a/deep/er", "b", "link", "planned")}
     assert list(found) == sorted(found)
     assert plan_file.sweep_folders(tmp_path / "gone") == {}
-
-
-def test_a_link_to_a_folder_is_followed(tmp_path):
-    record.write(RECORDS[0], tmp_path / "elsewhere")
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
-    assert plan_file.sweep_folders(tmp_path / "runs") == {tmp_path / "runs" / "link": None}
 
 
 def test_a_folder_that_can_not_be_listed_has_a_reason(tmp_path, monkeypatch):
@@ -111,21 +93,16 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("words", OTHERS)
-def test_cells_of_one_label_are_told_apart_by_the_settings_in_which_they_differ(words):
-    cells = [make_cell(model=MODEL), OTHERS[words]]
-    assert cells[0].label == cells[1].label
-    found = labels(cells)
-    assert len({found[cell.id] for cell in cells}) == 2
-    assert words in found[cells[1].id].removeprefix(cells[1].label).split("-")
-
-
-def test_all_labels_of_a_folder_differ_and_those_that_need_nothing_stay():
-    cells = [make_cell(model=MODEL), *OTHERS.values(), make_cell(batch_size=8), make_cell(repeat=1)]
+def test_cells_of_one_label_are_told_apart_by_the_settings_in_which_they_differ():
+    first = make_cell(model=MODEL)
+    for words, cell in OTHERS.items():
+        assert first.label == cell.label
+        found = labels([first, cell])
+        assert words in found[cell.id].removeprefix(cell.label).split("-")
+    cells = [first, *OTHERS.values(), make_cell(batch_size=8), make_cell(repeat=1)]
     found = labels(cells)
     assert len(set(found.values())) == len({cell.id for cell in cells})
-    assert found[cells[-2].id] == cells[-2].label
-    assert labels(cells[-2:]) == {cell.id: cell.label for cell in cells[-2:]}
+    assert [found[cell.id] for cell in cells[-2:]] == [cell.label for cell in cells[-2:]]
 
 
 @pytest.mark.parametrize(
@@ -138,11 +115,11 @@ def test_all_labels_of_a_folder_differ_and_those_that_need_nothing_stay():
         ("a", '"a"', ["x=a", r'x="\"a\""']),
     ],
 )
-@pytest.mark.parametrize("library", [Library.accelbench, Library.custom])
-def test_a_text_that_reads_like_another_value_has_another_label(value, text, words, library):
-    cells = [of_model(library=library, args={"x": each}) for each in (value, text)]
-    found = labels(cells)
-    assert [found[cell.id].rpartition("-")[2] for cell in cells] == words
+def test_a_text_that_reads_like_another_value_has_another_label(value, text, words):
+    for library in (Library.accelbench, Library.custom):
+        cells = [of_model(library=library, args={"x": each}) for each in (value, text)]
+        found = labels(cells)
+        assert [found[cell.id].rpartition("-")[2] for cell in cells] == words
 
 
 def test_labels_differ_though_their_texts_are_the_same_on_one_line():

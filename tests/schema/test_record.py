@@ -43,28 +43,16 @@ def make_record(status=Status.ok, **changes):
 
 
 @pytest.mark.parametrize("status", Status)
-@pytest.mark.parametrize("measurement", [None, make_measurement(), FULL], ids=["none", "window", "fit"])
+@pytest.mark.parametrize("measurement", [None, FULL], ids=["none", "full"])
 def test_a_file_and_back_is_the_same_record(tmp_path, status, measurement):
     measurement = measurement or (make_measurement() if status == Status.ok else None)
     written = make_record(status, measurement=measurement, system=SYSTEM if measurement else None)
     path = record.write(written, tmp_path / "new" / "folder")
     assert path.name == f"{written.cell.id}-01234567.json"
+    assert path.stat().st_mode & 0o777 == 0o644  # others may read it
     assert record.read(path) == written
-
-
-def test_the_file_tells_people_its_id_and_label(tmp_path):
-    values = json.loads(record.write(make_record(), tmp_path).read_text())
-    assert values["cell_id"] == make_record().cell.id
-    assert values["label"] == make_record().cell.label
-    assert values["schema_version"] == record.SCHEMA_VERSION
-
-
-def test_others_may_read_what_is_written(tmp_path):
-    assert record.write(make_record(), tmp_path).stat().st_mode & 0o777 == 0o644
-
-
-def of_another_schema(text):
-    return json.dumps(json.loads(text) | {"schema_version": 99})
+    values = json.loads(path.read_text())
+    assert (values["cell_id"], values["label"]) == (written.cell.id, written.cell.label)
 
 
 def without(key):
@@ -74,13 +62,13 @@ def without(key):
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (of_another_schema, "a record of schema 99; this accelbench reads schema 3 to 8"),
         (without("schema_version"), "'schema_version'"),
-        (without("identity"), "identity"),
+        # What a record lacks is not read as if it were unknown.
+        *((without(name), name) for name in ("identity", "measurement", "status", "system", "data")),
         (lambda text: text[: len(text) // 2], "not a readable record"),
         (lambda text: "", "not a readable record"),
         (lambda text: "[]", "not a readable record"),
-        (lambda text: "null", "not a readable record"),
+        (lambda text: "\0", "not a readable record"),
         (lambda text: text.replace('"ok"', '"fine"'), "fine"),
         (lambda text: text.replace('"cpu"', '"abacus"'), "abacus"),
     ],
@@ -88,15 +76,7 @@ def without(key):
 def test_what_is_no_record_is_named(tmp_path, spoil, told):
     path = record.write(make_record(), tmp_path)
     path.write_text(spoil(path.read_text()))
-    with pytest.raises(UserError, match=told) as raised:
-        record.read(path)
-    assert str(path) in str(raised.value)
-
-
-def test_a_file_that_is_no_text_is_named(tmp_path):
-    path = tmp_path / "a-b.json"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match="a-b.json"):
+    with pytest.raises(UserError, match=f"^{path}: not a readable record .*{told}" if " " not in told else told):
         record.read(path)
 
 
@@ -115,27 +95,12 @@ def test_the_plans_records_are_read_in_its_order(tmp_path):
     assert list(plan_file.read_planned(tmp_path)) == [records[0], records[1], records[3]]
 
 
-@pytest.mark.parametrize("text", [None, "{", "[]", '{"cells": [{}]}', "{}"])
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"cells": [{}]}'])
 def test_a_folder_without_a_readable_plan_is_named(tmp_path, text):
     if text is not None:
         (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UserError, match=r"plan.json.*run the sweep (first|again)"):
         list(plan_file.read_planned(tmp_path))
-
-
-def test_records_are_values():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        make_record().status = Status.failed
-
-
-@pytest.mark.parametrize("field", ["measurement", "status", "identity", "system", "data"])
-def test_a_record_that_lacks_a_field_is_not_read_as_if_it_were_unknown(tmp_path, field):
-    path = record.write(make_record(), tmp_path)
-    values = json.loads(path.read_text())
-    del values[field]
-    path.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=f"not a readable record .*{field}"):
-        record.read(path)
 
 
 def test_texts_of_others_are_safe_to_show_and_the_record_keeps_its_name(tmp_path):
@@ -169,17 +134,11 @@ def changed(values, path, value):
         ("measurement", None, "measurement: an ok record should have blocks or epochs"),
         ("measurement.blocks", [], "measurement: an ok record should have blocks or epochs"),
         ("measurement.blocks.3.seconds", 0.0, r"measurement.blocks\[3\].seconds: should be a number from 1e-09"),
-        ("measurement.blocks.3.seconds", -0.1, r"measurement.blocks\[3\].seconds"),
-        ("measurement.blocks.3.seconds", 1e-300, r"measurement.blocks\[3\].seconds"),
         ("measurement.blocks.3.seconds", 1e300, r"measurement.blocks\[3\].seconds"),
         ("measurement.blocks.3.seconds", "0.1", r"measurement.blocks\[3\].seconds"),
         ("measurement.blocks.3.num_samples", 0, r"measurement.blocks\[3\].num_samples"),
-        ("measurement.blocks.3.num_samples", 2.5, r"measurement.blocks\[3\].num_samples"),
-        ("measurement.blocks.3.num_samples", 10**30, r"measurement.blocks\[3\].num_samples"),
         ("measurement.latency_s", [0.01, -0.01], r"measurement.latency_s\[1\]"),
         ("measurement.latency_s", [0.01, None], r"measurement.latency_s\[1\]"),
-        ("measurement.latency_s", 0.01, "measurement.latency_s: should be a list"),
-        ("measurement.num_devices", 0, "measurement.num_devices"),
         ("measurement.num_devices", 10**9, "measurement.num_devices"),
         ("measurement.evaluation", {"num_samples": 1, "seconds": 1, "loss": 0.1, "accuracy": 1.5}, "accuracy"),
         ("measurement.breakdown", {"phases_s": {"sleep": [1.0]}, "undisturbed_s": [1.0]}, "phases_s.*'sleep'"),
@@ -187,14 +146,12 @@ def changed(values, path, value):
         ("system", {"t_s": [0.1], "values": {"host_memory_mb": [1.0, 2.0]}}, "host_memory_mb should have 1"),
         ("cell.batch_size", 0, "cell.batch_size: should be a whole number from 1"),
         ("cell.batch_size", 64, "cell_id: should be the digest of the cell's settings"),
-        ("cell.model.args", {"deep": [[[]]]}, "cell_id"),
         ("cell_id", "../../secret", "cell_id: should be "),
         ("identity", "../../secret", "identity: should be "),
         ("started_at", "yesterday", "Invalid isoformat"),
         ("started_at", "2026-11-20T09:00:00", "started_at: should have a time zone"),
         ("wall_s", -1.0, "wall_s"),
         ("environment", {"machine": {"num_threads": "two"}}, "environment.machine.num_threads"),
-        ("environment", {"git": ["main"]}, "environment.git"),
         ("environment", {"idle_w": {"cpu_energy_j": None}}, "environment.idle_w.cpu_energy_j"),
         ("data", {"name": "mnist", "digest": 3, "source": "", "stand_in": False}, "data.digest"),
     ],
@@ -232,13 +189,9 @@ def test_what_can_not_be_read_costs_only_itself(tmp_path, monkeypatch, are_many)
         file.truncate(3 << 30)
     found = record.read_all([half, pipe, good, folder, lost, large, missing])
     assert list(found.each(lambda each: each) if are_many else found.by_path()) == [(good, make_record())]
-    assert {path: str(error).partition("(")[2] for path, error in found.refused.items()} == {
-        half: str(found.refused[half]).partition("(")[2],
-        pipe: "not a regular file)",
-        folder: "not a regular file)",
-        lost: "No such file or directory)",
-        large: "larger than 512 MB)",
-    }
+    reasons = [str(error).partition("(")[2] for path, error in found.refused.items() if path != half]
+    assert list(found.refused) == [half, pipe, folder, lost, large]
+    assert reasons == [*["not a regular file)"] * 2, "No such file or directory)", "larger than 512 MB)"]
 
 
 def test_a_record_that_the_system_does_not_read_is_not_to_be_deleted(tmp_path):
@@ -252,9 +205,9 @@ def test_a_record_that_the_system_does_not_read_is_not_to_be_deleted(tmp_path):
     assert of_refused == f"{refused.name}: Too many levels of symbolic links"
 
 
-@pytest.mark.parametrize(("num", "lines"), [(0, []), (2, ["0", "1"]), (7, ["0", "1", "2", "3", "4", "and 2 more"])])
-def test_a_list_of_files_names_the_first(num, lines):
-    assert record.listed([str(index) for index in range(num)]) == lines
+def test_a_list_of_files_names_the_first():
+    assert record.listed(["0", "1"]) == ["0", "1"]
+    assert record.listed([str(index) for index in range(7)]) == ["0", "1", "2", "3", "4", "and 2 more"]
 
 
 HIDDEN = "q8ZpL2xVw7"
@@ -274,10 +227,7 @@ def test_no_text_of_a_record_keeps_a_secret_whoever_wrote_it(tmp_path, monkeypat
     spoilt = dataclasses.replace(given, measurement=measured, data=data, environment=environment)
     file = record.write(spoilt, tmp_path)
     assert HIDDEN not in file.read_text()
-    file.write_text(
-        json.dumps(plain(spoilt) | {"cell_id": given.cell.id, "label": given.label})
-    )  # as an earlier release did
-    assert HIDDEN in file.read_text()
+    file.write_text(json.dumps(plain(spoilt) | {"cell_id": given.cell.id, "label": given.label}))  # an older release
     read = record.read(file)
     assert HIDDEN not in str(read)
     assert read.measurement.warnings == ["ValueError: sent ***", "clean"]

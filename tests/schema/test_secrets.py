@@ -53,6 +53,10 @@ HIDDEN = "q8ZpL2xVw7"
         "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: AES-128-CBC\n\n{}\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN OPENSSH PRIVATE KEY-----\n{}",
         "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 1-2\n{}\n-----END PGP PRIVATE KEY BLOCK-----",
+        "run --db-password {} --port 3",
+        "curl --token '{}' -x",
+        "HF_TOKEN={} python train.py",
+        "env SECRET_KEY_BASE='{}' serve",
     ],
 )
 def test_what_is_marked_as_a_secret_is_hidden_wherever_it_stands(text):
@@ -84,6 +88,7 @@ def test_what_is_marked_as_a_secret_is_hidden_wherever_it_stands(text):
         "got an unexpected keyword argument 'key=64'",
         "num_tokens=128, key_dim=64, max_tokens: 8, ?seq_len=128&top_k=4",
         "0f3a9c5d2b7e4f60a1c8d9e2b3f4a5c6d7e8f901",
+        "the bos-token is missing, TOKENIZERS_PARALLELISM=false, --token-dim 8, --num-tokens 4",
     ],
 )
 def test_what_is_no_secret_stays(text):
@@ -104,90 +109,18 @@ def test_the_names_of_secrets(part):
     assert is_secret(f"nvidia_{part.lower()}")
 
 
-HONEST = [
-    "num_tokens",
-    "max_tokens",
-    "n_tokens",
-    "tokens",
-    "token_dim",
-    "token_type",
-    "key_dim",
-    "keys",
-    "num_keys",
-    "key_padding_mask",
-    "keyboard",
-    "author",
-    "authors",
-    "tokenizer",
-    "num_key_value_heads",
-    "pad_token",
-    "pad_token_id",
-    "class_token",
-    "bos_token",
-    "eos_token",
-    "cls_token",
-    "sort_key",
-    "image_key",
-    "label_key",
-    "key",
-    "passes",
-    "num_passes",
-    "second_pass",
-    "compass",
-    "bypass",
-    "monkey",
-    "keypoints",
-    "num_secrets",
-    "authenticity_loss",
-    "wandb",
-    "hidden_size",
-    "nTokens",
-    "keyDim",
-]
-SECRET = [
-    "api_key",
-    "apikey",
-    "apiKey",
-    "API-KEY",
-    "OPENAI_API_KEY",
-    "access_token",
-    "access_tokens",
-    "db_password",
-    "dbPassword",
-    "credentials",
-    "wandb_key",
-    "wandbKey",
-    "kaggle_key",
-    "hf_token",
-    "hub_token",
-    "token",
-    "auth",
-    "basic_auth",
-    "auth_header",
-    "oauth",
-    "pwd",
-    "db_pwd",
-    "pass",
-    "db_pass",
-    "passphrase",
-    "client_secret",
-    "aws_access_key_id",
-    "session_token",
-    "git_token",
-    "jwt",
-    "private_key",
-    "account_key",
-]
+HONEST = """num_tokens max_tokens n_tokens tokens token_dim token_type key_dim keys num_keys key_padding_mask keyboard
+    author authors tokenizer num_key_value_heads pad_token pad_token_id class_token bos_token eos_token cls_token
+    sort_key image_key label_key key passes num_passes second_pass compass bypass monkey keypoints num_secrets
+    authenticity_loss wandb hidden_size nTokens keyDim"""
+SECRET = """api_key apikey apiKey API-KEY OPENAI_API_KEY access_token access_tokens db_password dbPassword credentials
+    wandb_key wandbKey kaggle_key hf_token hub_token token auth basic_auth auth_header oauth pwd db_pwd pass db_pass
+    passphrase client_secret aws_access_key_id session_token git_token jwt private_key account_key"""
 
 
-@pytest.mark.parametrize("name", HONEST)
-def test_usual_names_of_arguments_are_none_of_secrets(name):
-    assert not is_secret_argument(name)
-
-
-@pytest.mark.parametrize("name", SECRET)
-def test_names_of_arguments_that_hold_secrets(name):
-    assert is_secret_argument(name)
+def test_names_of_arguments_that_hold_secrets():
+    assert [name for name in HONEST.split() if is_secret_argument(name)] == []
+    assert [name for name in SECRET.split() if not is_secret_argument(name)] == []
 
 
 def test_variables_that_change_the_speed_are_kept():
@@ -204,11 +137,9 @@ def test_variables_that_change_the_speed_are_kept():
     assert not {name for name in tuning() if is_secret(name)}
 
 
-@pytest.mark.parametrize(
-    "name", ["NVIDIA_API_KEY", "TF_TOKEN_app_terraform_io", "TRITON_AUTH_TOKEN", "TF_VAR_region", "TORCH_HOME", "HOME"]
-)
-def test_variables_of_others_are_not_kept_whatever_they_begin_with(name):
-    assert kept({name: "x", "OMP_PROC_BIND": "1"}) == {"OMP_PROC_BIND": "1"}
+def test_variables_of_others_are_not_kept_whatever_they_begin_with():
+    others = ("NVIDIA_API_KEY", "TF_TOKEN_app_terraform_io", "TRITON_AUTH_TOKEN", "TF_VAR_region", "TORCH_HOME", "HOME")
+    assert kept({**dict.fromkeys(others, "x"), "OMP_PROC_BIND": "1"}) == {"OMP_PROC_BIND": "1"}
 
 
 def test_a_secret_in_a_value_is_hidden_and_the_rest_still_tells_values_apart():
@@ -246,15 +177,8 @@ def test_the_place_of_a_secret_among_arguments(arguments, place):
         {"depth": 3, "cfg": {"num_tokens": 128, "key_dim": 64, "keys": ["query", "value"], "ratio": 0.5}},
         {"sort_key": "layer4.conv2", "image_key": "image_224x224", "pad_token": "[PAD]", "eos_token": 128009},
         {"model_key": "vit_base_patch16_224.augreg2_in21k_ft_in1k", "class_token": True, "key": "image"},
-        {
-            "api_key": None,
-            "secret": 3,
-            "use_auth": False,
-            "token": "",
-            "auth": True,
-            "author": "Jane Miller",
-            "max_tokens": 4096,
-        },
+        {"api_key": None, "secret": 3, "use_auth": False, "token": "", "auth": True, "author": "Jane"},
+        {"max_tokens": 4096},
         {"seed": 1234567890, "widths": [512, 256], "path": "data/images", "url": "https://host/model.onnx"},
     ],
 )

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, TypedDict
 
@@ -31,11 +31,6 @@ class Leaf:
 
 class Entries(TypedDict, total=False):
     num: Annotated[int, Range(1, 9)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    values: list[float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +91,6 @@ def test_json_and_back_is_the_same_value(tree):
         ({"is_old": 1}, "is_old: should be true or false, not 1"),
         ({"trunk": {}}, "trunk: lacks size"),
         ({"trunk": {"size": 10}}, "trunk.size: should be a whole number from 1 to 9, not 10"),
-        ({"trunk": {"size": True}}, "trunk.size: should be a whole number from 1 to 9, not True"),
         ({"trunk": {"size": 1.0}}, "trunk.size: should be a whole number from 1 to 9, not 1.0"),
         ({"trunk": {"size": 1, "colour": "green"}}, "trunk.colour: should be one of red, blue, not 'green'"),
         ({"leaves": [{"size": 1}, None]}, r"leaves\[1\]: should be a mapping, not None"),
@@ -105,8 +99,6 @@ def test_json_and_back_is_the_same_value(tree):
         ({"pair": [1.0]}, "pair: should be a list of 2"),
         ({"pair": [1.0, float("nan")]}, r"pair\[1\]: should be a number from .*, not nan"),
         ({"sizes": [1.0, 0.0, -1e-9]}, r"sizes\[2\]: should be a number from 0 to 9, not -1e-09"),
-        ({"sizes": [1.0, float("nan"), 2.0]}, r"sizes\[1\]: should be a number from 0 to 9, not nan"),
-        ({"sizes": [*LONG, 9.1]}, r"sizes\[100\]: should be a number from 0 to 9, not 9.1"),
         ({"sizes": [*LONG, float("nan"), *LONG]}, r"sizes\[100\]: should be a number from 0 to 9, not nan"),
         ({"sizes": [*LONG, True]}, r"sizes\[100\]: should be a number from 0 to 9, not True"),
         ({"sizes": [*LONG, 10**400]}, r"sizes\[100\]: should be a number from 0 to 9, not 10"),
@@ -131,11 +123,10 @@ def test_numbers_within_their_range_are_taken_as_they_are(sizes):
 
 @pytest.mark.parametrize("value", [object(), float("nan")], ids=["no JSON", "not a number"])
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, value):
-    path = tmp_path / "a.json"
-    write_json(path, {"old": 1})
+    write_json(tmp_path / "a.json", {"old": 1})
     with pytest.raises((TypeError, ValueError)):
-        write_json(path, {"new": list(range(10_000)), "then": value})
-    assert json.loads(path.read_text()) == {"old": 1}
+        write_json(tmp_path / "a.json", {"new": list(range(10_000)), "then": value})
+    assert read_json(tmp_path / "a.json") == {"old": 1}
     assert os.listdir(tmp_path) == ["a.json"]
 
 
@@ -164,14 +155,6 @@ def test_only_a_regular_file_is_read(tmp_path):
         with pytest.raises((OSError, RefusedError), match=name):
             read_bytes(tmp_path / name)
     assert len(os.listdir("/proc/self/fd")) == num_open
-
-
-@pytest.mark.fault
-def test_a_file_that_is_too_large_is_not_read(tmp_path):
-    with (tmp_path / "sparse").open("wb") as file:
-        file.truncate(3 << 30)
-    with pytest.raises(OSError, match="larger than 512 MB: .*sparse"):
-        read_bytes(tmp_path / "sparse")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +192,6 @@ def test_what_is_written_can_be_read_whatever_its_texts(tmp_path):
 
 
 def test_plain_is_asdict_without_copies_of_the_numbers():
-    tree = Tree(name="oak", trunk=Leaf(size=3), leaves=[Leaf(size=1), Leaf(size=2, colour=Colour.blue)])
+    tree = replace(FULL, by_name={})
     assert plain(tree) == asdict(tree)
-    numbers = Series(values=[0.5, 1.5])
-    assert plain(numbers)["values"] is numbers.values
+    assert plain(tree)["sizes"] is tree.sizes

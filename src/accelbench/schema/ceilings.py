@@ -8,12 +8,15 @@ from typing import Any
 
 from accelbench.project import CEILINGS
 from accelbench.schema.ranges import AtLeastOne, Rate, Seconds
-from accelbench.schema.serialize import digest, load, read_json, write_json
+from accelbench.schema.serialize import digest, entries_of, load_if_fits, write_json
 from accelbench.schema.vocab import Precision
 
 # Mixed precision -> the 16-bit format that it computes in.
 MIXED = {Precision.fp16_mixed: Precision.fp16, Precision.bf16_mixed: Precision.bf16}
 TRUE_PRECISIONS = tuple(word for word in Precision if word not in MIXED)
+
+# Fields of rates.
+RATES = ("memory_bytes_per_s", "host_to_device_bytes_per_s", "device_to_host_bytes_per_s")
 
 
 def formats_of(precision: str) -> list[Precision]:
@@ -63,14 +66,9 @@ class Ceilings:
 
     def of_devices(self, num: int) -> "Ceilings":
         """The ceilings of `num` such devices together. `launch_s` stays: they launch at the same time."""
-        rates = (self.host_to_device_bytes_per_s, self.device_to_host_bytes_per_s)
-        to_device, to_host = (None if rate is None else num * rate for rate in rates)
+        rates = {name: num * rate for name in RATES if (rate := getattr(self, name)) is not None}
         return dataclasses.replace(
-            self,
-            flops_per_s={word: num * rate for word, rate in self.flops_per_s.items()},
-            memory_bytes_per_s=num * self.memory_bytes_per_s,
-            host_to_device_bytes_per_s=to_device,
-            device_to_host_bytes_per_s=to_host,
+            self, flops_per_s={word: num * rate for word, rate in self.flops_per_s.items()}, **rates
         )
 
     def joined(self, other: "Ceilings") -> "Ceilings":
@@ -82,14 +80,13 @@ class Ceilings:
             word: max(one.get(word, 0.0) for one in (self.flops_per_s, other.flops_per_s))
             for word in {**self.flops_per_s, **other.flops_per_s}
         }
+        best: dict[str, Any] = {name: _best(getattr(self, name), getattr(other, name)) for name in RATES}
         kept = {word: self if self.flops_per_s.get(word) == rate else other for word, rate in rates.items()}
         return dataclasses.replace(
             other,
             flops_per_s=rates,
             how={word: one.how[word] for word, one in kept.items()},
-            memory_bytes_per_s=max(self.memory_bytes_per_s, other.memory_bytes_per_s),
-            host_to_device_bytes_per_s=_best(self.host_to_device_bytes_per_s, other.host_to_device_bytes_per_s),
-            device_to_host_bytes_per_s=_best(self.device_to_host_bytes_per_s, other.device_to_host_bytes_per_s),
+            **best,
             launch_s=min(self.launch_s, other.launch_s),
             seconds=self.seconds + other.seconds,
             probed=sorted({*self.probed, *other.probed}),
@@ -112,8 +109,7 @@ def _best(one: float | None, other: float | None) -> float | None:
 
 def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
     """The ceilings in a record's environment; None if there are none, or if they do not fit, as another release's."""
-    values = environment.get("ceilings")
-    return _load(values) if values else None
+    return load_if_fits(Ceilings, environment.get("ceilings"))
 
 
 def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceilings]:
@@ -121,8 +117,8 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
 
     Ceilings of another machine than the `environment`'s, other versions or other measuring code are ignored.
     """
-    of_machine = _read_file(root / CEILINGS).get(_machine_key(environment), {})
-    found = {device: _load(values) for device, values in of_machine.items()}
+    of_machine = _kept(root).get(_machine_key(environment), {})
+    found = {device: load_if_fits(Ceilings, values) for device, values in of_machine.items()}
     return {device: ceilings for device, ceilings in found.items() if ceilings is not None}
 
 
@@ -132,24 +128,15 @@ def write_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceil
     Raises:
         OSError: the file can't be written.
     """
-    machines = _read_file(root / CEILINGS)
+    machines = _kept(root)
     machines.setdefault(_machine_key(environment), {})[device] = ceilings.to_json()
     write_json(root / CEILINGS, machines)
 
 
+def _kept(root: Path) -> dict[str, dict[str, Any]]:
+    machines = entries_of(root / CEILINGS)
+    return {key: devices for key, devices in machines.items() if isinstance(devices, dict)}
+
+
 def _machine_key(environment: Mapping[str, Any]) -> str:
     return digest({name: environment[name] for name in ("machine", "versions", "variables", "code")})[:12]
-
-
-def _read_file(path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        return load(dict[str, dict[str, Any]], read_json(path))
-    except (OSError, ValueError):  # the next probe writes it anew
-        return {}
-
-
-def _load(values: Mapping[str, Any]) -> Ceilings | None:
-    try:
-        return load(Ceilings, values)
-    except ValueError:  # written by another release, with other fields
-        return None

@@ -64,51 +64,42 @@ class Options:
     """
 
     channels_last: bool = setting(
-        False,
-        "the memory layout of images, channels last",
-        column="whether the layout was channels last",
+        False, "the memory layout of images, channels last", column="whether the layout was channels last"
     )
-    compile: bool = setting(
-        False,
-        "torch.compile",
-        column="whether the network was compiled with torch.compile",
-    )
+    compile: bool = setting(False, "torch.compile", column="whether the network was compiled with torch.compile")
     freeze: bool = setting(
         False,
         "fold the weights into the network as constants (inference)",
         column="whether the weights were folded into the network as constants",
     )
     cuda_graphs: bool = setting(
-        False,
-        "replay a step as a CUDA graph",
-        column="whether a step was replayed as a CUDA graph",
+        False, "replay a step as a CUDA graph", column="whether a step was replayed as a CUDA graph"
     )
     flush_denormals: bool = setting(
-        False,
-        "take numbers near 0, which are slow on a CPU, as 0",
-        column="whether numbers near 0 were flushed to 0",
+        False, "take numbers near 0, which are slow on a CPU, as 0", column="whether numbers near 0 were flushed to 0"
     )
     allocator: Allocator = setting(
-        Allocator.default,
-        "the memory allocator of the process",
-        column="the memory allocator of the process",
+        Allocator.default, "the memory allocator of the process", column="the memory allocator of the process"
     )
+
+    @property
+    def _flags(self) -> list[str]:
+        return [name for name, value in vars(self).items() if value is True]
 
     @property
     def enabled(self) -> list[str]:
         """Words for the options that are on, in the order of their definition: their names, and the allocator's."""
-        own_allocator = [] if self.allocator == Allocator.default else [self.allocator.value]
-        return [name for name, value in vars(self).items() if value is True] + own_allocator
+        return self._flags + ([] if self.allocator == Allocator.default else [self.allocator.value])
 
     @property
     def of_network(self) -> list[str]:
         """The names of those that are on and change the network or how it is run."""
-        return [name for name, value in vars(self).items() if value is True and name != "flush_denormals"]
+        return [name for name in self._flags if name != "flush_denormals"]
 
     @property
     def change_output(self) -> bool:
         """Whether the output may differ from the plain network's."""
-        return bool(self.of_network) or self.flush_denormals
+        return bool(self._flags)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,16 +107,10 @@ class KerasSettings:
     """How Keras runs a cell."""
 
     backend: KerasBackend = setting(
-        KerasBackend.tensorflow,
-        "keras: tensorflow or jax",
-        column="Keras' backend",
-        empty=OTHER_ENGINE,
+        KerasBackend.tensorflow, "keras: tensorflow or jax", column="Keras' backend", empty=OTHER_ENGINE
     )
     jit_compile: bool = setting(
-        False,
-        "keras: compile with XLA",
-        column="whether Keras compiled with XLA",
-        empty=OTHER_ENGINE,
+        False, "keras: compile with XLA", column="whether Keras compiled with XLA", empty=OTHER_ENGINE
     )
     steps_per_execution: AtLeastOne = setting(
         1,
@@ -138,9 +123,9 @@ class KerasSettings:
     @property
     def non_defaults(self) -> list[str]:
         """Words for the settings that differ from their defaults; part of a cell's label."""
-        words = [] if self.backend == KerasBackend.tensorflow else [self.backend.value]
-        words += ["jit_compile"] if self.jit_compile else []
-        return words + ([f"{self.steps_per_execution}steps_per_execution"] if self.steps_per_execution > 1 else [])
+        backend = self.backend.value if self.backend != KerasBackend.tensorflow else ""
+        steps = f"{self.steps_per_execution}steps_per_execution" if self.steps_per_execution > 1 else ""
+        return [word for word in (backend, "jit_compile" if self.jit_compile else "", steps) if word]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,10 +220,7 @@ class RunSettings:
         empty="none were: each engine takes all cores",
     )
     seed: Count = setting(
-        0,
-        "of weights, data order and random inputs",
-        most=MAX_SEED,
-        column="of weights, data order and random inputs",
+        0, "of weights, data order and random inputs", most=MAX_SEED, column="of weights, data order and random inputs"
     )
     repeat: Count = setting(0, "the number of the process of the cell", column="which process of the same cell this is")
     # after which the cell's process is killed; not part of the id
@@ -311,28 +293,26 @@ class Cell(RunSettings):
         It leaves out the settings whose defaults conf/ and params.yaml decide: of these, `plan_file.labels` adds those
         in which the cells of one folder differ.
         """
-        device = self.device if self.devices == 1 else f"{self.device}x{self.devices}"
-        parts = [self.model.name, device, self.precision, f"b{self.batch_size}", self.mode, *self.options.enabled]
-        if self.scaling == Scaling.weak:
-            parts.append(self.scaling)
-        if self.xla_processes:
-            parts.append("processes")
-        parts += [] if self.engine == Engine.lightning else [self.engine]
-        parts += [] if self.keras is None else self.keras.non_defaults
-        parts += [] if self.trainer is None else self.trainer.non_defaults
-        if self.data.pipeline != Pipeline.array:
-            parts.append(self.data.pipeline)
-        if self.data.augment != Augment.none:
-            parts.append(self.data.augment)
-        if self.protocol != Protocol.window:
-            parts.append(f"{self.steps}steps" if self.protocol == Protocol.steps else self.protocol)
-        parts += [] if self.threads is None else [f"{self.threads}thread{'s' * (self.threads > 1)}"]
-        parts += [] if self.model.weights == Weights.none else [PurePath(self.model.weights).name]
-        parts += [] if self.model.task is None else [self.model.task]
-        if self.model.library != Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
+        model, data = self.model, self.data
+        parts = [
+            *(model.name, self.device if self.devices == 1 else f"{self.device}x{self.devices}", self.precision),
+            *(f"b{self.batch_size}", self.mode, *self.options.enabled),
+            self.scaling if self.scaling == Scaling.weak else "",
+            "processes" if self.xla_processes else "",
+            self.engine if self.engine != Engine.lightning else "",
+            *(self.keras.non_defaults if self.keras else []),
+            *(self.trainer.non_defaults if self.trainer else []),
+            data.pipeline if data.pipeline != Pipeline.array else "",
+            data.augment if data.augment != Augment.none else "",
+            {Protocol.window: "", Protocol.steps: f"{self.steps}steps"}.get(self.protocol, self.protocol),
+            f"{self.threads}thread{'s' * (self.threads > 1)}" if self.threads else "",
+            PurePath(model.weights).name if model.weights != Weights.none else "",
+            model.task or "",
+        ]
+        if model.library != Library.accelbench:  # of accelbench's own networks, conf/ has the default arguments
             parts += [argument_text(name, value) for name, value in self.arguments]
-        parts += [f"s{self.seed}"] if self.seed else []
-        return one_line("-".join(parts + ([f"r{self.repeat}"] if self.repeat else [])))
+        parts += [f"s{self.seed}" if self.seed else "", f"r{self.repeat}" if self.repeat else ""]
+        return one_line("-".join(filter(None, parts)))
 
     def to_json(self) -> dict[str, Any]:
         """All attributes as plain JSON values; `serialize.load(Cell, values)` reads them back."""

@@ -16,11 +16,9 @@ from typing import Annotated, Any, NoReturn, Union, get_args, get_origin, get_ty
 
 from accelbench.schema.ranges import MAX_COUNT, Range
 from accelbench.schema.text import MAX_TEXT, beginning, one_line
-from accelbench.stats.arrays import floats
 
 MAX_PLACE = 60  # characters of a name in an error's path
 MAX_DEPTH = 50
-LONG = 50  # floats in a list that is checked faster as an array
 FINITE, WHOLE = Range(-sys.float_info.max, sys.float_info.max), Range(-MAX_COUNT, MAX_COUNT)
 
 Converter = Callable[[Any], Any]
@@ -39,10 +37,11 @@ def converter(hint: Any, clean: bool) -> Converter:
     if kind in (Union, UnionType):
         (item,) = (converter(arg, clean) for arg in args if arg is not NoneType)
         return lambda value: None if value is None else item(value)
-    if hasattr(kind, "__dataclass_fields__"):
+    if dataclasses.is_dataclass(kind):
         return _dataclass(kind, clean)
-    if is_typeddict(kind):
-        return _entries(kind, clean)
+    if is_typeddict(kind):  # the entries that it declares have their types, others are plain JSON
+        entries = {name: converter(each, clean) for name, each in get_type_hints(kind, include_extras=True).items()}
+        return _mapping(converter(str, clean), entries, converter(Any, clean))
     if kind is tuple:
         return _tuple(args, clean)
     if kind is list:
@@ -57,10 +56,6 @@ def converter(hint: Any, clean: bool) -> Converter:
 
 def _refuse(value: object, wanted: str) -> NoReturn:
     raise ValueError(f": should be {wanted}, not {reprlib.repr(value)}")
-
-
-def _place(name: str) -> str:
-    return f".{beginning(one_line(name), MAX_PLACE)}"
 
 
 def _text(value: Any) -> Any:
@@ -133,12 +128,14 @@ def _number(kind: Any, bounds: Range) -> Converter:
 
 
 def _list(hint: Any, clean: bool) -> Converter:
-    item, numbers = converter(hint, clean), _numbers(hint)
+    item = converter(hint, clean)
+    number = next((arg for arg in get_args(hint) if arg is not NoneType), hint) if _is_union(hint) else hint
+    kind, bounds = get_args(number)[:2] if get_origin(number) is Annotated else (None, None)
 
     def convert(values: Any) -> Any:
         if not isinstance(values, list | tuple):
             _refuse(values, "a list")
-        if numbers is not None and _fit(values, *numbers):
+        if isinstance(bounds, Range) and _fit(values, kind, bounds):
             return list(values)
         found: list[Any] = []
         try:
@@ -151,19 +148,12 @@ def _list(hint: Any, clean: bool) -> Converter:
     return convert
 
 
-def _numbers(hint: Any) -> tuple[type, Range] | None:
-    """The kind and the range of a type of numbers with a range, or of such a type and None; None for other types."""
-    if get_origin(hint) in (Union, UnionType):
-        (hint,) = (arg for arg in get_args(hint) if arg is not NoneType)
-    kind, detail = get_args(hint)[:2] if get_origin(hint) is Annotated else (None, None)
-    return (kind, detail) if isinstance(detail, Range) else None
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, UnionType)
 
 
-def _fit(values: Sequence[Any], kind: type, bounds: Range) -> bool:
+def _fit(values: Sequence[Any], kind: Any, bounds: Range) -> bool:
     """Whether all are numbers within the bounds; faster than a call for each. False also says that it is not known."""
-    if kind is float and len(values) >= LONG and [*map(type, values)].count(float) == len(values):
-        numbers = floats(values)
-        return bool(bounds.low <= numbers.min() and numbers.max() <= bounds.high)  # both are NaN if one value is
     if not values or not {kind, int}.issuperset(map(type, values)):
         return False
     # The sum is not a number if one of them is not: `min` and `max` may miss it.
@@ -194,21 +184,15 @@ def _mapping(key: Converter, entries: Mapping[str, Converter], other: Converter)
                 checked = key(name)  # first: of a wrong name, the value does not matter
                 found[checked] = entries.get(name, other)(value)
         except ValueError as error:
-            raise ValueError(f"{_place(name)}{error}") from None
+            raise ValueError(f".{beginning(one_line(name), MAX_PLACE)}{error}") from None
         return found
 
     return convert
 
 
-def _entries(kind: Any, clean: bool) -> Converter:
-    """For a TypedDict: the entries that it declares have their types, others are plain JSON."""
-    entries = {name: converter(hint, clean) for name, hint in get_type_hints(kind, include_extras=True).items()}
-    return _mapping(converter(str, clean), entries, converter(Any, clean))
-
-
 def _dataclass(cls: Any, clean: bool) -> Converter:
-    fields = {name: converter(hint, clean) for name, hint in get_type_hints(cls, include_extras=True).items()}
-    items = tuple(fields.items())
+    hints = get_type_hints(cls, include_extras=True)
+    items = [(name, converter(hint, clean)) for name, hint in hints.items()]
     check = getattr(cls, "__post_init__", None)
     needed = {each.name for each in dataclasses.fields(cls) if each.default is each.default_factory}  # both MISSING
 
@@ -224,7 +208,7 @@ def _dataclass(cls: Any, clean: bool) -> Converter:
         except ValueError as error:
             raise ValueError(f".{name}{error}") from None
         if len(found) < len(values):
-            raise ValueError(f": unknown field {reprlib.repr(min(set(values) - set(fields)))}")
+            raise ValueError(f": unknown field {reprlib.repr(min(set(values) - set(hints)))}")
         if len(found) < len(items) and (missing := needed - set(found)):
             raise ValueError(f": lacks {', '.join(sorted(missing))}")
         try:

@@ -1,10 +1,9 @@
 """plan.json: the cells of a sweep, whether they have a record yet or not."""
 
-import contextlib
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -16,10 +15,11 @@ from accelbench.schema.cell import Cell, argument_text, id_of
 from accelbench.schema.record import Readable, RecordName, check_settings, read_all
 from accelbench.schema.serialize import load, plain, read_json, write_json, writing
 from accelbench.schema.text import one_line
-from accelbench.schema.upgrade import SCHEMA_VERSION, check_readable, upgrade_cell
+from accelbench.schema.upgrade import SCHEMA_VERSION, UNREADABLE, check_readable, explained, upgrade_cell
 
 HEAD = ("suite", "title", "study", "profile")  # what a plan has beside its cells
 ID_LENGTH = 6  # characters of a cell's id in its label
+AGAIN = "; run the sweep again"
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,39 @@ class PlanFile:
         return written if are_distinct else labels(wanted.cell for wanted in self.cells)
 
 
+@dataclass(frozen=True)
+class PlanEntry:
+    """An entry of a plan.json that is not checked yet."""
+
+    values: Any  # its JSON
+    version: int  # of the schema
+
+    def read(self) -> WantedCell:
+        """The cell. Raises UserError: the entry is not readable."""
+        try:
+            return self.checked(load(WantedCell, self.loadable, clean=True))
+        except UNREADABLE as error:
+            raise UserError(f"not a readable entry of a plan ({error})") from error
+
+    @property
+    def loadable(self) -> dict[str, Any]:
+        """What `load` makes a `WantedCell` of. Raises ValueError: the settings hold a secret."""
+        check_settings(self.values["cell"])
+        cell = upgrade_cell(self.values["cell"], self.version)
+        return {"cell": cell, "record_name": self.values["record"], "label": self.values.get("label", "")}
+
+    def checked(self, wanted: WantedCell) -> WantedCell:
+        """The cell of this entry. Raises a ValueError if the record's name is not that of its cell."""
+        is_older = self.version != SCHEMA_VERSION  # its ids are of other settings
+        cell_id = self.values["cell_id"]
+        is_its_own = is_older or id_of(self.values["cell"]) == cell_id
+        if not wanted.record_name.startswith(f"{cell_id}-") or not is_its_own:
+            raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
+        if not is_older:
+            vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
+        return wanted
+
+
 def write_plan(plan: PlanFile, folder: Path) -> None:
     """Writes `folder`/plan.json."""
     import orjson  # here, as in schema/serialize.py; ten times as fast as json
@@ -77,44 +110,6 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
         file.write_bytes(text)
 
 
-@dataclass(frozen=True)
-class PlanEntry:
-    """An entry of a plan.json that is not checked yet."""
-
-    values: Any  # its JSON
-    version: int  # of the schema
-
-    @property
-    def loadable(self) -> dict[str, Any]:
-        """What `load` makes a `WantedCell` of. Raises ValueError: the settings hold a secret."""
-        check_settings(self.values["cell"])
-        cell = upgrade_cell(self.values["cell"], self.version)
-        return {"cell": cell, "record_name": self.values["record"], "label": self.values.get("label", "")}
-
-    def check(self, wanted: WantedCell) -> None:
-        """Raises a ValueError if the record's name is not that of this entry's cell."""
-        is_older = self.version != SCHEMA_VERSION  # its ids are of other settings
-        cell_id = self.values["cell_id"]
-        is_its_own = is_older or id_of(self.values["cell"]) == cell_id
-        if not wanted.record_name.startswith(f"{cell_id}-") or not is_its_own:
-            raise ValueError(f"{wanted.record_name}: not the name of its cell's record")
-        if not is_older:
-            vars(wanted)["cell_id"] = cell_id  # known now, and slow to compute
-
-    def read(self) -> WantedCell:
-        """The cell. Raises UserError: the entry is not readable."""
-        try:
-            wanted = load(WantedCell, self.loadable, clean=True)
-            self.check(wanted)
-        except UNREADABLE as error:
-            raise UserError(f"not a readable entry of a plan ({error})") from error
-        return wanted
-
-
-# What reading a file raises that is no plan.
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, UserError)
-
-
 def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
     """`folder`/plan.json without its cells, and its entries; reading all cells of one takes ten times as long.
 
@@ -122,69 +117,63 @@ def read_entries(folder: Path) -> tuple[PlanFile, list[PlanEntry]]:
         RefusedError: the system does not read the file now.
         UserError: the file is missing or not readable.
     """
-    with _explained(folder / PLAN):
-        head, entries = _read_unchecked(folder)
+    path = folder / PLAN
+    if not os.path.lexists(path):
+        raise UserError(f"{path} is missing; run the sweep first")
+    with explained(path, "plan", AGAIN):
+        values = read_json(path)
+        version = values["schema_version"]
+        check_readable(version)
+        head = {name: values[name] for name in HEAD}
+        entries = [PlanEntry(entry, version) for entry in values["cells"]]
         return load(PlanFile, {**head, "cells": []}, clean=True), entries
 
 
 def read_plan(folder: Path) -> PlanFile:
     """Reads `folder`/plan.json. Raises as `read_entries` does."""
-    with _explained(folder / PLAN):
-        head, entries = _read_unchecked(folder)
-        plan = load(PlanFile, {**head, "cells": [entry.loadable for entry in entries]}, clean=True)
-        for entry, wanted in zip(entries, plan.cells, strict=True):
-            entry.check(wanted)
-        return plan
-
-
-def _read_unchecked(folder: Path) -> tuple[dict[str, Any], list[PlanEntry]]:
-    values = read_json(folder / PLAN)
-    version = values["schema_version"]
-    check_readable(version)
-    head = {name: values[name] for name in HEAD}
-    return head, [PlanEntry(entry, version) for entry in values["cells"]]
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing; run the sweep first") from error
-    except RefusedError:
-        raise
-    except UNREADABLE as error:
-        raise UserError(f"{path}: not a readable plan ({error}); run the sweep again") from error
+    plan, entries = read_entries(folder)
+    with explained(folder / PLAN, "plan", AGAIN):
+        values = {"cells": [entry.loadable for entry in entries]}
+        found = load(PlanFile, {**vars(plan), **values}, clean=True).cells
+        return replace(plan, cells=[entry.checked(each) for entry, each in zip(entries, found, strict=True)])
 
 
 def read_planned(folder: Path) -> Readable:
-    """The records that `folder`/plan.json names. Raises as `read_plan` does."""
-    return planned_records(read_plan(folder), folder)
+    """The readable records that `folder`/plan.json names, in its order. Raises as `read_entries` does."""
+    return read_all([folder / f"{wanted.record_name}.json" for wanted in read_plan(folder).cells])
 
 
-def planned_records(plan: PlanFile, folder: Path) -> Readable:
-    """The readable records in `folder` of the plan's cells, in their order; a cell without a record yet has none."""
-    return read_all([folder / f"{wanted.record_name}.json" for wanted in plan.cells])
+def cells_in(folder: Path) -> list[WantedCell]:
+    """The cells that `folder`/plan.json names; without a readable plan, those of the records there.
+
+    Raises:
+        RefusedError: the system does not read the plan now.
+    """
+    try:
+        return read_plan(folder).cells
+    except RefusedError:
+        raise
+    except UserError:
+        return plan_of_records(folder).cells
+
+
+def plan_of_records(folder: Path) -> PlanFile:
+    """A plan that names all readable records of `folder`, in the order in which they were measured.
+
+    Its study and profile are unknown.
+    """
+    wanted_at = {
+        (record.started_at, record.name): WantedCell(record.cell, record.name, record.label)
+        for record in read_all(folder.glob(RECORDS))
+    }
+    cells = [wanted_at[key] for key in sorted(wanted_at)]
+    suites = dict.fromkeys(wanted.cell.suite for wanted in cells)
+    return PlanFile(suite=", ".join(suites), title=folder.resolve().name, study=None, profile=None, cells=cells)
 
 
 def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[WantedCell]:
     """The cells of `earlier` in their order, then those that only `new` has; `new` has the record of a cell in both."""
     return list({wanted.cell.id: wanted for wanted in [*earlier, *new]}.values())
-
-
-def plan_in(folder: Path) -> PlanFile:
-    """The plan in `folder`; without a readable one, a plan of the records there. May raise a RefusedError."""
-    try:
-        return read_plan(folder)
-    except RefusedError:
-        raise
-    except UserError:
-        return plan_of_records(folder)
-
-
-def cells_in(folder: Path) -> list[WantedCell]:
-    """The cells that `folder`/plan.json names; without a readable plan, those of the records there."""
-    return plan_in(folder).cells
 
 
 def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
@@ -212,25 +201,6 @@ def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
     return {folder: found[folder] for folder in sorted(found)}
 
 
-def plan_of_records(folder: Path) -> PlanFile:
-    """A plan that names all readable records of `folder`, in the order in which they were measured.
-
-    Its study and profile are unknown.
-    """
-    wanted_at = {
-        (record.started_at, record.name): WantedCell(record.cell, record.name, record.label)
-        for record in read_all(folder.glob(RECORDS))
-    }
-    cells = [wanted_at[key] for key in sorted(wanted_at)]
-    suites = dict.fromkeys(wanted.cell.suite for wanted in cells)
-    return PlanFile(suite=", ".join(suites), title=folder.resolve().name, study=None, profile=None, cells=cells)
-
-
-def unplanned(plan: PlanFile, folder: Path) -> list[str]:
-    """The names of the records in `folder` that `plan` does not name, sorted."""
-    return sorted({path.stem for path in folder.glob(RECORDS)} - {wanted.record_name for wanted in plan.cells})
-
-
 def labels(cells: Iterable[Cell], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """A label for each cell, by its id: `Cell.label`, and the settings in which cells of that label differ.
 
@@ -241,7 +211,11 @@ def labels(cells: Iterable[Cell], known: Mapping[str, str] = MappingProxyType({}
         groups[cell.label][cell.id] = cell
     found = dict(known)
     for label, group in groups.items():
-        for cell_id, words in _differences(group).items():
+        flat = {cell_id: _flat(cell.settings()) if len(group) > 1 else {} for cell_id, cell in group.items()}
+        names = dict.fromkeys(name for settings in flat.values() for name in settings)
+        varied = [name for name in names if len({settings.get(name) for settings in flat.values()}) > 1]
+        for cell_id, settings in flat.items():
+            words = [settings[name] for name in varied if name in settings]
             found.setdefault(cell_id, one_line("-".join([label, *words])))
     num = Counter(found.values())
     # Different texts may be the same on one line.
@@ -249,15 +223,6 @@ def labels(cells: Iterable[Cell], known: Mapping[str, str] = MappingProxyType({}
         cell_id: label if cell_id in known or num[label] == 1 else f"{label}-{cell_id[:ID_LENGTH]}"
         for cell_id, label in found.items()
     }
-
-
-def _differences(group: Mapping[str, Cell]) -> dict[str, list[str]]:
-    if len(group) == 1:
-        return dict.fromkeys(group, [])
-    flat = {cell_id: _flat(cell.settings()) for cell_id, cell in group.items()}
-    names = dict.fromkeys(name for settings in flat.values() for name in settings)
-    varied = [name for name in names if len({settings.get(name) for settings in flat.values()}) > 1]
-    return {cell_id: [each[name] for name in varied if name in each] for cell_id, each in flat.items()}
 
 
 def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, str]:

@@ -1,26 +1,23 @@
 """race.json: how a search for the best cell went: which processes ran, in order, and which cells dropped out when."""
 
+import os
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from accelbench.errors import RefusedError, UserError
 from accelbench.project import RACE
 from accelbench.schema.ranges import Count, NotNegative
 from accelbench.schema.record import RecordName
 from accelbench.schema.serialize import load, read_json, write_json
+from accelbench.schema.upgrade import explained
 
 
 class RaceOutcome(StrEnum):
     """What became of a cell in a search."""
 
-    best = "best"
-    leads = "leads"  # and it is not decided yet whether it is the best
-    left = "may be best"
-    dropped = "dropped"
-    over = "over the limit"
-    failed = "failed"
-    untried = "not tried"
+    best, leads, left = "best", "leads", "may be best"  # leads: it is not decided yet whether it is the best
+    dropped, over = "dropped", "over the limit"
+    failed, untried = "failed", "not tried"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +66,7 @@ class RaceFile:
 def read_race(folder: Path) -> RaceFile | None:
     """Reads `folder`/race.json; None without such a file. Raises UserError: the file is not readable."""
     path = folder / RACE
-    try:
-        return load(RaceFile, read_json(path), clean=True)
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return None
-    except RefusedError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: not readable ({error}); run the search again") from error
+    with explained(path, "search", "; run the search again"):
+        return load(RaceFile, read_json(path), clean=True)

@@ -20,7 +20,7 @@ from accelbench.schema.ranges import Seconds
 from accelbench.schema.secrets import kept, secret_argument, without_secrets
 from accelbench.schema.serialize import canonical_json, load, plain, read_json, write_json
 from accelbench.schema.text import MAX_REASON, beginning, ending, one_line
-from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, upgrade_cell
+from accelbench.schema.upgrade import SCHEMA_VERSION, OtherSchemaError, check_readable, explained, upgrade_cell
 from accelbench.schema.vocab import Status
 
 # The entries of `Record.environment` that were measured of the devices; all others are the machine's fingerprint and
@@ -168,14 +168,8 @@ def read(path: Path) -> Record:
         OtherSchemaError: the record is of a schema that this release cannot read.
         UserError: the file is not a readable record.
     """
-    try:
+    with explained(path, "record"):
         return from_values(read_json(path))
-    except OtherSchemaError as error:
-        raise OtherSchemaError(error.version, f"{path}: not a readable record (a record of {error})") from error
-    except OSError as error:
-        raise UserError(f"{path}: not a readable record ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: not a readable record ({error})") from error
 
 
 @dataclass(frozen=True)
@@ -191,42 +185,39 @@ class Readable:
 
     def by_path(self) -> Iterator[tuple[Path, Record]]:
         """Each readable record with its file. This process reads it: sending a whole record would take too long."""
-        return self._each(lambda record: record, map)
+        return self.each(lambda record: record, map)
 
-    def each(self, function: Callable[[Record], Result]) -> Iterator[tuple[Path, Result]]:
+    def each(
+        self, function: Callable[[Record], Result], apply: Callable[..., Iterable[Any]] = mapped
+    ) -> Iterator[tuple[Path, Result]]:
         """`function` of each readable record, with the record's file; of many records, computed by several processes.
 
         `function` has no side effects, and a result that is small beside the record; see `parallel.mapped`.
         """
-        return self._each(function, mapped)
-
-    def _each(
-        self,
-        function: Callable[[Record], Result],
-        apply: Callable[[Callable[[Path], Any], Iterable[Path]], Iterable[tuple[Path, list[Result]]]],
-    ) -> Iterator[tuple[Path, Result]]:
         self.refused.clear()
 
-        def if_readable(path: Path) -> tuple[Path, list[Result]]:
+        def of_file(path: Path) -> tuple[Path, list[Result]]:
             try:
                 return path, [function(_read_named(path))]
-            except UserError:
+            except UserError as error:
+                self.refused[path] = error
                 return path, []
 
-        for path, results in apply(if_readable, self.paths):
-            if not results and os.path.lexists(path):
-                try:
-                    results = [function(_read_named(path))]
-                except UserError as error:
-                    self.refused[path] = error
+        for path, results in apply(of_file, self.paths):
+            if not results and path not in self.refused:  # another process refused it: this one keeps the error
+                _, results = of_file(path)
+            if not os.path.lexists(path):
+                self.refused.pop(path, None)
             for result in results:
                 yield path, result
 
     def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
         """A line for each file that could not be read: its name, the reason, and what to do about it."""
-        of_system = {path for path, error in self.refused.items() if isinstance(error, RefusedError)}  # it may be whole
-        advice = "; delete it and run the sweep again"
-        return [f"{name(path)}: {reason}{'' if path in of_system else advice}" for path, reason in self.reasons.items()]
+        advice = "; delete it and run the sweep again"  # unless the system refused it: then it may be whole
+        return [
+            f"{name(path)}: {reason}{'' if isinstance(self.refused[path], RefusedError) else advice}"
+            for path, reason in self.reasons.items()
+        ]
 
     @property
     def reasons(self) -> dict[Path, str]:

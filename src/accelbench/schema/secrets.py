@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -62,9 +62,26 @@ ASSIGNED = re.compile(
     r"(?!\*\*\*)[^\s\"',;&)}\]]{4,}",
     re.IGNORECASE,
 )
+# `--password abc`, and `TOKEN=abc` as a shell has it: in capitals, unlike the arguments of networks.
+FLAG = re.compile(
+    r"((?<![\w-])--?(?:[\w-]*[_-])?(?:password|passwd|passphrase|token|secret|api-?key|access-?key|credentials?)(?:=|\s{1,3})[\"']?)"
+    r"(?!\*\*\*|-)[^\s\"']+",
+    re.IGNORECASE,
+)
+VARIABLE = re.compile(
+    r"(\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_[A-Z0-9]+)*=[\"']?)"
+    r"(?!\*\*\*)[^\s\"',;&)}\]]+"
+)
+ASSIGNMENTS = (PARAMETER, HEADER, ASSIGNED, FLAG, VARIABLE)
+# Each of `ASSIGNMENTS` has one of the one, each of `TOKENS` one of the other: looking for these is faster.
 ASSIGNING = (
     *("key", "token", "secret", "passw", "passphrase", "pwd", "pass", "signature"),
     *("credential", "sig=", "auth", "jwt"),
+)
+MARKS = (
+    *("hf_", "gho_", "ghp_", "ghs_", "ghr_", "ghu_", "github_pat_", "gl", "nvapi-", "pypi-", "npm_", "sk-", "k_"),
+    *("xox", "xapp-", "AKIA", "ASIA", "ABIA", "ACCA", "AIza", "ya29", "GOCSPX-", "dapi", "SG.", "hvs.", "wandb_v1_"),
+    *("dckr_pat_", "eyJ", "slack", "earer ", "asic "),
 )
 # Tokens that their services mark as such; a JSON web token; a private key.
 TOKENS = re.compile(
@@ -79,13 +96,6 @@ TOKENS = re.compile(
 )
 PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}-----|\Z)", re.DOTALL
-)
-
-
-MARKS = (  # each of `TOKENS` has one of them: looking for these is faster
-    *("hf_", "gho_", "ghp_", "ghs_", "ghr_", "ghu_", "github_pat_", "gl", "nvapi-", "pypi-", "npm_", "sk-", "k_"),
-    *("xox", "xapp-", "AKIA", "ASIA", "ABIA", "ACCA", "AIza", "ya29", "GOCSPX-", "dapi", "SG.", "hvs.", "wandb_v1_"),
-    *("dckr_pat_", "eyJ", "slack", "earer ", "asic "),
 )
 
 
@@ -140,10 +150,8 @@ def _looks_random(value: object) -> bool:
 def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """The text with *** for secrets: passwords in addresses, known kinds of tokens, and values in `environ`.
 
-    Args:
-        text: which may quote them, such as the message of an error.
-        environ: environment variables; the values of those with a secret's name are looked for, but for paths and
-            what is shorter than `MIN_LENGTH`.
+    Of the environment variables, the values of those with a secret's name are looked for, but for paths and what is
+    shorter than `MIN_LENGTH`.
     """
     return masker(environ)(text)
 
@@ -167,7 +175,7 @@ def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
         text = TOKENS.sub(MASK, text) if any(mark in text for mark in MARKS) else text
         lower = text.lower()
         if any(word in lower for word in ASSIGNING):
-            for pattern in (PARAMETER, HEADER, ASSIGNED):
+            for pattern in ASSIGNMENTS:
                 text = pattern.sub(rf"\1{MASK}", text)
         return text
 
@@ -198,23 +206,25 @@ def without_secrets(value: T, environ: Mapping[str, str] = os.environ) -> T:
 
 def _add_texts(value: Any, texts: list[str]) -> None:
     """Adds the texts in `value`. A list of numbers, or of mappings to numbers, is known by its first one."""
-    kind = type(value)
-    if kind is str:
+    if type(value) is str:
         texts.append(value)
-    elif kind is list or kind is tuple:
-        if not value or type(value[0]) in (int, float) or _has_numbers(value[0]):
+        return
+    parts = _parts(value)
+    if type(value) in (list, tuple) and value:
+        first = _parts(value[0])
+        if type(value[0]) in (int, float) or (first and all(type(part) in NUMBERS for part in first)):
             return
-        for each in value:
-            _add_texts(each, texts)
-    elif isinstance(value, Mapping) or hasattr(kind, "__dataclass_fields__"):
-        for each in (value if isinstance(value, Mapping) else vars(value)).values():
-            if type(each) not in NUMBERS:
-                _add_texts(each, texts)
+    for part in parts:
+        if type(part) not in NUMBERS:
+            _add_texts(part, texts)
 
 
-def _has_numbers(value: Any) -> bool:
-    parts = value if isinstance(value, Mapping) else vars(value) if hasattr(type(value), "__dataclass_fields__") else {}
-    return bool(parts) and all(type(part) in NUMBERS for part in parts.values())
+def _parts(value: Any) -> Collection[Any]:
+    if type(value) in (list, tuple):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, Mapping):
+        return value.values()
+    return vars(value).values() if dataclasses.is_dataclass(value) else ()
 
 
 def _each_masked(value: Any, hide: Callable[[str], str]) -> Any:
@@ -225,8 +235,7 @@ def _each_masked(value: Any, hide: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
         return {name: each if name in ENUMERATED else _each_masked(each, hide) for name, each in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        changed = {field.name: _each_masked(getattr(value, field.name), hide) for field in dataclasses.fields(value)}
-        return dataclasses.replace(value, **changed)
+        return dataclasses.replace(value, **{name: _each_masked(each, hide) for name, each in vars(value).items()})
     return value
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from accelbench.errors import RefusedError
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative, Number, Share
-from accelbench.schema.serialize import digest, load, read_json, write_json
+from accelbench.schema.serialize import digest, entries_of, load_if_fits, write_json
 
 SELFCHECK = "selfcheck.json"
 
@@ -85,10 +85,10 @@ def percent(share: float) -> str:
 def read_selfcheck(folder: Path, machine: Mapping[str, Any]) -> SelfCheck | None:
     """What `folder`/selfcheck.json says of a machine; None if it says nothing, or is not readable."""
     try:
-        found = load(SelfCheck, _read(folder)[_key(machine)], clean=True)
-    except (OSError, RefusedError, ValueError, KeyError):  # none of this machine, or of another release
+        found = load_if_fits(SelfCheck, entries_of(folder / SELFCHECK).get(_key(machine)))
+    except RefusedError:
         return None
-    return found if found.cells and all(cell.detectable for cell in found.cells.values()) else None
+    return found if found and found.cells and all(cell.detectable for cell in found.cells.values()) else None
 
 
 def write_selfcheck(folder: Path, machine: Mapping[str, Any], found: SelfCheck) -> None:
@@ -98,15 +98,7 @@ def write_selfcheck(folder: Path, machine: Mapping[str, Any], found: SelfCheck) 
         RefusedError: the system does not read the file that is there.
         OSError: the file can't be written.
     """
-    try:
-        known = _read(folder)
-    except (FileNotFoundError, ValueError):  # what is no JSON tells of no machine
-        known = {}
-    write_json(folder / SELFCHECK, known | {_key(machine): asdict(found)})
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    return load(dict[str, Any], read_json(folder / SELFCHECK))
+    write_json(folder / SELFCHECK, entries_of(folder / SELFCHECK) | {_key(machine): asdict(found)})
 
 
 def _key(machine: Mapping[str, Any]) -> str:

@@ -47,6 +47,14 @@ def load(cls: type[T], values: Mapping[str, Any], *, clean: bool = False) -> T:
     return loaded
 
 
+def load_if_fits(cls: type[T], values: Any) -> T | None:
+    """As `load` with `clean`; None if the values do not fit, such as those of another release."""
+    try:
+        return load(cls, values, clean=True)
+    except ValueError:
+        return None
+
+
 def plain(value: Any) -> Any:
     """A dataclass as a mapping, those in its fields and in lists too.
 
@@ -128,6 +136,18 @@ def read_json(path: Path) -> Any:
     import orjson  # here, since a cell's process imports this module and may lack it; five times as fast as json
 
     return orjson.loads(read_bytes(path))
+
+
+def entries_of(path: Path) -> dict[str, Any]:
+    """The entries of a JSON file that keeps one for each machine; none if it is missing or holds no such thing.
+
+    Raises:
+        RefusedError: see `read_bytes`.
+    """
+    try:
+        return load(dict[str, Any], read_json(path))
+    except (OSError, ValueError):
+        return {}
 
 
 def write_json(path: Path, value: object) -> None:

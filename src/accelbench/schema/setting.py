@@ -43,13 +43,11 @@ class Declared:
 
     @property
     def said(self) -> Setting:
-        """What is said of it."""
         said: Setting = self.field.metadata[KEY]
         return said
 
     @property
     def column(self) -> str:
-        """The name of its column."""
         return self.said.name or self.field.name
 
     def value(self, whole: Any) -> Any:

@@ -18,47 +18,6 @@ XLA = frozenset({Device.tpu, Device.xla_cpu})
 SHARE_ONE_CPU = frozenset({Device.cpu, Device.xla_cpu})
 
 
-class Library(StrEnum):
-    """Where a network is defined: in accelbench, in another library, or in a class of the user.
-
-    `custom`: a torch.nn.Module, for which accelbench makes the training step. `lightning`: a LightningModule, whose own
-    training step, optimisers and hooks run.
-    """
-
-    accelbench = "accelbench"
-    timm = "timm"
-    torchvision = "torchvision"
-    transformers = "transformers"
-    custom = "custom"
-    lightning = "lightning"
-
-
-# Libraries whose networks are code of the user.
-USERS_OWN = frozenset({Library.custom, Library.lightning})
-
-
-class Weights(StrEnum):
-    """A network's initial weights: `none` draws them from the seed, `pretrained` downloads them from the library."""
-
-    none = "none"
-    pretrained = "pretrained"
-
-
-class Task(StrEnum):
-    """What a network of the library transformers is for: its head and its loss."""
-
-    classification = "classification"
-    masked_lm = "masked_lm"
-    causal_lm = "causal_lm"
-
-
-class ModelOutput(StrEnum):
-    """What a network returns: `logits` of shape (batch, classes), or `any` structure of tensors."""
-
-    logits = "logits"
-    any = "any"
-
-
 class Engine(StrEnum):
     """The framework that runs a cell."""
 
@@ -76,15 +35,47 @@ EXPORTING = frozenset({Engine.onnxruntime, Engine.openvino, Engine.aotinductor})
 class KerasBackend(StrEnum):
     """The framework that Keras computes with."""
 
-    tensorflow = "tensorflow"
-    jax = "jax"
+    tensorflow, jax = "tensorflow", "jax"
+
+
+class Library(StrEnum):
+    """Where a network is defined: in accelbench, in another library, or in a class of the user.
+
+    `custom`: a torch.nn.Module, for which accelbench makes the training step. `lightning`: a LightningModule, whose own
+    training step, optimisers and hooks run.
+    """
+
+    accelbench = "accelbench"
+    timm, torchvision, transformers = "timm", "torchvision", "transformers"
+    custom, lightning = "custom", "lightning"
+
+
+# Libraries whose networks are code of the user.
+USERS_OWN = frozenset({Library.custom, Library.lightning})
+
+
+class Weights(StrEnum):
+    """A network's initial weights: `none` draws them from the seed, `pretrained` downloads them from the library."""
+
+    none, pretrained = "none", "pretrained"
+
+
+class Task(StrEnum):
+    """What a network of the library transformers is for: its head and its loss."""
+
+    classification, masked_lm, causal_lm = "classification", "masked_lm", "causal_lm"
+
+
+class ModelOutput(StrEnum):
+    """What a network returns: `logits` of shape (batch, classes), or `any` structure of tensors."""
+
+    logits, any = "logits", "any"
 
 
 class Scaling(StrEnum):
     """How the batch grows with the devices: `strong` divides one batch among them, `weak` gives each a whole one."""
 
-    strong = "strong"
-    weak = "weak"
+    strong, weak = "strong", "weak"
 
 
 class Precision(StrEnum):
@@ -95,13 +86,8 @@ class Precision(StrEnum):
     ranges that were calibrated on the cell's data. The rest computes in fp32.
     """
 
-    fp16 = "fp16"
-    bf16 = "bf16"
-    fp32 = "fp32"
-    tf32 = "tf32"
-    fp64 = "fp64"
-    fp16_mixed = "fp16_mixed"
-    bf16_mixed = "bf16_mixed"
+    fp16, bf16, fp32, tf32, fp64 = "fp16", "bf16", "fp32", "tf32", "fp64"
+    fp16_mixed, bf16_mixed = "fp16_mixed", "bf16_mixed"
     int8 = "int8"
 
 
@@ -113,8 +99,7 @@ NOT_QUANTIZED = tuple(word for word in Precision if word not in QUANTIZED)
 class Mode(StrEnum):
     """Whether a cell trains its model or only runs it forward."""
 
-    train = "train"
-    infer = "infer"
+    train, infer = "train", "infer"
 
 
 class Allocator(StrEnum):
@@ -124,10 +109,7 @@ class Allocator(StrEnum):
     own, which keeps large freed blocks for the next step instead of returning them to the kernel.
     """
 
-    default = "default"
-    jemalloc = "jemalloc"
-    tcmalloc = "tcmalloc"
-    glibc_reuse = "glibc_reuse"
+    default, jemalloc, tcmalloc, glibc_reuse = "default", "jemalloc", "tcmalloc", "glibc_reuse"
 
 
 class Protocol(StrEnum):
@@ -137,9 +119,7 @@ class Protocol(StrEnum):
     `fit`: whole epochs.
     """
 
-    window = "window"
-    steps = "steps"
-    fit = "fit"
+    window, steps, fit = "window", "steps", "fit"
 
 
 class Pipeline(StrEnum):
@@ -150,11 +130,8 @@ class Pipeline(StrEnum):
     draws new ones at each step.
     """
 
-    array = "array"
-    jpeg = "jpeg"
-    host = "host"
-    device = "device"
-    fresh = "fresh"
+    array, jpeg = "array", "jpeg"
+    host, device, fresh = "host", "device", "fresh"
 
 
 RANDOM_IMAGE_PIPELINES = (Pipeline.host, Pipeline.device, Pipeline.fresh)
@@ -166,9 +143,7 @@ MODULE = "module"  # the name of the data set that a LightningDataModule of the 
 class Augment(StrEnum):
     """How training images are varied on the device: `flip` mirrors at random, `flip_shift` also shifts by up to 1/8."""
 
-    none = "none"
-    flip = "flip"
-    flip_shift = "flip_shift"
+    none, flip, flip_shift = "none", "flip", "flip_shift"
 
 
 class Status(StrEnum):
@@ -179,13 +154,8 @@ class Status(StrEnum):
     its numbers are wrong, for example because another device computed.
     """
 
-    ok = "ok"
-    skipped = "skipped"
-    failed = "failed"
-    oom = "oom"
-    timeout = "timeout"
-    killed = "killed"
-    invalid = "invalid"
+    ok, skipped, failed, oom = "ok", "skipped", "failed", "oom"
+    timeout, killed, invalid = "timeout", "killed", "invalid"
 
 
 # A sweep with one of these exits with status 1.
@@ -201,21 +171,14 @@ class Stop(StrEnum):
     `limit`: the time limit is reached. `fixed`: the fixed number of steps is done.
     """
 
-    precise = "precise"
-    noisy = "noisy"
-    limit = "limit"
-    fixed = "fixed"
+    precise, noisy, limit, fixed = "precise", "noisy", "limit", "fixed"
 
 
 class Promise(StrEnum):
     """What a published number promises."""
 
-    times = "times"
-    counts = "counts"
-    training = "training"
-    outputs = "outputs"
-    precision = "precision"
-    settings = "settings"
+    times, counts, training = "times", "counts", "training"
+    outputs, precision, settings = "outputs", "precision", "settings"
 
 
 class Phase(StrEnum):
@@ -225,37 +188,25 @@ class Phase(StrEnum):
     running) instead of `forward`, `backward` and `optimizer`.
     """
 
-    data_wait = "data_wait"
-    copy_in = "copy_in"
-    forward = "forward"
-    backward = "backward"
-    optimizer = "optimizer"
-    trace = "trace"
-    execute = "execute"
-    copy_out = "copy_out"
-    framework = "framework"
+    data_wait, copy_in = "data_wait", "copy_in"
+    forward, backward, optimizer = "forward", "backward", "optimizer"
+    trace, execute = "trace", "execute"
+    copy_out, framework = "copy_out", "framework"
 
 
 class Provenance(StrEnum):
     """How a published number was obtained. An unknown number is left empty, never 0."""
 
-    measured = "measured"
-    estimated = "estimated"
+    measured, estimated = "measured", "estimated"
 
 
 class Bound(StrEnum):
     """What limits a step's speed: arithmetic, memory traffic, operator launches, waiting for data, or copying it."""
 
-    compute = "compute"
-    memory = "memory"
-    launch = "launch"
-    data = "data"
-    copy = "copy"
+    compute, memory, launch, data, copy = "compute", "memory", "launch", "data", "copy"
 
 
 class CeilingVerdict(StrEnum):
     """A rate against the device's ceiling: on `above` the device is probed again, `beyond` makes the cell invalid."""
 
-    below = "below"
-    above = "above"
-    beyond = "beyond"
+    below, above, beyond = "below", "above", "beyond"

@@ -15,9 +15,7 @@ class ModelSpec:
     # the name in labels and tables
     name: str = setting(help="the network; of timm, torchvision and transformers the library's name for it")
     library: Library = setting(
-        Library.accelbench,
-        "where the network comes from; model= chooses it",
-        column="where the network comes from",
+        Library.accelbench, "where the network comes from; model= chooses it", column="where the network comes from"
     )
     # the name in its library, for the user's own the class's dotted path; None if it equals `name`
     network: str | None = setting(None, "the accelbench network behind the name")
