@@ -1,30 +1,97 @@
 import pytest
 
-from accelbench.judging import costs
-from accelbench.judging.costs import Cost
+from accelbench.judging.costs import Cost, joules_per_sample, with_costs
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Epoch
 from accelbench.schema.vocab import Device
+from fakes import make_measurement
 
 ROW = {"device": "gpu", "devices": 1, "samples_per_s": 1000.0, "energy_j_per_sample": None, "energy_provenance": None}
+BOTH = {Device.gpu: Cost(price_per_hour=3.6, power_w=350), Device.cpu: Cost(price_per_hour=3.6, power_w=350)}
+IDLE_W = {"cpu_energy_j": 10.0}
+STEADY = {"steady_boot_s": (102.0, 105.0), "num_steady_samples": 600}
 
 
 def test_money_and_estimated_energy_follow_from_what_is_stated():
-    row = costs.with_costs(ROW, {Device.gpu: Cost(price_per_hour=3.6, power_w=350)})
+    row = with_costs(ROW, BOTH)
     assert row["cost_per_million_samples"] == pytest.approx(1.0)
-    assert row["energy_j_per_sample"] == pytest.approx(0.35)
-    assert row["energy_provenance"] == "estimated"
+    assert (row["energy_j_per_sample"], row["energy_provenance"]) == (pytest.approx(0.35), "estimated")
+    gpus, parts = (with_costs(ROW | {"device": device, "devices": 4}, BOTH) for device in ("gpu", "cpu"))
+    for column in ("cost_per_million_samples", "energy_j_per_sample"):
+        assert gpus[column] == pytest.approx(4 * row[column])
+        assert parts[column] == pytest.approx(row[column])  # parts of one CPU
 
 
 def test_what_was_measured_stays_and_what_is_unknown_stays_empty():
     measured = ROW | {"energy_j_per_sample": 0.2, "energy_provenance": "measured"}
-    assert costs.with_costs(measured, {Device.gpu: Cost(power_w=350)}) == measured
-    assert costs.with_costs(ROW, {Device.cpu: Cost(power_w=65)}) == ROW
+    assert with_costs(measured, {Device.gpu: Cost(power_w=350)}) == measured
+    assert with_costs(ROW, {Device.cpu: Cost(power_w=65)}) == ROW
     unknown = ROW | {"samples_per_s": None}
-    assert costs.with_costs(unknown, {Device.gpu: Cost(price_per_hour=1)}) == unknown
+    assert with_costs(unknown, {Device.gpu: Cost(price_per_hour=1)}) == unknown
 
 
-def test_several_gpus_cost_as_many_times_and_parts_of_a_cpu_what_it_does():
-    both = {Device.gpu: Cost(price_per_hour=3.6, power_w=350), Device.cpu: Cost(price_per_hour=3.6, power_w=350)}
-    gpus, parts = (costs.with_costs(ROW | {"device": device, "devices": 4}, both) for device in ("gpu", "cpu"))
-    assert gpus["cost_per_million_samples"] == pytest.approx(4 * parts["cost_per_million_samples"])
-    assert gpus["energy_j_per_sample"] == pytest.approx(4 * parts["energy_j_per_sample"])
-    assert parts["cost_per_million_samples"] == pytest.approx(1.0)
+def series(*watts_at, names=("cpu_energy_j",)):
+    """Counters read ten times a second for 14 s, of devices that use so many watts at a time."""
+    times = [place / 10 for place in range(140)]
+    joules = [[sum(watts(t) for t in times[:place]) / 10 for place in range(140)] for watts in watts_at]
+    return SystemSeries(started_boot_s=100.0, t_s=times, values=dict(zip(names, joules, strict=True)))
+
+
+def epoch(began_boot_s, seconds):
+    return Epoch(seconds=seconds, num_samples=100, began_boot_s=began_boot_s)
+
+
+STEADY_50_W = series(lambda t: 50 if t >= 2 else 0)  # after two seconds, in which libraries are loaded
+# 50 W in the epochs, 500 W in the first one and in the tests after each.
+EPOCHS_50_W = series(lambda t: 50 if 4 <= t < 7 or 9 <= t < 12 else 500)
+
+
+def of_epochs(*epochs):
+    return {"steady_boot_s": (100.0, 113.0), "num_steady_samples": None, "epochs": list(epochs)}
+
+
+@pytest.mark.parametrize(
+    ("system", "measured", "expected"),
+    [
+        pytest.param(STEADY_50_W, STEADY, 40 * 3 / 600, id="the steady state, above idle"),
+        pytest.param(
+            EPOCHS_50_W,
+            of_epochs(epoch(100.0, 3.0), epoch(104.0, 3.0), epoch(109.0, 3.0)),
+            40 * 6 / 200,
+            id="all epochs but the first, without what comes between them",
+        ),
+        pytest.param(STEADY_50_W, of_epochs(epoch(100.0, 3.0)), None, id="one epoch, which has the warm-up"),
+        *[
+            pytest.param(STEADY_50_W, of_epochs(epoch(100.0, 1.0), epoch(102.0, 2.0), last), None, id=why)
+            for last, why in ((epoch(None, 3.0), "when is unknown"), (epoch(104.0, 0.6), "one is too short"))
+        ],
+    ],
+)
+def test_energy_is_of_the_steady_state_above_idle(system, measured, expected):
+    found = joules_per_sample(Device.cpu, make_measurement(**measured), system, IDLE_W)
+    assert found == (None if expected is None else pytest.approx(expected, rel=0.02))
+
+
+@pytest.mark.parametrize(
+    ("device", "steady", "idle"),
+    [
+        pytest.param(Device.cpu, (102.0, 105.0), {"cpu_energy_j": 60.0}, id="idle used more"),
+        pytest.param(Device.cpu, (102.0, 102.5), IDLE_W, id="too short"),
+        pytest.param(Device.cpu, (102.0, 105.0), {}, id="idle unknown"),
+        pytest.param(Device.cpu, None, IDLE_W, id="no steady state"),
+        pytest.param(Device.gpu, (102.0, 105.0), IDLE_W, id="no counter"),
+        pytest.param(Device.tpu, (102.0, 105.0), IDLE_W, id="a TPU has none"),
+    ],
+)
+def test_energy_that_is_not_known_is_none(device, steady, idle):
+    measured = make_measurement(steady_boot_s=steady, num_steady_samples=600)
+    assert joules_per_sample(device, measured, STEADY_50_W, idle) is None
+
+
+def test_the_energy_of_several_gpus_is_the_sum_of_theirs():
+    both = series(lambda t: 50, lambda t: 30, names=("gpu_0_energy_j", "gpu_1_energy_j"))
+    measured = make_measurement(**STEADY, num_devices=2)
+    idle = {"gpu_0_energy_j": 10.0, "gpu_1_energy_j": 5.0}
+    found = joules_per_sample(Device.gpu, measured, both, idle)
+    assert found == pytest.approx((40 + 25) * 3 / 600, rel=0.02)
+    assert joules_per_sample(Device.gpu, measured, both, {"gpu_0_energy_j": 10.0}) is None

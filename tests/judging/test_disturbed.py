@@ -16,10 +16,6 @@ def load(others, own, waiting, steal=0.0):
     return {OTHERS: [others] * 3, OWN: [own] * 3, WAITING: [waiting] * 3, STEAL: [steal] * 3}
 
 
-def test_two_threads_beside_a_busy_process_on_two_cores_are_disturbed():
-    assert reason(make_record()) == REASON
-
-
 @pytest.mark.parametrize(
     ("values", "num_cores", "disturbed"),
     [
@@ -41,10 +37,8 @@ def test_two_threads_beside_a_busy_process_on_two_cores_are_disturbed():
 def test_who_is_accused(values, num_cores, disturbed):
     found = reason(make_record(values, num_cores=num_cores))
     assert (found is not None) == disturbed, found
-
-
-def test_the_hypervisor_is_named():
-    assert reason(make_record(load(1, 150, 2, steal=48))) == "the hypervisor gave 0.5 of 2 cores to other machines"
+    if "hypervisor" in (found or ""):
+        assert found == "the hypervisor gave 0.5 of 2 cores to other machines"
 
 
 def test_a_quota_that_stops_threads_is_the_cells_own():
@@ -68,21 +62,13 @@ def test_an_older_record_tells_by_the_threads_that_it_ran():
     assert reason(without(make_record(values, cell=make_cell(device=Device.gpu)), WAITING)) is None
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        pytest.param(make_record(None), id="no samples"),
-        pytest.param(make_record(environment={"busy": "allowed"}), id="it is allowed"),
-    ],
-)
-def test_without_knowledge_nothing_is_disturbed(record):
-    assert reason(record) is None
-    assert summarise(record)["samples_per_s"] == pytest.approx(3200)
-
-
-def test_samples_that_failed_say_nothing():
-    values = {name: [None, *given[1:]] for name, given in BUSY.items()}
-    assert reason(make_record(values)) == REASON
+def test_without_knowledge_nothing_is_disturbed():
+    for record in (make_record(None), make_record(environment={"busy": "allowed"})):
+        assert reason(record) is None
+        assert summarise(record)["samples_per_s"] == pytest.approx(3200)
+    assert "busy" in DEVICE_MEASUREMENTS  # that it is allowed is no part of an identity
+    failed = {name: [None, *given[1:]] for name, given in BUSY.items()}  # the first sample says nothing
+    assert reason(make_record(failed)) == REASON
     nothing = SystemSeries(started_boot_s=1.0, t_s=[0.1], values={OTHERS: [None]}, num_cores=2)
     assert while_sampled(nothing) is None
     assert while_sampled(None) is None
@@ -95,16 +81,9 @@ def test_its_row_has_the_reason_in_the_place_of_numbers():
     assert list(row) == list(summarise(make_record(quiet())))
 
 
-def test_a_cell_that_failed_has_its_own_reason():
-    failed = dataclasses.replace(make_record(), status=Status.invalid, reason="wrong")
-    assert reason(failed) is None
-    assert not is_retried(failed)
-
-
-def test_retry_measures_it_again():
+def test_retry_measures_it_again_and_a_cell_that_is_not_ok_has_its_own_reason():
     assert is_retried(make_record())
     assert not is_retried(make_record(quiet()))
-
-
-def test_that_it_is_allowed_is_no_part_of_an_identity():
-    assert "busy" in DEVICE_MEASUREMENTS
+    invalid = dataclasses.replace(make_record(), status=Status.invalid, reason="wrong")
+    assert reason(invalid) is None
+    assert not is_retried(invalid)

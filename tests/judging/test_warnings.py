@@ -7,22 +7,13 @@ from accelbench.judging.warnings import warnings_of_record
 from accelbench.schema.cell import Options
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Block
-from accelbench.schema.record import Record
-from accelbench.schema.vocab import Allocator, Device, Status, Stop
-from fakes import make_cell, make_measurement
+from accelbench.schema.vocab import Allocator, Device, Stop
+from fakes import make_cell, make_measurement, make_record
 
 
 def warnings_about(system=None, environment=None, cell=None, **measured):
-    record = Record(
-        cell=make_cell(**(cell or {})),
-        identity="0123456789abcdef" * 4,
-        status=Status.ok,
-        started_at="2026-11-20T09:00:00.000+00:00",
-        wall_s=1.25,
-        environment=environment or {},
-        measurement=make_measurement(**measured),
-        system=system,
-    )
+    cell, measurement = make_cell(**(cell or {})), make_measurement(**measured)
+    record = make_record(cell, environment=environment or {}, measurement=measurement, system=system)
     return warnings_of_record(record, summarise(record))
 
 
@@ -61,28 +52,27 @@ def test_a_noisy_cell_is_marked_and_keeps_its_numbers(stop, words):
     assert found[0].endswith(f"% only{words}")
 
 
-def test_a_speed_that_falls_while_it_is_measured_is_warned_of():
-    falling = [0.1 * (1 + 0.02 * place) for place in range(15)]
-    assert any(warning.startswith("the speed changed by -1") for warning in warnings_about(blocks=blocks(falling)))
+OTHERS = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
 
 
-def test_a_warm_up_that_never_settled_is_warned_of():
-    assert "step times had not settled after 3.2 s of warm-up" in warnings_about(settled=False, warmup_total_s=3.21)
-
-
-def test_a_burst_of_other_load_is_flagged():
-    latency = [*around(0.01, 0.02, 92), *[0.05] * 8]
-    assert "8 of 100 steps are outliers" in warnings_about(latency_s=latency)
-
-
-def test_a_clock_that_drifts_is_flagged():
-    assert "the clock ran +1.00 % against the machine's raw clock" in warnings_about(clock_drift=0.01)
-    assert not any("clock" in warning for warning in warnings_about(clock_drift=5e-4))
-
-
-def test_fewer_threads_than_cores_are_warned_of():
-    assert "2 threads on 8 cores" in warnings_about(environment={"machine": {"num_threads": 8}})
-    assert warnings_about(environment={"machine": {"num_threads": 2}}) == []
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ({"blocks": blocks([0.1 * (1 + 0.02 * place) for place in range(15)])}, "the speed changed by -1"),
+        ({"settled": False, "warmup_total_s": 3.21}, "step times had not settled after 3.2 s of warm-up"),
+        ({"latency_s": [*around(0.01, 0.02, 92), *[0.05] * 8]}, "8 of 100 steps are outliers"),
+        ({"clock_drift": 0.01}, "the clock ran +1.00 % against the machine's raw clock"),
+        ({"clock_drift": 5e-4}, None),
+        ({"environment": {"machine": {"num_threads": 8}}}, "2 threads on 8 cores"),
+        ({"environment": {"machine": {"num_threads": 2}}}, None),
+        ({"blocks": blocks([0.1] * 3)}, "only 3 blocks were measured"),
+        ({"blocks": blocks([0.001, *[0.1] * 7])}, "1 of 8 blocks are shorter than 0.01 s"),
+        ({"system": OTHERS, "steady_boot_s": (0.5, 1.5)}, "other processes used 80 % of a core during the measurement"),
+    ],
+)
+def test_what_disturbs_a_number_is_warned_of(found, told):
+    warnings = warnings_about(**found)
+    assert warnings == [] if told is None else any(warning.startswith(told) for warning in warnings)
 
 
 def test_what_slowed_the_machine_down_in_the_steady_state_is_warned_of():
@@ -106,12 +96,9 @@ def test_what_slowed_the_machine_down_in_the_steady_state_is_warned_of():
 
 
 def with_faults(faults, system_percent, busy_percent=200.0):
-    values = {
-        "page_faults_per_s": faults,
-        "cpu_system_percent": system_percent,
-        "cpu_utilization_percent": busy_percent,
-    }
-    return SystemSeries(started_boot_s=0.0, t_s=[1.0], values={name: [value] for name, value in values.items()})
+    values = {"page_faults_per_s": [faults], "cpu_system_percent": [system_percent]}
+    values["cpu_utilization_percent"] = [busy_percent]
+    return SystemSeries(started_boot_s=0.0, t_s=[1.0], values=values)
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_where_load_is_allowed_a_probe_counts(beside_load, monkeypatch):
 
 def test_a_probe_is_sampled_as_a_cell_is(tmp_path, said, monkeypatch):
     monkeypatch.delenv("ACCELBENCH_BUSY")
-    monkeypatch.setattr("accelbench.isolation.hosts.load.while_sampled", lambda system: system and OTHERS)
+    monkeypatch.setattr("accelbench.isolation.hosts.while_sampled", lambda system: system and OTHERS)
     with Hosts(lambda cell: dataclasses.replace(faulty_host(cell), prober="faulty_prober")) as hosts:
         found = prober(tmp_path, hosts, said).ceilings(CELL)
     assert found.disturbed == dict.fromkeys(found.probed, OTHERS)

@@ -27,8 +27,7 @@ from accelbench.isolation.messages import CellRequest, Outcome, Reply, Request, 
 from accelbench.isolation.processes import children, end_orphans
 from accelbench.isolation.sampler import Sampler
 from accelbench.isolation.witness import Witness
-from accelbench.judging import witnessed
-from accelbench.judging.asked import judge
+from accelbench.judging.asked import host_checks, host_warnings, judge
 from accelbench.lifeline import adopt_orphans
 from accelbench.measuring.witness import Moment
 from accelbench.schema.conditions import Witnessed
@@ -174,8 +173,8 @@ def _judged(answer: Reply, request: Request, seen: Witnessed) -> Reply:
         return answer
     known = seen if request.says_when else None
     defect = judge(request.cell, answer.measurement, known)
-    checks = [*answer.measurement.checks, *witnessed.checks(request.cell, answer.measurement, known)]
-    warnings = [*answer.measurement.warnings, *witnessed.warnings(request.cell, answer.measurement, known)]
+    checks = [*answer.measurement.checks, *host_checks(request.cell, answer.measurement, known)]
+    warnings = [*answer.measurement.warnings, *host_warnings(request.cell, answer.measurement, known)]
     measurement = replace(answer.measurement, checks=checks, warnings=warnings)
     return replace(answer, status=Status.invalid if defect else Status.ok, reason=defect, measurement=measurement)
 

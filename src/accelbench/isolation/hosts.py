@@ -19,7 +19,7 @@ from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, HostSpec, host_spec
 from accelbench.isolation.exports import Exports
 from accelbench.isolation.messages import CellRequest, Outcome, ProbeRequest, Request, decode, encode
-from accelbench.judging import load
+from accelbench.judging.load import while_sampled
 from accelbench.lifeline import end_marked
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
@@ -163,7 +163,7 @@ class Hosts:
         outcome = self._ask(spec, request)
         if outcome.ceilings is None:
             raise ProbeFailedError(outcome.reason or outcome.status)
-        reason = load.while_sampled(outcome.system)
+        reason = while_sampled(outcome.system)
         return replace(outcome.ceilings, disturbed=dict.fromkeys(outcome.ceilings.probed, reason) if reason else {})
 
     def _host(self, spec: HostSpec) -> "_Host":

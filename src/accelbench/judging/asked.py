@@ -1,21 +1,26 @@
-"""Whether a cell is invalid: what ran is not what was asked for, or the engine found a defect."""
+"""Whether a cell is invalid: what ran is not what was asked for, the host saw other times, or there is a defect."""
 
-from accelbench.judging import witnessed
+from collections.abc import Iterator
+
 from accelbench.schema.cell import Cell
 from accelbench.schema.conditions import Witnessed
-from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import Allocator
+from accelbench.schema.measurement import Check, Measurement
+from accelbench.schema.vocab import Allocator, Device, Promise
+
+# Between two steps the clock notes times, and the host hears of a section's begin and end a moment later.
+MAX_UNCLAIMED = 0.1  # share of the seconds that the host saw
+MAX_UNCLAIMED_S = 0.2
 
 
 def judge(cell: Cell, measurement: Measurement, seen: Witnessed | None = None) -> str | None:
-    """Why the cell is invalid: what ran is not what was asked for, or has a defect; None if it is valid.
+    """Why the cell is invalid; None if it is valid.
 
     Args:
         cell: as it was asked for.
         measurement: what its process says.
         seen: what the host saw of the process; None if nothing confirms what it says.
     """
-    found = [] if seen is None else list(witnessed.defects(cell, measurement, seen))
+    found = [] if seen is None else list(_false_claims(cell, measurement, seen))
     for word in ("device", "precision"):
         asked, ran = getattr(cell, word), getattr(measurement, word)
         if asked != ran:
@@ -26,3 +31,53 @@ def judge(cell: Cell, measurement: Measurement, seen: Witnessed | None = None) -
     if allocator not in (Allocator.default, measurement.allocator):
         found.append(f"asked for allocator {allocator}, but {measurement.allocator or 'an unknown one'} ran")
     return "; ".join([*found, *measurement.defects]) or None
+
+
+def _claimed_s(measurement: Measurement) -> float:
+    """Seconds of everything that the process says it timed, and of what it dropped in between."""
+    blocks_s = sum(block.seconds for block in measurement.blocks)
+    evaluations_s = sum(epoch.evaluation.seconds for epoch in measurement.epochs if epoch.evaluation)
+    epochs_s = sum(epoch.seconds for epoch in measurement.epochs) + evaluations_s
+    return blocks_s + (measurement.dropped_s or 0.0) + sum(measurement.latency_s) + epochs_s
+
+
+def _false_claims(cell: Cell, measurement: Measurement, seen: Witnessed) -> Iterator[str]:
+    claimed, unexplained_s = _claimed_s(measurement), MAX_UNCLAIMED_S + seen.late_s
+    if not seen.num_sections:
+        yield "its process did not say when it timed something, so that nothing confirms its times"
+    elif abs(claimed - seen.timed_s) > MAX_UNCLAIMED * seen.timed_s + unexplained_s:
+        yield f"its process claims {claimed:.2f} s of measuring, and the host's clock saw {seen.timed_s:.2f} s"
+    # Without a function of the user that counts samples, no step has more of them than were asked for.
+    most = cell.batch_size * (cell.keras.steps_per_execution if cell.keras else 1)
+    if cell.model.samples is None and any(block.num_samples > most * block.num_steps for block in measurement.blocks):
+        yield f"its process claims more than {most} samples a step"
+    if not seen.is_bound_outside and (few := _few_cores(cell, measurement, seen)):
+        yield f"its code bound the process to {few}"
+
+
+def host_warnings(cell: Cell, measurement: Measurement, seen: Witnessed | None) -> Iterator[str]:
+    """A warning if the user's environment bound the process to few cores."""
+    if seen is not None and seen.is_bound_outside and (few := _few_cores(cell, measurement, seen)):
+        yield f"OpenMP's variables bound the process to {few}"
+
+
+def _few_cores(cell: Cell, measurement: Measurement, seen: Witnessed) -> str | None:
+    """That a CPU's cores are fewer than the threads that compute; on other devices the host may be bound on purpose."""
+    if cell.device != Device.cpu or seen.num_cores >= min(measurement.threads or 1, seen.num_allowed_cores):
+        return None
+    return f"{seen.num_cores} of {seen.num_allowed_cores} cores, and {measurement.threads} threads were to compute"
+
+
+def host_checks(cell: Cell, measurement: Measurement, seen: Witnessed | None) -> Iterator[Check]:
+    """What the host observed of each promise."""
+    if seen is None or not seen.timed_s:
+        yield Check(promise=Promise.times)
+    else:
+        claimed = _claimed_s(measurement)
+        text = f"{claimed:.2f} s of blocks and steps, in {seen.timed_s:.2f} s on the host's clock"
+        yield Check(promise=Promise.times, observed=text, share=min(1.0, claimed / seen.timed_s))
+    if cell.model.samples is None and measurement.blocks:
+        num = f"samples of {len(measurement.blocks)} blocks, compared with batch_size"
+        yield Check(promise=Promise.counts, observed=num, share=1.0)
+    else:
+        yield Check(promise=Promise.counts)

@@ -1,25 +1,24 @@
-"""What samples cost, from the prices and powers of devices that the user states in params.yaml."""
+"""What samples cost: energy by the hardware's counters, money and power as the user states them in params.yaml."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from accelbench.schema.conditions import SystemSeries
+from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Provenance
 
 SECONDS_PER_HOUR = 3600
+# Counters are read two to ten times a second: over a shorter time, the moment of reading would decide the result.
+SHORTEST_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What one device costs.
+    """What one device costs."""
 
-    Attributes:
-        price_per_hour: in any currency.
-        power_w: watts above idle while it computes, for devices without an energy counter.
-    """
-
-    price_per_hour: float | None = None
-    power_w: float | None = None
+    price_per_hour: float | None = None  # in any currency
+    power_w: float | None = None  # watts above idle while it computes, for devices without an energy counter
 
 
 def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
@@ -37,3 +36,50 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
     if row["energy_j_per_sample"] is None and cost.power_w is not None:
         priced |= {"energy_j_per_sample": num * cost.power_w / rate, "energy_provenance": Provenance.estimated.value}
     return row | priced
+
+
+def joules_per_sample(
+    device: Device, measured: Measurement, system: SystemSeries, idle_w: Mapping[str, float]
+) -> float | None:
+    """Joules of the device per sample in the steady state, without its idle power, in watts by series.
+
+    If whole epochs were run: of all epochs but the first, without the time between them. A CPU's counter covers the
+    processor packages (RAPL, without memory and mainboard), a GPU's the whole card (NVML).
+
+    Returns:
+        None if the device has no counter, if its idle power is unknown or above the power used, or if the counter's
+        readings span less than a second of the steady state or of one of its epochs.
+    """
+    names = ["cpu_energy_j"] if device in (Device.cpu, Device.xla_cpu) else []
+    if device == Device.gpu:
+        names = [f"gpu_{index}_energy_j" for index in range(measured.num_devices)]
+    spans, num = _steady_spans(measured)
+    used = [_joules(system, name, idle_w, low, high) for low, high in spans for name in names]
+    known = [joules for joules in used if joules is not None]
+    return sum(known) / num if known and num and len(known) == len(used) else None
+
+
+def _steady_spans(measured: Measurement) -> tuple[list[tuple[float, float]], int]:
+    """The spans of the steady state, in seconds since the machine started, and its number of samples."""
+    if measured.steady_boot_s is not None and measured.num_steady_samples:
+        return [measured.steady_boot_s], measured.num_steady_samples
+    later = measured.epochs[1:]
+    begun = [(epoch.began_boot_s, epoch.seconds) for epoch in later]
+    spans = [(start, start + seconds) for start, seconds in begun if start is not None]
+    return (spans if len(spans) == len(later) else []), sum(epoch.num_samples for epoch in later)
+
+
+def _joules(
+    system: SystemSeries, name: str, idle_w: Mapping[str, float], low_boot_s: float, high_boot_s: float
+) -> float | None:
+    """Energy above idle by one counter; None if unknown."""
+    if system.started_boot_s is None or name not in idle_w:
+        return None
+    low, high = low_boot_s - system.started_boot_s, high_boot_s - system.started_boot_s
+    values = zip(system.t_s, system.values.get(name, []), strict=False)
+    read = [(t, joules) for t, joules in values if joules is not None and low <= t <= high]
+    if len(read) < 2 or read[-1][0] - read[0][0] < SHORTEST_S:
+        return None
+    power_w = (read[-1][1] - read[0][1]) / (read[-1][0] - read[0][0]) - idle_w[name]
+    # Below idle: another process ran while the idle power was measured, so it is not known.
+    return power_w * (high - low) if power_w > 0 else None

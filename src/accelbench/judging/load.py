@@ -12,17 +12,17 @@ MARGIN = 0.1
 MIN_STEAL = 0.1  # of what the cell used, and cores
 
 
+def while_sampled(system: SystemSeries | None) -> str | None:
+    """What disturbed the processes of these samples, at any time; None if nothing did, or nothing tells."""
+    return None if system is None else taken(system, (-math.inf, math.inf), system.num_cores)
+
+
 def taken(system: SystemSeries, boot_s: tuple[float, float] | None, cores: int | None, threads: int = 0) -> str | None:
     """What other load took of the cores that sampled processes needed; None if nothing, or nothing tells.
 
     The processes wanted the cores that they used, and one more for each thread that waited for one. If threads wait
     though others use few cores, there are more threads than cores, or a quota stopped them: that is the cell's own.
-
-    Args:
-        system: the samples of the processes.
-        boot_s: begin and end of the time that counts; see `SystemSeries.within`.
-        cores: that the use by others is of; None if unknown.
-        threads: that computed, at most: they all want a core where the kernel does not count how long threads wait.
+    `threads` that computed, at most, all want a core where the kernel does not count how long threads wait.
     """
 
     def mean(name: str) -> float | None:
@@ -43,8 +43,3 @@ def taken(system: SystemSeries, boot_s: tuple[float, float] | None, cores: int |
     else:
         wanted = max(own, threads) if waiting is None else own + waiting
     return f"others used {others:.1f} of {cores} cores" if wanted + others > cores + MARGIN else None
-
-
-def while_sampled(system: SystemSeries | None) -> str | None:
-    """As `taken`, over all samples."""
-    return None if system is None else taken(system, (-math.inf, math.inf), system.num_cores)

@@ -10,42 +10,6 @@ from accelbench.schema.vocab import Bound, CeilingVerdict
 WINOGRAD = 2.25
 
 
-def share(flops: int | None, seconds: float, ceiling: float | None) -> float | None:
-    """A step's operations per second as a share of the ceiling.
-
-    Args:
-        flops: of the step; None if unknown.
-        seconds: of the step; above 0.
-        ceiling: operations per second; None if unknown.
-
-    Returns:
-        1 at the ceiling; None if `flops` or `ceiling` is unknown.
-    """
-    return None if flops is None or ceiling is None else flops / seconds / ceiling
-
-
-def least_times(work: Work, ceilings: Ceilings, precision: str) -> dict[Bound, float]:
-    """The seconds that each resource needs at least for a step.
-
-    Args:
-        work: of the step.
-        ceilings: of the device.
-        precision: of the step's arithmetic.
-
-    Returns:
-        An entry for each resource whose need is known. The memory's time is an estimate without caches.
-    """
-    ceiling = ceilings.ceiling_of(precision)
-    least: dict[Bound, float] = {}
-    if work.flops is not None and ceiling is not None:
-        least[Bound.compute] = work.flops / ceiling
-    if work.bytes is not None:
-        least[Bound.memory] = work.bytes / ceilings.memory_bytes_per_s
-    if work.num_operators is not None:
-        least[Bound.launch] = work.num_operators * ceilings.launch_s
-    return least
-
-
 def bound(
     work: Work | None,
     seconds: float,
@@ -56,14 +20,13 @@ def bound(
     data_s: float | None = None,
     copy_s: float | None = None,
 ) -> Bound | None:
-    """The resource that a step waits for longest.
+    """The resource that a step of so many seconds waits for longest.
 
     Data or copying if their measured time is more than half of the step. Else the resource with the longest least
-    time; an estimate above the whole step's time is wrong and ignored.
+    time; an estimate above the whole step's time is wrong and ignored. The memory's time is an estimate without caches.
 
     Args:
         work: of the step; None if it was not counted.
-        seconds: of the step.
         ceilings: of the device; None if it was not probed.
         precision: of the step's arithmetic.
         fused: whether operators are compiled or launched together, which makes their bytes and launches unknown.
@@ -76,25 +39,24 @@ def bound(
     for word, waited in ((Bound.data, data_s), (Bound.copy, copy_s)):
         if waited is not None and waited > seconds / 2:
             return word
-    if work is None or ceilings is None or fused:
+    if work is None or work.flops is None or ceilings is None or fused:
         return None
-    least = least_times(work, ceilings, precision)
-    if Bound.compute not in least:
+    if (ceiling := ceilings.ceiling_of(precision)) is None:
         return None
+    least = {Bound.compute: work.flops / ceiling}
+    if work.bytes is not None:
+        least[Bound.memory] = work.bytes / ceilings.memory_bytes_per_s
+    if work.num_operators is not None:
+        least[Bound.launch] = work.num_operators * ceilings.launch_s
     possible = {word: time_s for word, time_s in least.items() if word == Bound.compute or time_s <= seconds}
     return max(possible, key=lambda word: possible[word])
 
 
 def verdict(rate: float, ceiling: float) -> CeilingVerdict:
-    """Whether a rate can be true.
+    """Whether a rate can be true, of operations per second, beside the highest one that the probe measured.
 
-    Args:
-        rate: operations per second.
-        ceiling: the highest operations per second that the probe measured.
-
-    Returns:
-        `below` the ceiling; `above`: the rate or the ceiling may be wrong, probe again; `beyond`: above the ceiling by
-        more than Winograd's gain, so the rate is wrong.
+    It is `below` the ceiling; or `above`, so that one of the two may be wrong: probe again; or `beyond`: above the
+    ceiling by more than Winograd's gain, so that the rate is wrong.
     """
     if rate <= ceiling:
         return CeilingVerdict.below

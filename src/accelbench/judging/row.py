@@ -3,28 +3,47 @@
 import functools
 import operator
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
 from accelbench.judging import disturbed
-from accelbench.judging.answers import answers_columns
-from accelbench.judging.energy import joules_per_sample
-from accelbench.judging.roofline import bound, share
-from accelbench.judging.settings_columns import settings_of
+from accelbench.judging.costs import joules_per_sample
+from accelbench.judging.roofline import bound
 from accelbench.judging.warnings import counted_samples, warnings_of_record
 from accelbench.schema.ceilings import Ceilings, ceilings_in
-from accelbench.schema.cell import Cell
-from accelbench.schema.conditions import SystemSeries
-from accelbench.schema.measurement import Breakdown, Measurement, Operator
-from accelbench.schema.record import Record, Row
+from accelbench.schema.cell import Cell, value_text
+from accelbench.schema.measurement import Breakdown, Measurement
+from accelbench.schema.record import Record, Row, node_of
+from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import SHARE_ONE_CPU, XLA, Engine, Mode, Phase, Protocol, Provenance
+from accelbench.schema.vocab import (
+    RANDOM,
+    SHARE_ONE_CPU,
+    XLA,
+    Engine,
+    Library,
+    Mode,
+    Phase,
+    Pipeline,
+    Protocol,
+    Provenance,
+)
 from accelbench.stats import order_statistics
+from accelbench.stats.means import share_difference
+from accelbench.stats.order_statistics import Sample
 
 MB = 1e6  # bytes
 # The measurement's lists with a value for each step that was waited for.
 STEPS = ("latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s")
+# Columns that are attributes of the measurement.
+FACTS = (
+    *("num_params", "threads", "export_s", "quantize_s", "compile_s", "num_compiles", "first_step_s", "build_s"),
+    *("settled", "output_error", "device_name", "num_devices", "allocator_library", "cudnn_benchmark"),
+)
 # Columns of a measurement that a cell keeps whose numbers are not published.
 NOT_NUMBERS = ("device_name", "disturbed", "warnings")
 MAX_OPERATORS = 3  # named in a row: those that take the most time of a step
+# The settings that have a column of their own, as their declarations say.
+DECLARED = tuple(each for each in declared(Cell) if each.said.column)
 
 # Column -> the sampler's series whose mean over the steady state it holds. A GPU's series are of the whole card.
 SERIES = {
@@ -42,29 +61,30 @@ SERIES = {
 
 def summarise(record: Record) -> Row:
     """The row of `cells.csv` for `record`: its columns, in order; None if unknown, or disturbed; texts are clean."""
-    row = {**settings_of(record), **dict.fromkeys(MEASURED)}
-    if record.measurement is not None:
-        row |= _rates(record, record.measurement)
-        steps = {name: order_statistics.Sample(getattr(record.measurement, name)) for name in STEPS}
-        row |= _latencies(record.measurement, steps)
-        row |= _facts(record.measurement)
-        row |= _steadiness(record.measurement)
-        row |= _work(record, record.measurement, steps, row)
-        if record.measurement.breakdown is not None:
-            row |= _breakdown(record.measurement.breakdown)
-    if record.system is not None:
-        peak = record.system.peak_host_bytes
-        row["peak_host_mb"] = peak / MB if peak is not None else None
-        for column, name in SERIES.items():
-            row[column] = _steady_mean(record.system, name, record.measurement)
-        row["system_time_share"] = _system_time_share(record.system, record.measurement, row)
-        if record.measurement is not None:
-            row |= _energy(record, record.measurement, record.system)
-    if record.measurement is not None:
+    row = {**_settings(record), **dict.fromkeys(MEASURED)}
+    measured, system = record.measurement, record.system
+    if measured is not None:
+        steps = {name: Sample(getattr(measured, name)) for name in STEPS}
+        row |= _rates(record, measured) | _latencies(measured, steps) | _facts(measured)
+        row |= _work(record, measured, steps, row["samples_per_s"])
+        if measured.breakdown is not None:
+            row |= _breakdown(measured.breakdown)
+    if system is not None:
+        steady = measured.steady_boot_s if measured else None
+        row["peak_host_mb"] = _divided(system.peak_host_bytes, MB)
+        row |= {column: _mean(system.within(name, steady)) for column, name in SERIES.items()}
+        of_kernel, whole = _mean(system.within("cpu_system_percent", steady)), row["cpu_utilization_percent"]
+        if of_kernel is not None and isinstance(whole, float) and whole > 0:
+            row["system_time_share"] = of_kernel / whole
+    if measured is not None:
+        if system is not None:
+            idle_w = record.environment.get("idle_w", {})
+            joules = joules_per_sample(record.cell.device, measured, system, idle_w)
+            provenance = None if joules is None else Provenance.measured.value
+            row |= {"energy_j_per_sample": joules, "energy_provenance": provenance}
         row["disturbed"] = disturbed.reason(record)
         about_numbers = [] if row["disturbed"] else warnings_of_record(record, row)
-        known = [*counted_samples(record), *record.measurement.warnings, *about_numbers]
-        row["warnings"] = "; ".join(known) or None
+        row["warnings"] = "; ".join([*counted_samples(record), *measured.warnings, *about_numbers]) or None
     if row["disturbed"]:
         row = without_numbers(row)
     # What is printable is clean; most texts are.
@@ -105,17 +125,6 @@ def phases_ms(row: Row) -> dict[Phase, float]:
     return lengths if any(lengths.values()) else {}
 
 
-def _steady_mean(system: SystemSeries, name: str, measured: Measurement | None) -> float | None:
-    """The mean of a series over the steady state; None without a steady state or without samples in it."""
-    return _mean(system.within(name, measured.steady_boot_s if measured else None))
-
-
-def _system_time_share(system: SystemSeries, measured: Measurement | None, row: Row) -> float | None:
-    """The kernel's part of the processor time in the steady state."""
-    of_kernel, whole = _steady_mean(system, "cpu_system_percent", measured), row["cpu_utilization_percent"]
-    return of_kernel / whole if of_kernel is not None and isinstance(whole, float) and whole > 0 else None
-
-
 BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in Phase), "breakdown_disturbance"]
 _MEASURED = """
 samples_per_s samples_per_s_low samples_per_s_high tokens_per_s num_params threads batch_size_per_device
@@ -137,6 +146,39 @@ allocator_library cudnn_benchmark disturbed warnings
 MEASURED = [*_MEASURED.split(), *BREAKDOWN]
 
 
+def _settings(record: Record) -> Row:
+    """What was asked for, and how it ended."""
+    cell, data = record.cell, record.data
+    is_xla = cell.device in XLA and cell.engine == Engine.lightning
+    has_random_images = cell.data.name == RANDOM and not cell.model.batch and cell.model.library != Library.transformers
+    declared_ones = {each.column: each.value(cell) for each in DECLARED}
+    return {
+        "suite": cell.suite,
+        "mode": cell.mode.value,
+        "engine": cell.engine.value,
+        "model": cell.model.name,
+        "arguments": ", ".join(f"{name}={value_text(value)}" for name, value in cell.arguments) or None,
+        "data": cell.data.name,
+        "device": cell.device.value,
+        **{column: getattr(value, "value", value) for column, value in declared_ones.items()},  # an enumeration's word
+        "xla_processes": cell.xla_processes if is_xla else None,
+        "weights": PurePath(cell.model.weights).name,
+        "num_workers": cell.data.num_workers if cell.data.pipeline == Pipeline.jpeg else None,
+        "input_shape": "x".join(map(str, cell.model.input_shape)) if has_random_images else None,
+        "scaling": cell.scaling.value if cell.devices > 1 else None,
+        "steps": cell.steps if cell.protocol == Protocol.steps else None,
+        "status": record.status.value,
+        "reason": record.reason,
+        "cell_id": record.cell_id or cell.id,
+        "identity": record.identity[:8],
+        "started_at": record.started_at,
+        "wall_s": record.wall_s,
+        "node": node_of(record.environment),
+        "data_source": data.source if data else None,
+        "stand_in": data.stand_in if data else None,
+    }
+
+
 def steady_rates(measured: Measurement) -> list[float]:
     """Samples/s, one value per steady epoch if whole epochs were run, else one per block; may be empty."""
     return [part.num_samples / part.seconds for part in measured.steady_epochs or measured.blocks]
@@ -144,24 +186,19 @@ def steady_rates(measured: Measurement) -> list[float]:
 
 def _rates(record: Record, measured: Measurement) -> Row:
     """Throughput, and the time of the whole job: measured if whole epochs were run, else estimated from throughput."""
-    if measured.epochs:
-        # Training runs all epochs; an inference job is one pass over the data, measured several times.
-        trains = record.cell.mode == Mode.train
-        seconds = [epoch.seconds for epoch in (measured.epochs if trains else measured.steady_epochs)]
-        time_s: float | None = sum(seconds) if trains else order_statistics.median(seconds)
-        provenance = Provenance.measured
-    else:
-        time_s, provenance = None, Provenance.estimated
-    rates = steady_rates(measured)
-    if not rates:
+    if not (rates := steady_rates(measured)):
         return {}
-    sample = order_statistics.Sample(rates)
+    sample, trains = Sample(rates), record.cell.mode == Mode.train
     rate = sample.median
     low, high = sample.percentile_interval(50) or (None, None)
+    time_s, provenance = None, Provenance.measured if measured.epochs else Provenance.estimated
     if record.cell.protocol != Protocol.fit:
-        trains = record.cell.mode == Mode.train
         num = measured.num_train_samples if trains else measured.num_test_samples
         time_s = None if num is None else num * (record.cell.epochs if trains else 1) / rate
+    elif measured.epochs:
+        # Training runs all epochs; an inference job is one pass over the data, measured several times.
+        seconds = [epoch.seconds for epoch in (measured.epochs if trains else measured.steady_epochs)]
+        time_s = sum(seconds) if trains else order_statistics.median(seconds)
     return {
         "samples_per_s": rate,
         "samples_per_s_low": low,
@@ -173,39 +210,34 @@ def _rates(record: Record, measured: Measurement) -> Row:
     }
 
 
-def _latencies(measured: Measurement, steps: Mapping[str, order_statistics.Sample]) -> Row:
+def _latencies(measured: Measurement, steps: Mapping[str, Sample]) -> Row:
     latency = steps["latency_s"]
     row: Row = {}
     for percent in (50, 90, 99):
         value = latency.supported_percentile(percent)
         low, high = (value is not None and latency.percentile_interval(percent)) or (None, None)
         column = f"latency_p{percent}_ms"
-        row |= {column: _ms(value), f"{column}_low": _ms(low), f"{column}_high": _ms(high)}
+        row |= {
+            column: _ms(value),
+            f"{column}_low": _ms(low),
+            f"{column}_high": _ms(high),
+        }
     parts = {"launch_p50_ms": steps["launch_s"], "data_wait_ms": steps["data_s"], "copy_in_ms": steps["copy_in_s"]}
-    parts |= {"compute_ms": _compute(steps), "copy_out_ms": steps["copy_out_s"]}
-    for column, sample in parts.items():
-        row[column] = _ms(sample.median) if len(sample) else None
+    # The computation is the step without waiting for data and copying; a part is empty if nothing is moved.
+    moved = [steps[name] for name in ("data_s", "copy_in_s", "copy_out_s")]
+    moved_s = [part.values for part in moved if 0 < len(part) == len(latency)]
+    parts["compute_ms"] = Sample(functools.reduce(operator.sub, moved_s, latency.values)) if moved_s else latency
+    parts["copy_out_ms"] = steps["copy_out_s"]
+    row |= {column: _ms(sample.median) if len(sample) else None for column, sample in parts.items()}
     if len(latency) >= order_statistics.NUM_SAMPLES_FOR[50]:
         row["num_outliers"] = latency.num_outliers
-    row["data_wait_share"] = _data_wait_share(measured)
-    return row
-
-
-def _data_wait_share(measured: Measurement) -> float | None:
-    """Of the steps that were waited for, or of whole epochs; None if steps fetch their batches themselves."""
+    # Of the steps that were waited for, or of whole epochs; None if steps fetch their batches themselves.
+    epochs = [epoch for epoch in measured.steady_epochs if epoch.data_s is not None]
     if measured.data_s and measured.latency_s:
-        return sum(measured.data_s) / sum(measured.latency_s)
-    epochs = [(epoch.data_s, epoch.seconds) for epoch in measured.steady_epochs if epoch.data_s is not None]
-    return sum(data_s for data_s, _ in epochs) / sum(seconds for _, seconds in epochs) if epochs else None
-
-
-def _compute(steps: Mapping[str, order_statistics.Sample]) -> order_statistics.Sample:
-    """Seconds of computation per waited-for step: the step without waiting for data and copying."""
-    latency = steps["latency_s"]
-    parts = [steps[name] for name in ("data_s", "copy_in_s", "copy_out_s")]
-    # A part is empty if nothing is moved.
-    moved = [part.values for part in parts if len(part) and len(part) == len(latency)]
-    return order_statistics.Sample(functools.reduce(operator.sub, moved, latency.values)) if moved else latency
+        row["data_wait_share"] = sum(measured.data_s) / sum(measured.latency_s)
+    elif epochs:
+        row["data_wait_share"] = sum(epoch.data_s or 0.0 for epoch in epochs) / sum(epoch.seconds for epoch in epochs)
+    return row
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
@@ -218,104 +250,79 @@ def _breakdown(breakdown: Breakdown) -> Row:
         f"breakdown_{phase}_ms": _ms(_mean([seconds[step] for step in middle]))
         for phase, seconds in breakdown.phases_s.items()
     }
-    return row | {
-        "breakdown_disturbance": order_statistics.median(totals) / order_statistics.median(breakdown.undisturbed_s) - 1
-    }
+    median = order_statistics.median
+    return row | {"breakdown_disturbance": median(totals) / median(breakdown.undisturbed_s) - 1}
 
 
-def _work(record: Record, measured: Measurement, steps: Mapping[str, order_statistics.Sample], row: Row) -> Row:
+def _work(record: Record, measured: Measurement, steps: Mapping[str, Sample], speed: object) -> Row:
     """The work of a step, how near it comes to the ceiling of its device, and what bounds it."""
-    work = measured.work
+    work, cell, ceilings = measured.work, record.cell, ceilings_of(record)
     if work is None:
         return {}
-    ceilings = ceilings_of(record)
-    precision, batch, speed = record.cell.precision, _samples_per_step(record.cell, measured), row["samples_per_s"]
-    ceiling = ceilings.ceiling_of(precision) if ceilings else None
-    rate = None if work.flops is None or not isinstance(speed, float) else work.flops / batch * speed
-    num_batches = record.cell.keras.steps_per_execution if record.cell.keras else 1  # in one timed step
-    data_s = steps["data_s"].median / num_batches if measured.data_s else None
-    step_s = batch / speed if isinstance(speed, float) else None
-    copy_s = sum(part.median for part in (steps["copy_in_s"], steps["copy_out_s"]) if len(part)) / num_batches
-    options = record.cell.options
-    fused = options.compile or options.cuda_graphs or record.cell.device in XLA
-    fused = fused or record.cell.engine != Engine.lightning  # the others compile whole steps
-    found = step_s and bound(
-        work, step_s, ceilings, precision, fused=fused, data_s=data_s, copy_s=copy_s if measured.copy_in_s else None
-    )
-    return {
-        "flops_per_sample": None if work.flops is None else work.flops / batch,
-        "bytes_per_sample": None if work.bytes is None else work.bytes / batch,
+    ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
+    # As many samples as were asked for, unless a function of the user counts them.
+    batch = (measured.samples_per_step if cell.model.samples else None) or cell.batch_size
+    row: Row = {
+        "flops_per_sample": _divided(work.flops, batch),
+        "bytes_per_sample": _divided(work.bytes, batch),
         "num_operators": work.num_operators,
-        "flops_per_s": rate,
         "ceiling_flops_per_s": ceiling,
-        "mfu": None if step_s is None else share(work.flops, step_s, ceiling),
+    }
+    if not isinstance(speed, float):
+        return row
+    num_batches = cell.keras.steps_per_execution if cell.keras else 1  # in one timed step
+    data_s = steps["data_s"].median / num_batches if measured.data_s else None
+    copy_s = sum(part.median for part in (steps["copy_in_s"], steps["copy_out_s"]) if len(part)) / num_batches
+    # The other engines compile whole steps.
+    fused = cell.options.compile or cell.options.cuda_graphs or cell.device in XLA or cell.engine != Engine.lightning
+    step_s, copied_s = batch / speed, copy_s if measured.copy_in_s else None
+    found = bound(work, step_s, ceilings, cell.precision, fused=fused, data_s=data_s, copy_s=copied_s)
+    return row | {
+        "flops_per_s": None if work.flops is None else work.flops / batch * speed,
+        "mfu": None if work.flops is None or ceiling is None else work.flops / step_s / ceiling,
         "bound": found.value if found else None,
     }
 
 
-def _samples_per_step(cell: Cell, measured: Measurement) -> float:
-    """Samples of one step: as many as were asked for, unless a function of the user counts them."""
-    return (measured.samples_per_step if cell.model.samples else None) or cell.batch_size
-
-
-def _energy(record: Record, measured: Measurement, system: SystemSeries) -> Row:
-    joules = joules_per_sample(record.cell.device, measured, system, record.environment.get("idle_w", {}))
-    provenance = None if joules is None else Provenance.measured.value
-    return {"energy_j_per_sample": joules, "energy_provenance": provenance}
-
-
-def _steadiness(measured: Measurement) -> Row:
-    """How much was measured, and how steady it was."""
-    return {
+def _facts(measured: Measurement) -> Row:
+    """How much was measured, and what was seen."""
+    evaluation, answers, busiest = measured.evaluation, measured.answers, measured.operators[:MAX_OPERATORS]
+    # Without the first epoch's, which includes compilation, if there are others.
+    evaluations_s = [epoch.evaluation.seconds for epoch in measured.steady_epochs if epoch.evaluation]
+    row: Row = {
+        **{name: getattr(measured, name) for name in FACTS},
         "num_blocks": len(measured.blocks) or None,
         "num_steps": sum(block.num_steps for block in measured.blocks) or None,
         "stopped": measured.stop.value if measured.stop else None,
         "num_warmup_steps": measured.num_warmup_steps or None,
-        "settled": measured.settled,
-    }
-
-
-def _facts(measured: Measurement) -> Row:
-    peak, evaluation = measured.peak_device_bytes, measured.evaluation
-    # Without the first epoch's, which includes compilation, if there are others.
-    evaluations_s = [epoch.evaluation.seconds for epoch in measured.steady_epochs if epoch.evaluation]
-    return {
-        "num_params": measured.num_params,
-        "threads": measured.threads,
-        "export_s": measured.export_s,
-        "quantize_s": measured.quantize_s,
-        "compile_s": measured.compile_s,
-        "artifact_mb": None if measured.artifact_bytes is None else measured.artifact_bytes / MB,
-        "num_compiles": measured.num_compiles,
+        "artifact_mb": _divided(measured.artifact_bytes, MB),
         "num_fallbacks": None if measured.fallbacks is None else len(measured.fallbacks),
-        "first_step_s": measured.first_step_s,
-        "build_s": measured.build_s,
-        "peak_device_mb": peak / MB if peak is not None else None,
+        "peak_device_mb": _divided(measured.peak_device_bytes, MB),
         "accuracy": evaluation.accuracy if evaluation else None,
-        **answers_columns(measured.answers),
         # The loss of a window's last batch only shows how many steps ran, not how well the model learns.
         "loss": measured.epochs[-1].loss if measured.epochs else None,
         "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,
-        "output_error": measured.output_error,
-        "busiest_operators": _busiest(measured.operators),
+        "busiest_operators": ", ".join(f"{each.name} x{each.num_calls} {100 * each.share:.0f} %" for each in busiest),
         "test_loss": evaluation.loss if evaluation else None,
         "evaluation_s": order_statistics.median(evaluations_s) if evaluations_s else None,
-        "device_name": measured.device_name,
-        "num_devices": measured.num_devices,
-        "allocator_library": measured.allocator_library,
-        "cudnn_benchmark": measured.cudnn_benchmark,
     }
+    row["busiest_operators"] = row["busiest_operators"] or None
+    if answers is not None:  # of a trained classifier, beside those that it gives in fp32
+        num = answers.num_samples
+        low, high = share_difference(num, answers.num_won, answers.num_lost)
+        row |= {"accuracy": answers.num_right / num, "fp32_accuracy": answers.num_fp32_right / num}
+        row["accuracy_change"] = (answers.num_right - answers.num_fp32_right) / num
+        row |= {"accuracy_change_low": low, "accuracy_change_high": high}
+    return row
 
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
 
 
-def _busiest(operators: Sequence[Operator]) -> str | None:
-    named = operators[:MAX_OPERATORS]
-    return ", ".join(f"{each.name} x{each.num_calls} {100 * each.share:.0f} %" for each in named) or None
+def _divided(value: float | None, divisor: float) -> float | None:
+    return None if value is None else value / divisor
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

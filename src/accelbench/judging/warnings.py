@@ -28,21 +28,13 @@ DISAGREEMENT = "the median step of"  # begins the warning
 
 
 def warnings_of_record(record: Record, row: Row) -> list[str]:
-    """The warnings about a measured cell's numbers, one sentence each.
-
-    Args:
-        record: with a measurement.
-        row: of the record (`judging.row`), its warnings not filled in yet.
-    """
+    """The warnings about a measured cell's numbers, one sentence each; `row` is the record's, without them."""
     measured = record.measurement
     assert measured is not None
     return [
         *_about_blocks(record, measured, row),
         *_about_steps(measured, row),
-        *_about_work(measured),
-        *_about_machine(record, row),
-        *_about_ceiling(record),
-        *_about_page_faults(record, row),
+        *_about_machine(record, measured, row),
         *_about_throttling(record, measured),
     ]
 
@@ -61,6 +53,19 @@ def output_error_text(precision: Precision, error: float | None) -> str:
     return "<0.1 %" if error < 0.001 else f"{significant(100 * error, 2)} %"
 
 
+def relative_half_width(row: Row) -> float | None:
+    """Half of the throughput's 95 % interval, as a share of the throughput; None if unknown."""
+    rate, low, high = (row[f"samples_per_s{bound}"] for bound in ("", "_low", "_high"))
+    if not (isinstance(rate, float) and isinstance(low, float) and isinstance(high, float)):
+        return None
+    return (high - low) / 2 / rate
+
+
+def page_faults_matter(faults_per_s: float, busy_percent: float) -> bool:
+    """Whether page faults explain much of the kernel's part of a process that keeps cores so busy (100: one core)."""
+    return faults_per_s * FAULT_S > MAX_SYSTEM_SHARE * busy_percent / 100
+
+
 def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[str]:
     blocks, window = measured.blocks, record.cell.window
     if 0 < len(blocks) < order_statistics.NUM_SAMPLES_FOR[50]:
@@ -68,25 +73,17 @@ def _about_blocks(record: Record, measured: Measurement, row: Row) -> Iterator[s
     short = sum(block.seconds < window.block_s for block in blocks) * (record.cell.protocol == Protocol.window)
     if short:
         yield f"{short} of {len(blocks)} blocks are shorter than {window.block_s:g} s: the speed was unsteady"
-    rates = [block.num_samples / block.seconds for block in blocks]
     width = relative_half_width(row) if blocks else None
     if width is not None and width > MAX_HALF_WIDTH:
         ends = {Stop.noisy: ", and more blocks would not help", Stop.limit: " when the time was up"}
         end = ends.get(measured.stop, "") if measured.stop else ""
         yield f"noisy: samples/s are known to {100 * width:.0f} % only{end}"
+    rates = [block.num_samples / block.seconds for block in blocks]
     changed = order_statistics.change(rates) if rates else 0.0
     if abs(changed) > MAX_CHANGE:
         yield f"the speed changed by {100 * changed:+.0f} % while it was measured"
     if len(measured.epochs) == 1 and record.cell.mode == Mode.train:
         yield "only one epoch: its rate includes the first steps and their compilation"
-
-
-def relative_half_width(row: Row) -> float | None:
-    """Half of the throughput's 95 % interval, as a share of the throughput; None if unknown."""
-    rate, low, high = (row[f"samples_per_s{bound}"] for bound in ("", "_low", "_high"))
-    if not (isinstance(rate, float) and isinstance(low, float) and isinstance(high, float)):
-        return None
-    return (high - low) / 2 / rate
 
 
 def _about_steps(measured: Measurement, row: Row) -> Iterator[str]:
@@ -98,49 +95,30 @@ def _about_steps(measured: Measurement, row: Row) -> Iterator[str]:
         yield f"{outliers} of {num} steps are outliers"
     if measured.clock_drift is not None and abs(measured.clock_drift) > MAX_CLOCK_DRIFT:
         yield f"the clock ran {100 * measured.clock_drift:+.2f} % against the machine's raw clock"
-    yield from _about_disagreement(measured, row)
-
-
-def _about_disagreement(measured: Measurement, row: Row) -> Iterator[str]:
-    """The rate of the blocks and the median step tell different speeds.
-
-    Accelerators may be faster in blocks, which are only waited for at their end.
-    """
     rate, p50_ms, per_step = row["samples_per_s"], row["latency_p50_ms"], measured.samples_per_step
-    if per_step is None or not isinstance(rate, float) or not isinstance(p50_ms, float):
-        return
-    ratio = rate * p50_ms / 1e3 / per_step
-    if ratio < 1 / MAX_RATIO or (ratio > MAX_RATIO and measured.device == Device.cpu):
-        yield (
-            f"{DISAGREEMENT} {significant(p50_ms)} ms gives {significant(rate / ratio)} samples/s, and blocks of "
-            f"steps {significant(rate)}: the speed changed in between, or some steps take much longer"
-        )
-
-
-def _about_work(measured: Measurement) -> Iterator[str]:
+    if per_step is not None and isinstance(rate, float) and isinstance(p50_ms, float):
+        ratio = rate * p50_ms / 1e3 / per_step
+        # Accelerators may be faster in blocks, which are only waited for at their end.
+        if ratio < 1 / MAX_RATIO or (ratio > MAX_RATIO and measured.device == Device.cpu):
+            yield (
+                f"{DISAGREEMENT} {significant(p50_ms)} ms gives {significant(rate / ratio)} samples/s, and blocks of "
+                f"steps {significant(rate)}: the speed changed in between, or some steps take much longer"
+            )
     if measured.work is not None and measured.work.uncounted:
         yield f"operations that can't be counted: {', '.join(measured.work.uncounted)}"
 
 
-def _about_machine(record: Record, row: Row) -> Iterator[str]:
+def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[str]:
     others = row["other_cpu_utilization_percent"]
     if isinstance(others, float) and others > MAX_OTHERS_PERCENT:
         yield f"other processes used {others:.0f} % of a core during the measurement"
-    assert record.measurement is not None
-    per_process, cores = record.measurement.threads, record.environment.get("machine", {}).get("num_threads")
-    threads = None if per_process is None else per_process * record.cell.num_processes
+    cores = record.environment.get("machine", {}).get("num_threads")
+    threads = None if measured.threads is None else measured.threads * record.cell.num_processes
     if threads is not None and cores is not None and threads < cores:
         yield f"{threads} threads on {cores} cores"
-
-
-def _about_ceiling(record: Record) -> Iterator[str]:
     ceilings = ceilings_in(record.environment)
     if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
         yield f"no share of the ceiling, which was probed beside other load ({why})"
-
-
-def _about_page_faults(record: Record, row: Row) -> Iterator[str]:
-    """The kernel's part of a CPU's time, if page faults are a likely reason for it."""
     share, faults, busy = row["system_time_share"], row["page_faults_per_s"], row["cpu_utilization_percent"]
     if not (isinstance(share, float) and isinstance(faults, float) and isinstance(busy, float)):
         return
@@ -166,8 +144,3 @@ def _about_throttling(record: Record, measured: Measurement) -> Iterator[str]:
         if any(gpu):
             which, samples = f"GPU {index}" if index else "the GPU", f"{sum(gpu):.0f} of {len(gpu)} samples"
             yield f"{which} was slowed down by its temperature or its power supply in {samples}"
-
-
-def page_faults_matter(faults_per_s: float, busy_percent: float) -> bool:
-    """Whether page faults explain much of the kernel's part of a process that keeps cores so busy (100: one core)."""
-    return faults_per_s * FAULT_S > MAX_SYSTEM_SHARE * busy_percent / 100

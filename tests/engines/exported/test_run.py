@@ -37,8 +37,7 @@ from accelbench.schema.vocab import EXPORTING, Allocator, Device, Engine, Librar
 from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.own.test_workload import own_cell
 from engines.lightning.test_denormals import TINY_WEIGHTS
-from fakes import make_cell
-from judging.test_row import make_record
+from fakes import make_cell, make_record
 
 FLUSHING = Options(flush_denormals=True)
 OPENVINO_BF16 = make_cell(engine=Engine.openvino, precision=Precision.bf16)

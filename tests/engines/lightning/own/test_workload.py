@@ -16,8 +16,7 @@ from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.sweep.progress import outcome
-from fakes import make_cell
-from judging.test_row import make_record
+from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
