@@ -137,13 +137,20 @@ def resolved(path: Path) -> Path:
 
 
 def _text(path: Path) -> str:
+    """Its begin; empty if there is no such file, or if it is somebody else's, as in a folder above.
+
+    Raises:
+        UserError: it is there, but can't be read: the folder must not pass for another one than it is.
+    """
     try:
         if not path.is_file():
             return ""
         with path.open(errors="replace") as file:
             return file.read(MAX_READ)
-    except OSError:
+    except PermissionError:
         return ""
+    except OSError as error:
+        raise UserError(f"{path}: can't be read: {error.strerror}") from None
 
 
 def check_inside(path: Path, root: Path) -> None:
