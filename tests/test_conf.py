@@ -5,7 +5,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 
-from accelbench.data import registry
+from accelbench.data import obtain
 from accelbench.engines.lightning.module import OPTIMIZERS
 from accelbench.engines.lightning.networks import NETWORKS
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
@@ -73,7 +73,7 @@ def test_what_can_be_chosen_is_what_there_is():
     assert names("tracking") == set(TRACKING)
     assert names("executor") == set(Executor)
     assert set(config.Optimizer) == set(OPTIMIZERS)
-    assert names("data") == {*registry.names(), MODULE, *OWN_DATA}
+    assert names("data") == {*obtain.names(), MODULE, *OWN_DATA}
 
 
 @pytest.mark.parametrize("name", sorted(names("model") - LIBRARIES))

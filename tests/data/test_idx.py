@@ -1,87 +1,109 @@
+"""Sets in the idx format, and where any set of files is looked for (`obtain.FileSet`)."""
+
 import gzip
+import shutil
 
 import numpy as np
 import pytest
 
-from accelbench.data import idx
+from accelbench.data.arrays import load_split
+from accelbench.data.sets import fashion_mnist, mnist
 from accelbench.errors import DataError
 
-KEYS = ("train_images", "train_labels", "test_images", "test_labels")
+NAMES = ("train-i", "train-l", "t10k-i", "t10k-l")
 
 
-def check(splits, arrays):
-    for split in ("train", "test"):
-        assert np.array_equal(splits[split].images, arrays[f"{split}_images"])
-        assert np.array_equal(splits[split].labels, arrays[f"{split}_labels"])
-        assert splits[split].images.dtype == splits[split].labels.dtype == np.uint8
+@pytest.fixture
+def obtain(small, project, target):
+    return lambda source: small.data_set().obtain("small", source, project, target)
 
 
-@pytest.mark.parametrize("unpacked", [(), KEYS[:1], KEYS])
-def test_reads_packed_and_unpacked_files(small, unpacked):
-    for key in unpacked:
-        small.unpack(key)
-    check(idx.read(small.idx_set, small.folder), small.arrays)
+def is_small(target, small):
+    train, test = (load_split(target.folder, split) for split in ("train", "test"))
+    found = (train.images, train.labels, test.images, test.labels)
+    return all(np.array_equal(array, small.arrays[name]) for array, name in zip(found, NAMES, strict=True))
 
 
-@pytest.mark.parametrize("below", ["raw", "Small/raw"])
-def test_finds_the_files_below_the_folder(small, tmp_path, below):
-    target = tmp_path / "above" / below
-    target.parent.mkdir(parents=True)
-    small.folder.rename(target)
-    check(idx.read(small.idx_set, tmp_path / "above"), small.arrays)
+@pytest.mark.parametrize("unpacked", [(), NAMES[:1], NAMES])
+@pytest.mark.parametrize("below", ["", "raw", "Small/raw"])
+def test_reads_packed_and_unpacked_files_in_the_folder_or_below_it(small, obtain, target, tmp_path, unpacked, below):
+    for name in unpacked:
+        small.unpack(name)
+    shutil.copytree(small.folder, tmp_path / "above" / below)
+    obtained = obtain("../above")
+    assert is_small(target, small)
+    assert (obtained.source, obtained.stand_in_reason) == ("Small, from ../above", None)
 
 
-def refusal(small, folder=None):
-    with pytest.raises(DataError) as caught:
-        idx.read(small.idx_set, folder or small.folder)
-    return str(caught.value)
+def test_a_folder_of_the_home_is_named_without_what_is_above_it(small, obtain, monkeypatch):
+    monkeypatch.setenv("HOME", str(small.folder.parent))
+    assert obtain("~/small").source == "Small, from small"
 
 
-def test_each_missing_or_altered_file_is_named_with_what_is_wrong(small):
-    small.packed("train_labels").unlink()
-    content = bytearray(small.packed("test_images").read_bytes())
+@pytest.mark.parametrize("place", ["data/Small/raw", "data/.downloads/small"])
+def test_auto_takes_what_is_there(small, project, obtain, target, place):
+    shutil.copytree(small.folder, project / place)
+    assert obtain("auto").stand_in_reason is None
+    assert is_small(target, small)
+
+
+def test_auto_falls_back_to_the_stand_in_and_says_why(small, obtain, target):
+    obtained = obtain("auto")
+    assert not is_small(target, small)
+    assert obtained.source.startswith("stand-in for Small: a drawn digit for each class")
+    assert obtained.stand_in_reason.startswith("data/Small/raw is not there; the download failed")
+
+
+@pytest.mark.parametrize("source", ["auto", "../small"])
+def test_each_missing_or_altered_file_that_is_wanted_is_named_with_what_is_wrong(small, project, obtain, source):
+    small.packed("train-l").unlink()
+    content = bytearray(small.unpack("t10k-i").read_bytes())
     content[-1] ^= 1
-    small.packed("test_images").write_bytes(content)
-    message = refusal(small)
-    assert "train-l.gz: missing" in message
-    assert f"t10k-i.gz: altered or incomplete ({len(content)} bytes; md5 is" in message
-    assert "train-i" not in message
-    assert "t10k-l" not in message
+    (small.folder / "t10k-i").write_bytes(content)
+    (project / "data/Small").mkdir(parents=True)
+    (project / "data/Small/raw").symlink_to(small.folder)
+    with pytest.raises(DataError, match="does not hold the original files of Small") as caught:
+        obtain(source)
+    assert "\n  train-l.gz: missing (and no unpacked train-l)" in str(caught.value)
+    assert "\n  t10k-i: altered or incomplete (40 bytes, should be 40; sha256 is" in str(caught.value)
+    assert "train-i" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("name", "reason"), [("nowhere", "No such file"), ("file", "Not a directory")])
-def test_what_is_no_folder_is_said_to_be_none(small, tmp_path, name, reason):
-    (tmp_path / "file").touch()
-    assert f"{name} is not a readable folder ({reason}" in refusal(small, tmp_path / name)
-
-
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-5])
-
-
-def alter(path):
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
-
-
-def pack_anew(path):
-    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=7))
-
-
-def make_folder(path):
-    path.unlink()
-    path.mkdir()
+def test_a_named_folder_that_is_none_never_falls_back(obtain, project, name, reason):
+    (project / "file").touch()
+    with pytest.raises(DataError, match=rf"{name} is not a readable folder \({reason}"):
+        obtain(name)
 
 
 @pytest.mark.parametrize(
-    ("is_packed", "spoil", "told"),
+    ("spoil", "told"),
     [
-        (True, cut, "train-i.gz: altered or incomplete"),
-        (True, pack_anew, "train-i.gz: altered"),
-        (True, make_folder, "train-i.gz: not readable (not a regular file)"),
-        (False, cut, "train-i: incomplete or altered (83 bytes, should be 88)"),
-        (False, alter, "train-i: altered (sha256 is"),
+        (lambda content: content[:-5], "not readable"),
+        (lambda content: b"?" * 40, "not readable"),
+        (
+            lambda content: gzip.compress(gzip.decompress(content)[:-1]),
+            r"altered or incomplete \(87 bytes",
+        ),
+        (lambda content: gzip.compress(gzip.decompress(content) + bytes(10**6)), r"altered or incomplete \(89 bytes"),
     ],
 )
-def test_what_is_not_the_original_file_is_refused(small, is_packed, spoil, told):
-    spoil(small.packed("train_images") if is_packed else small.unpack("train_images"))
-    assert told in refusal(small)
+def test_a_packed_file_that_is_not_the_original_is_refused(small, obtain, spoil, told):
+    path = small.packed("train-i")
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(DataError, match=f"train-i.gz: {told}"):
+        obtain("../small")
+
+
+@pytest.mark.parametrize(
+    ("data_set", "folder", "counts"),
+    [
+        (mnist.DATA_SET, "mnist", [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]),
+        (fashion_mnist.DATA_SET, "fashion_mnist", [1_000] * 10),
+    ],
+)
+def test_the_real_files(shared, project, target, data_set, folder, counts):
+    obtained = data_set.obtain(folder, str(shared(folder) / "raw"), project, target)
+    assert obtained.stand_in_reason is None
+    assert load_split(target.folder, "train").images.shape == (60_000, 28, 28)
+    assert np.bincount(load_split(target.folder, "test").labels).tolist() == counts

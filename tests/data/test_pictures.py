@@ -1,5 +1,6 @@
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -10,11 +11,13 @@ from io import BytesIO
 import numpy as np
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from accelbench.data.arrays import load_encoded, load_split
 from accelbench.data.decode import decode
-from accelbench.data.pictures import Folder, convert, open_source
+from accelbench.data.pictures import Folder, Picture, convert, divide, find, open_source
 from accelbench.errors import DataError
 
 CLASSES = ("cat", "dog")
@@ -100,27 +103,6 @@ def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(
     assert [len(load_split(out, split).images) for split in ("train", "test")] == num
 
 
-def test_a_class_without_pictures_stops_the_stage(photos, out):
-    for path in (photos / "PetImages" / "Dog").iterdir():
-        path.unlink()
-    with pytest.raises(DataError, match=r"no pictures of dog for train \(a class needs at least 3 pictures\)"):
-        convert(Folder(photos), CLASSES, 16, out)
-
-
-def test_a_class_whose_pictures_are_all_broken_stops_it_and_says_why(photos, out):
-    for path in (photos / "PetImages" / "Dog").iterdir():
-        path.write_bytes(b"<html>")
-    with pytest.raises(DataError, match="2 of 2 pictures of dog for test are refused:\n  .*no picture"):
-        convert(Folder(photos), CLASSES, 16, out)
-
-
-def test_an_archive_of_archives_says_to_unpack_them(out, tmp_path):
-    with zipfile.ZipFile(tmp_path / "dogs-vs-cats.zip", "w") as made:
-        made.writestr("train.zip", b"PK")
-    with pytest.raises(DataError, match="there are archives inside it: unpack them first; no pictures of cat, dog"):
-        convert(open_source(tmp_path / "dogs-vs-cats.zip"), CLASSES, 16, out)
-
-
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_full_disk_is_an_error_of_the_system(photos, out):
     """A limit on the size of files stands for the full disk."""
@@ -172,18 +154,6 @@ def test_a_copy_of_a_test_picture_is_not_trained_on(photos, out):
     assert all("the same bytes as " in line for line in found.refused)
 
 
-def test_an_unreadable_folder_stops_the_stage(photos, out, monkeypatch):
-    """An error of the walk stands for the missing permission, which tests may have anyway."""
-
-    def walk(top, onerror):
-        onerror(PermissionError(13, "Permission denied", str(photos / "PetImages" / "Cat")))
-        return iter(())
-
-    monkeypatch.setattr(os, "walk", walk)
-    with pytest.raises(DataError, match=r"Cat is not a readable folder \(Permission denied\)"):
-        convert(Folder(photos), CLASSES, 16, out)
-
-
 def test_links_to_folders_devices_and_huge_files_are_refused(photos, out, tmp_path):
     cats = photos / "PetImages" / "Cat"
     (cats / "more.jpg").symlink_to(tmp_path)
@@ -228,3 +198,97 @@ if __name__ == "__main__":
     while any(map(psutil.pid_exists, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(psutil.pid_exists, workers))
+
+
+def test_a_class_without_whole_pictures_stops_the_stage_and_says_why(photos, out, tmp_path):
+    for path in (photos / "PetImages" / "Dog").iterdir():
+        path.write_bytes(b"<html>")
+    with pytest.raises(DataError, match="2 of 2 pictures of dog for test are refused:\n  .*no picture"):
+        convert(Folder(photos), CLASSES, 16, out)
+    shutil.rmtree(photos / "PetImages" / "Dog")
+    with pytest.raises(DataError, match=r"no pictures of dog for train \(a class needs at least 3 pictures\)"):
+        convert(Folder(photos), CLASSES, 16, out)
+    with zipfile.ZipFile(tmp_path / "dogs-vs-cats.zip", "w") as made:
+        made.writestr("train.zip", b"PK")
+    with pytest.raises(DataError, match="there are archives inside it: unpack them first; no pictures of cat, dog"):
+        convert(open_source(tmp_path / "dogs-vs-cats.zip"), CLASSES, 16, out)
+
+
+def placed(*names):
+    return {picture.name: (picture.label, picture.split) for picture in find(names, CLASSES).pictures}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("PetImages/Cat/0.jpg", "PetImages/Dog/0.jpg"),
+        ("train/cats/cat.0.jpg", "train/dogs/dog.0.jpg"),
+        ("train/cat.0.jpg", "train/dog.0.jpg"),
+        ("cat/cat.600.jpg", "dog/dog.600.jpg"),
+        ("cat.1.jpg", "dog.1.jpg"),
+        ("CATS/1.JPEG", "DOGS/1.Png"),
+        ("PetImages\\Cat\\0.jpg", "PetImages\\Dog\\0.jpg"),
+    ],
+)
+def test_each_usual_layout_is_understood(names):
+    assert placed(*names) == {names[0]: (0, None), names[1]: (1, None)}
+
+
+def test_a_name_and_a_folder_that_differ_are_surplus():
+    layout = find(("Cat/dog.1.jpg", "dogs/train/cat.0.jpg", "cats/dogs/dog.2.jpg"), CLASSES)
+    assert [(picture.name, picture.label) for picture in layout.pictures] == [("cats/dogs/dog.2.jpg", 1)]
+    assert set(layout.surplus.values()) == {"of one class by its name and of another by its folder"}
+
+
+def test_splits_count_where_both_are_there():
+    both = ("train/cats/1.jpg", "test/cats/2.jpg", "validation/dogs/3.jpg")
+    assert placed(*both) == dict(zip(both, [(0, "train"), (0, "test"), (1, "test")], strict=True))
+    assert placed("train/cats/1.jpg", "train/dogs/2.jpg") == {
+        "train/cats/1.jpg": (0, None),
+        "train/dogs/2.jpg": (1, None),
+    }
+    layout = find(("train/cat/1.jpg", "test/cat/2.jpg", "odd/PetImages/Cat/3.jpg"), CLASSES)
+    assert layout.surplus == {"odd/PetImages/Cat/3.jpg": "in neither the training nor the test folder"}
+
+
+def test_kaggles_unlabelled_test_pictures_and_whatever_else_lies_there_are_surplus():
+    names = (
+        "train/cat.0.jpg",
+        "test1/17.jpg",
+        "readme[1].txt",
+        "Cat/Thumbs.db",
+        "__MACOSX/Cat/._0.jpg",
+        "category/9.jpg",
+    )
+    layout = find(names, CLASSES)
+    assert [picture.name for picture in layout.pictures] == ["train/cat.0.jpg"]
+    assert set(layout.surplus) == set(names[1:])
+    assert layout.surplus["test1/17.jpg"] == "of no class (cat, dog) by its name or folder"
+
+
+PICTURES = st.lists(
+    st.builds(
+        Picture,
+        name=st.text(min_size=1),
+        label=st.integers(0, 2),
+        split=st.sampled_from([None, None, None, "train", "test"]),
+    ),
+    unique_by=lambda picture: picture.name,
+    max_size=80,
+)
+
+
+@given(PICTURES, st.integers(0, 5), st.randoms(use_true_random=False))
+def test_a_division_is_disjoint_whole_stratified_and_stable_under_the_files_order(pictures, seed, shuffler):
+    splits = divide(pictures, 0.2, seed)
+    names = [picture.name for chosen in splits.values() for picture in chosen]
+    assert sorted(names) == sorted(picture.name for picture in pictures)
+    for split, chosen in splits.items():
+        assert all(picture.split in (None, split) for picture in chosen)
+    for label in range(3):
+        undecided = [p for p in pictures if p.label == label and p.split is None]
+        num_test = sum(p.label == label and p.split is None for p in splits["test"])
+        assert num_test == round(0.2 * len(undecided))
+    other = list(pictures)
+    shuffler.shuffle(other)
+    assert divide(other, 0.2, seed) == splits

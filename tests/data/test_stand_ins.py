@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from accelbench.data.arrays import load_split
-from accelbench.data.obtain import Obtained, Target
+from accelbench.data.obtain import Obtained, Target, find
 from accelbench.data.prepare import describe
-from accelbench.data.registry import find
 from accelbench.data.stand_ins import draw, save_drawn
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Mode, Protocol, Status

@@ -1,13 +1,11 @@
 """Manifests, archives and pictures with 10,000 mutations each: refused with a clear message, or read truly."""
 
-import gzip
 import io
 import itertools
 import json
 import math
 import stat
 import struct
-import tarfile
 import warnings
 import zipfile
 import zlib
@@ -19,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from accelbench.data.archive import Zip, read_tar
+from accelbench.data.archive import Zip
 from accelbench.data.arrays import SPLITS, Arrays, save_split
 from accelbench.data.decode import MAX_PIXELS, decode
 from accelbench.data.manifest import check_arrays, digest_of, read_classes, read_counts, read_manifest
@@ -127,70 +125,6 @@ def test_zip_archives(tmp_path):
     with bounded_memory():
         check()
     reader.conclude()
-
-
-TAR_TYPES = [*[tarfile.REGTYPE] * 4, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE]
-PAX = [{}, {"size": "-1"}, {"size": "9" * 30}, {"path": "../outside"}, {"GNU.sparse.size": "x"}, {"mtime": "nan"}]
-PAX += [{"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9" * 12, "GNU.sparse.name": "/o"}]
-PAX += [{"GNU.sparse.map": "0,1,-5,7"}, {"linkpath": "/etc/passwd"}, {"hdrcharset": "BINARY"}, {"uid": "1e999"}]
-
-
-def tarred(listed, pax: int) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, kind, num_bytes in listed:
-            member = tarfile.TarInfo(NAMES[name].replace("\0", ""))
-            member.type, member.size, member.linkname = TAR_TYPES[kind], num_bytes, "/etc/passwd"
-            member.pax_headers = PAX[pax]
-            archive.addfile(member, io.BytesIO(b"\1" * num_bytes))
-    return made.getvalue()
-
-
-def with_checksums(content: bytes) -> bytes:
-    """The tar archive `content` with a right checksum in each block that has the mark of a header."""
-    changed = bytearray(content)
-    for start in range(0, len(content) - 511, 512):
-        if changed[start + 257 : start + 262] == b"ustar":
-            changed[start + 148 : start + 156] = b" " * 8
-            changed[start + 148 : start + 156] = b"%06o\0 " % sum(changed[start : start + 512])
-    return bytes(changed)
-
-
-def test_tar_archives(tmp_path):
-    wholes = [tarred([(0, 0, 300), (1, 0, 40), (16, 0, 300)], pax) for pax in (0, 8)]
-    wanted = {"batch": 1000, "Cat/1.jpg": 1000}
-    path = tmp_path / "a.tar.gz"
-    reader = Reader("tar archives", tmp_path)
-
-    def read() -> None:
-        found, names = read_tar(path, wanted)
-        assert not set(names) & set(wanted)
-        assert set(found) == set(wanted)
-        assert max(map(len, found.values())) <= 1000
-
-    changes_of_packed = st.tuples(st.just(True), byte_changes)
-    changes_of_plain = st.tuples(st.just(False), byte_changes)
-
-    @many
-    @given(st.integers(0, 10), st.booleans(), st.one_of(members, changes_of_packed, changes_of_plain, changes_of_plain))
-    def check(index, is_packed, made):
-        if isinstance(made, list):
-            content = with_checksums(tarred([*made, (0, 0, 9), (16, 0, 9)], index % len(PAX)))
-            path.write_bytes(gzip.compress(content, 1) if is_packed else content)
-        else:
-            of_packed, changes = made
-            whole = wholes[index % 2]
-            if of_packed:
-                path.write_bytes(change_bytes(gzip.compress(whole, 1), changes))
-            else:
-                content = with_checksums(change_bytes(whole, changes))
-                path.write_bytes(gzip.compress(content, 1) if is_packed else content)
-        reader(read)
-
-    with bounded_memory():
-        check()
-    reader.conclude()
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tar.gz"]
 
 
 def encoded(mode: str, kind: str, **options) -> bytes:

@@ -42,7 +42,9 @@ def decode(content: bytes, side: int, *, resizes: bool = True) -> NDArray[np.uin
                 if not resizes and image.size != (side, side):
                     raise DataError(f"not of {side} x {side} pixels but {image.width} x {image.height}")
                 image.load()
-                pixels = np.asarray(_rgb(_upright(image)).resize((side, side), Image.Resampling.BILINEAR))
+                with suppress(Exception):  # broken Exif data is ignored
+                    ImageOps.exif_transpose(image, in_place=True)
+                pixels = np.asarray(_rgb(image).resize((side, side), Image.Resampling.BILINEAR))
     except UnidentifiedImageError as error:
         raise DataError("no picture, or of an unknown format") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -51,12 +53,6 @@ def decode(content: bytes, side: int, *, resizes: bool = True) -> NDArray[np.uin
         # Pillow's decoders raise all of these on broken input.
         raise DataError(f"damaged ({' '.join(str(error).split()) or type(error).__name__})") from error
     return pixels
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    with suppress(Exception):  # broken Exif data is ignored
-        ImageOps.exif_transpose(image, in_place=True)
-    return image
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -1,14 +1,22 @@
-"""How every data set is obtained: from original files, else by download, else as a stand-in marked as such."""
+"""What a data set is, and how it is obtained: from original files, else by download, else as a marked stand-in."""
 
+import importlib
 import os
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from accelbench.errors import DownloadError
+from accelbench.data import sets
+from accelbench.errors import DownloadError, UnknownChoiceError
+from accelbench.schema.serialize import digest
+
+if TYPE_CHECKING:
+    from accelbench.data.download import File
 
 OWN_DIVISION = "its own"
+MAX_LISTED = 100  # a longer list of files is replaced by its digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +66,8 @@ class FileSet:
     title: str  # the name in messages
     home: str
     classes: Sequence[str]
-    # downloads the missing original files into a folder and returns the path for `read`; raises DownloadError
-    download: Callable[[Path], Path]
+    files: "Sequence[File]"  # that are downloaded from `mirrors`: addresses that a file's name is appended to
+    mirrors: Sequence[str]
     # verifies the original files at a path and writes their arrays; raises DataError
     read: Callable[[Path, Target], Obtained]
     stand_in: Callable[[Target], str]  # writes the arrays of a stand-in and returns its description
@@ -75,8 +83,12 @@ class FileSet:
         home = root / self.home
         if source == "auto" and (home.is_file() or (home.is_dir() and any(home.iterdir()))):
             return self._read(home, f"from {self.home}", target)  # the user put files there: wrong ones are an error
+        from accelbench.data.download import download  # here, since the parent asks this module for names
+
+        folder = root / "data" / ".downloads" / name
         try:
-            return self._read(self.download(root / "data" / ".downloads" / name), "downloaded", target)
+            download(self.files, self.mirrors, folder)
+            return self._read(folder if len(self.files) > 1 else folder / self.files[0].name, "downloaded", target)
         except DownloadError as error:
             if source == "download":
                 raise
@@ -94,3 +106,41 @@ class FileSet:
             source=f"{found.part} of {self.title}, {how}" if found.part else f"{self.title}, {how}",
             stand_in_reason="max_images asks for a part of the set" if found.part else None,
         )
+
+
+def names() -> list[str]:
+    """The names of the data sets: each is one module of `accelbench.data.sets`. Imports none of them."""
+    return sorted(module.name for module in pkgutil.iter_modules(sets.__path__))
+
+
+def find(name: str) -> DataSet:
+    """The data set `name`, as its module defines it. Raises UnknownChoiceError: no module has this name."""
+    if name not in names():
+        raise UnknownChoiceError("data", name, names())
+    return cast(DataSet, importlib.import_module(f"{sets.__name__}.{name}").DATA_SET)
+
+
+def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
+    """The files of a set's source, as `listed` gives them, so that DVC prepares the set again when they change."""
+    if source == "download":  # known by checksum, wherever it comes from
+        return {"source": source, "files": {}}
+    home = find(name).home
+    if home is None or not source.strip():  # no files, or no source: preparing it says what is wrong
+        return {"source": None, "files": {}}
+    return listed(root / (home if source == "auto" else os.path.expanduser(source)), source)
+
+
+def listed(place: Path, source: str) -> dict[str, Any]:
+    """The file at `place`, or the files below it, by name: size and time of change; their content is checked when read.
+
+    `source` is what the list calls it.
+    """
+    files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+    found = {
+        path.relative_to(place).as_posix(): [path.stat().st_size, path.stat().st_mtime_ns]
+        for path in files
+        if path.is_file()
+    }
+    if len(found) > MAX_LISTED:
+        return {"source": source, "num_files": len(found), "files": digest(found)}
+    return {"source": source, "files": found}

@@ -29,9 +29,6 @@ class Order:
 
     Args:
         num: samples in the data set.
-        batch_size: samples per batch.
-        shuffle: whether each pass has a new random order.
-        seed: of that order.
         endless: epochs follow each other, each without a short last batch.
         last: what a pass does with a short last batch: `keep`, `drop` or `pad` (with black images labelled
             -1, for devices that compile each shape anew).
@@ -55,11 +52,13 @@ class Order:
     ) -> None:
         self.num = num
         self.batch_size = batch_size
+        self.shuffles = shuffle
         self.endless = endless
         self.index, self.num_parts = part
+        self.part_size = batch_size // self.num_parts  # samples of a full batch that belong to this part
         uneven = last == "keep" and num % batch_size % self.num_parts
         self.last = "drop" if endless or uneven else last
-        self.generator = np.random.default_rng(seed) if shuffle else None
+        self.generator = np.random.default_rng(seed)
         if self.last == "drop" and batch_size > num:
             raise UnsupportedError(f"batch_size={batch_size} exceeds the data set's {num} samples")
 
@@ -70,19 +69,9 @@ class Order:
         return full + (rest > 0 and self.last != "drop")
 
     @property
-    def part_size(self) -> int:
-        """Samples of a full batch that belong to this part."""
-        return self.batch_size // self.num_parts
-
-    @property
     def num_samples(self) -> int:
         """Samples in one pass, over all parts, without padding; of an endless order, in the data set."""
         return self.num - self.num % self.batch_size if self.last == "drop" and not self.endless else self.num
-
-    @property
-    def shuffles(self) -> bool:
-        """Whether each pass has a new order."""
-        return self.generator is not None
 
     def __iter__(self) -> Iterator[Indices]:
         yield from self.one_epoch()
@@ -97,7 +86,7 @@ class Order:
 
     def one_epoch(self) -> Iterator[Indices]:
         """The batches of one pass."""
-        order = np.arange(self.num) if self.generator is None else self.generator.permutation(self.num)
+        order = self.generator.permutation(self.num) if self.shuffles else np.arange(self.num)
         end = self.num - (self.batch_size - 1 if self.last == "drop" else 0)
         for start in range(0, end, self.batch_size):
             batch = order[start : start + self.batch_size]

@@ -1,33 +1,33 @@
 """Data of the user's own: a folder of pictures by class, or an .npz file with arrays of images and labels."""
 
-from dataclasses import dataclass, replace
+import math
+import zipfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from accelbench.data.npz import read as read_arrays
-from accelbench.data.obtain import Obtained
-from accelbench.data.pictures import Folder, convert
-from accelbench.data.prepare import replaced
-from accelbench.data.source import listed
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from accelbench.data.archive import DAMAGED, MAX_TOTAL_BYTES
+from accelbench.data.arrays import SPLITS, Arrays, label_type, save_split
+from accelbench.data.obtain import OWN_DIVISION, Obtained, listed
+from accelbench.data.pictures import MIN_PICTURES, SEED, TEST_SHARE, Folder, convert
+from accelbench.data.prepare import MAX_SIDE, replaced
 from accelbench.errors import DataError, UserError
-from accelbench.project import MANIFEST, Workplace, resolved
+from accelbench.project import MANIFEST, Workplace
 from accelbench.schema.serialize import read_json, write_json
 from accelbench.schema.workload import DataSpec
 
 IMAGE_SIZE = "image_size"  # the argument with the height and width of a folder's images
-
-
-@dataclass(frozen=True)
-class Enclosed(Folder):
-    """The files below a folder, without links that lead out of it."""
-
-    def read(self, name: str) -> bytes:
-        """One file's bytes."""
-        if not self._is_inside(name):
-            raise DataError("a link out of the folder")
-        return super().read(name)
-
-    def _is_inside(self, name: str) -> bool:
-        return resolved(self.path / name).is_relative_to(resolved(self.path))
+WHOLE = ("images", "labels")
+DIVIDED = ("x_train", "y_train", "x_test", "y_test")
+EXPECTED = (
+    f"expected are {' and '.join(WHOLE)}, or {', '.join(DIVIDED)}: images are uint8 of the shape (n, height, width) or "
+    "(n, height, width, 3), labels are whole numbers of the shape (n)"
+)
+MAX_HEADER_BYTES = 4096
 
 
 def is_prepared(place: Workplace, data: DataSpec) -> bool:
@@ -36,9 +36,8 @@ def is_prepared(place: Workplace, data: DataSpec) -> bool:
     Raises:
         UserError: the files can't be listed.
     """
-    folder, listing = place.data / data.name, _listing(place, data)
     try:
-        return (folder / MANIFEST).exists() and read_json(listing) == _files(data)
+        return (place.data / data.name / MANIFEST).exists() and read_json(_listing(place, data)) == _files(data)
     except (OSError, ValueError):
         return False
 
@@ -49,26 +48,22 @@ def prepare(place: Workplace, data: DataSpec) -> Obtained:
     Raises:
         DataError: the files are missing or damaged, or make no data set.
     """
-    assert data.path is not None, "data of the user's own have a path"
-    path = Path(data.path)
     files = _files(data)  # before they are read: if they change meanwhile, they are read again the next time
+    path = Path(str(data.path))
 
     def write(folder: Path) -> Obtained:
         try:
-            if path.is_dir():
-                return _read_folder(path, data.args[IMAGE_SIZE], folder)
-            return read_arrays(path, folder)
+            if not path.is_dir():
+                return _write_arrays(path, folder)
+            source = Folder(path, allows_links_out=False)
+            found = convert(source, None, data.args[IMAGE_SIZE], folder, keep_encoded=True)
         except DataError as error:
             raise DataError(f"data.path={path}: {error}") from error
+        return replace(found, source=f"pictures of the folder {path.name}")
 
     obtained = replaced(place, data.name, write)
     write_json(_listing(place, data), files)
     return obtained
-
-
-def _read_folder(path: Path, side: int, folder: Path) -> Obtained:
-    found = convert(Enclosed(path), None, side, folder, keep_encoded=True)
-    return replace(found, source=f"pictures of the folder {path.name}")
 
 
 def _listing(place: Workplace, data: DataSpec) -> Path:
@@ -81,3 +76,75 @@ def _files(data: DataSpec) -> object:
         return listed(Path(data.path), data.path)
     except OSError as error:
         raise UserError(f"data.path={data.path}: not readable ({error})") from error
+
+
+def _write_arrays(path: Path, folder: Path) -> Obtained:
+    arrays = _read_arrays(path)
+    if "images" in arrays:
+        splits = _divided(arrays["images"], arrays["labels"])
+        division = f"{TEST_SHARE:.0%} of each class for testing, seed {SEED}"
+    else:
+        splits = {split: (arrays[f"x_{split}"], arrays[f"y_{split}"]) for split in SPLITS}
+        division = OWN_DIVISION
+    values = np.unique(np.concatenate([labels for _, labels in splits.values()]))
+    if len(values) < 2:
+        raise DataError(f"all labels are {values.tolist()}: a data set has at least two classes")
+    for split, (images, labels) in splits.items():
+        if missing := np.setdiff1d(values, labels).tolist():
+            raise DataError(f"no images of class {missing[0]} for {split} (a class needs at least {MIN_PICTURES})")
+        if images.shape[1:] != splits["train"][0].shape[1:]:
+            raise DataError("the images for training and testing differ in their shape")
+        save_split(folder, split, Arrays(images, np.searchsorted(values, labels).astype(label_type(len(values)))))
+    return Obtained(classes=[str(value) for value in values], source=f"arrays of {path.name}", division=division)
+
+
+def _divided(images: NDArray[Any], labels: NDArray[Any]) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
+    order = np.random.default_rng(SEED).permutation(len(labels))
+    is_test = np.zeros(len(labels), bool)
+    for value in np.unique(labels):
+        members = order[labels[order] == value]
+        is_test[members[: round(TEST_SHARE * len(members))]] = True
+    chosen = {"train": order[~is_test[order]], "test": order[is_test[order]]}
+    return {split: (images[rows], labels[rows]) for split, rows in chosen.items()}
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file, of which nothing is read before its headers were checked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            names = next((names for names in (DIVIDED, WHOLE) if set(names) <= set(members)), None)
+            if names is None:
+                raise DataError(f"its arrays are {', '.join(sorted(members)[:8]) or 'none'}; {EXPECTED}")
+            if sum(members[name].file_size for name in names) > MAX_TOTAL_BYTES:
+                raise DataError(f"its arrays have more than {MAX_TOTAL_BYTES:,} bytes")
+            for name in names:
+                _check_header(name, archive, members[name])
+        with np.load(path, allow_pickle=False) as loaded:
+            found = {name: loaded[name] for name in names}
+    except (*DAMAGED, ValueError, MemoryError) as error:
+        raise DataError(f"not readable as an .npz file of arrays ({error})") from error
+    for images, labels in zip(names[::2], names[1::2], strict=True):
+        if len(found[images]) != len(found[labels]):
+            raise DataError(f"{images} has {len(found[images]):,} rows, and {labels} {len(found[labels]):,}")
+        found[labels] = found[labels].reshape(-1)
+        if found[images].shape[3:] == (1,):
+            found[images] = found[images][..., 0]  # grey images have no axis of channels
+    return found
+
+
+def _check_header(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, kind = header(file, max_header_size=MAX_HEADER_BYTES)
+        num_bytes = member.file_size - file.tell()
+    if name in ("images", "x_train", "x_test"):
+        is_image = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
+        fits = kind == np.uint8 and is_image and shape[0] and all(1 <= side <= MAX_SIDE for side in shape[1:3])
+    else:
+        fits = kind.kind in "iu" and (len(shape) == 1 or shape[1:] == (1,))
+    if not fits:
+        raise DataError(f"{name} is {kind} of the shape {shape}; {EXPECTED}")
+    if math.prod(shape) * kind.itemsize != num_bytes:
+        raise DataError(f"{name} is damaged: its size is not that of its shape")

@@ -2,14 +2,15 @@
 
 import hashlib
 import os
+import re
 import stat
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 import numpy as np
@@ -17,24 +18,27 @@ import numpy as np
 from accelbench.data.archive import MAX_MEMBER_BYTES, Zip
 from accelbench.data.arrays import SPLITS, RowFile, array_path, label_type
 from accelbench.data.decode import decode
-from accelbench.data.layout import Picture, by_folder, divide, find, part_of
 from accelbench.data.obtain import OWN_DIVISION, Obtained
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import DataError
 from accelbench.lifeline import end_with_starter
+from accelbench.project import resolved
 
 TEST_SHARE = 0.2
 SEED = 0
 MIN_PICTURES = 3  # the fewest that give a test split of one picture: round(0.2 * 3)
+MAX_REFUSED_SHARE = 0.5  # if more of a class is refused, the source as a whole is damaged
 CHUNK = 16  # pictures that a worker decodes at a time
-
-KEPT = ("encoded", "ends")  # the arrays of the pictures' files
 MAX_AHEAD = 4  # times as many chunks as workers are decoded before their pictures are written
 # The outcome of a picture: the digest of its file, its pixels, its file, and why it is refused, or None.
 Converted = tuple[bytes, bytes, bytes, str | None]
 SAME = "the same bytes as"
-# If more of a class is refused, the source as a whole is damaged.
-MAX_REFUSED_SHARE = 0.5
+ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"}
+SPLIT_WORDS = {
+    **dict.fromkeys(("train", "training", "training_set"), "train"),
+    **dict.fromkeys(("test", "test_set", "val", "valid", "validation"), "test"),
+}
+OUTSIDE = "in neither the training nor the test folder"
 
 
 class Source(Protocol):
@@ -52,6 +56,7 @@ class Folder:
     """The files below a folder. Links to folders are listed but not followed."""
 
     path: Path
+    allows_links_out: bool = True  # of the folder; what they lead to is read
 
     def names(self) -> list[str]:
         """Every file, and every link to a folder, below it. Raises DataError: a folder below it can't be read."""
@@ -66,8 +71,9 @@ class Folder:
         ]
 
     def read(self, name: str) -> bytes:
-        """One file's bytes."""
         path = self.path / name
+        if not (self.allows_links_out or resolved(path).is_relative_to(resolved(self.path))):
+            raise DataError("a link out of the folder")
         try:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode):
@@ -77,40 +83,6 @@ class Folder:
             return path.read_bytes()
         except FileNotFoundError as error:
             raise DataError("a link to nothing") from error
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """The work of the pool's processes."""
-
-    source: Source
-    side: int
-    resizes: bool  # True: pictures of another size are resized. False: they are refused.
-
-    def run(self, names: Sequence[str]) -> list[Converted]:
-        """Converts some pictures. Raises DataError if a file can't be read because the disk fails."""
-        return [self._one(name) for name in names]
-
-    def _one(self, name: str) -> Converted:
-        try:
-            content = self.source.read(name)
-            pixels = decode(content, self.side, resizes=self.resizes)
-        except DataError as error:
-            return b"", b"", b"", str(error)
-        except OSError as error:
-            raise DataError(f"{name}: not readable ({error.strerror})") from error
-        return hashlib.sha256(content).digest(), pixels.tobytes(), content, None
-
-
-def _pool(num_workers: int) -> ProcessPoolExecutor:
-    """Worker processes, forked from a process that has imported this module."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return ProcessPoolExecutor(num_workers, mp_context=context, initializer=end_with_starter, initargs=(_end,))
-
-
-def _end() -> None:
-    os._exit(1)
 
 
 def open_source(path: Path) -> Source:
@@ -126,6 +98,117 @@ def open_source(path: Path) -> Source:
     if path.is_file():
         return Zip(path)
     raise DataError(f"{path} is neither a folder nor a zip archive")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture file, not read yet."""
+
+    name: str  # path within the source
+    label: int  # index of the class
+    split: str | None  # one of `SPLITS`; None if the path doesn't say
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of a source."""
+
+    pictures: Sequence[Picture]  # the pictures of a known class, sorted by name
+    surplus: Mapping[str, str]  # name of any other file -> why it is left out
+
+
+def find(names: Iterable[str], classes: Sequence[str]) -> Layout:
+    """Finds the pictures of the classes among other files, in any of the usual layouts.
+
+    The class is the name of the nearest folder that is named after one (`Cat`, `cats`), or the beginning of the file
+    name (`cat.0.jpg`); if the two differ, the file is surplus. The split is the name of a folder (`train`,
+    `validation`, ...). If both splits have pictures, pictures without a split are surplus; else the folders' splits
+    are ignored.
+    """
+    label_of = {word: label for label, name in enumerate(classes) for word in (name, f"{name}s")}
+    found, surplus = [], {}
+    for name in sorted(names):
+        path = PurePosixPath(name.replace("\\", "/").lower())
+        folders = path.parts[-2::-1]  # the nearest one first
+        of_folder = next((label_of[part] for part in folders if part in label_of), None)
+        beginning = re.match(r"[a-z]+(?=[._ -]?\d)", path.name)
+        of_name = label_of.get(beginning.group()) if beginning else None
+        label = of_name if of_folder is None else of_folder
+        if path.suffix not in ENDINGS:
+            surplus[name] = "no picture by its name"
+        elif path.name.startswith("._"):  # macOS adds these to archives
+            surplus[name] = "no picture, but a note of macOS about one"
+        elif None not in (of_folder, of_name) and of_folder != of_name:
+            surplus[name] = "of one class by its name and of another by its folder"
+        elif label is None:
+            surplus[name] = f"of no class ({', '.join(classes)}) by its name or folder"
+        else:
+            split = next((SPLIT_WORDS[part] for part in reversed(folders) if part in SPLIT_WORDS), None)
+            found.append(Picture(name, label, split))
+    if {picture.split for picture in found} >= set(SPLITS):
+        surplus |= {picture.name: OUTSIDE for picture in found if picture.split is None}
+        return Layout([picture for picture in found if picture.split], surplus)
+    return Layout([replace(picture, split=None) for picture in found], surplus)
+
+
+def by_folder(names: Iterable[str]) -> tuple[list[str], Layout]:
+    """The classes and their pictures: each folder is a class, or train/ and test/ (or val/) have a folder for each.
+
+    Folders without a picture, and those whose names begin with a dot, are no classes.
+
+    Raises:
+        DataError: there are fewer than two classes.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    surplus = {}
+    for name in sorted(names):
+        path = PurePosixPath(name)
+        if path.suffix.lower() not in ENDINGS or any(part.startswith(".") for part in path.parts):
+            surplus[name] = "no picture by its name"
+        else:
+            found[name] = path.parts[:-1]
+    splits = {folders[0]: SPLIT_WORDS.get(folders[0].lower()) for folders in found.values() if folders}
+    is_divided = set(splits.values()) >= set(SPLITS)
+    folder_of, split_of = {}, {}
+    for name, folders in found.items():
+        split = splits[folders[0]] if is_divided and folders else None
+        if is_divided and folders and split is None:
+            surplus[name] = OUTSIDE
+        elif len(folders) <= is_divided:
+            surplus[name] = "in no folder of a class"
+        else:
+            folder_of[name], split_of[name] = folders[is_divided], split
+    classes = sorted(set(folder_of.values()))
+    if len(classes) < 2:
+        has = f"pictures of one class, {classes[0]}" if classes else "no folders with pictures"
+        raise DataError(
+            f"it has {has}: a class is a folder of pictures ({', '.join(sorted(ENDINGS))}), and two are needed, "
+            "directly below it, or below train/ and test/ (or val/)"
+        )
+    label_of = {name: label for label, name in enumerate(classes)}
+    return classes, Layout(
+        [Picture(name, label_of[folder], split_of[name]) for name, folder in folder_of.items()], surplus
+    )
+
+
+def divide(pictures: Sequence[Picture], test_share: float, seed: int) -> dict[str, list[Picture]]:
+    """Divides pictures into training and test, each class in the same proportion, in a seeded random order.
+
+    Pictures whose path names a split keep it. The result depends only on the names, not on the order of `pictures`.
+    """
+    rng = np.random.default_rng(seed)
+    splits: dict[str, list[Picture]] = {split: [] for split in SPLITS}
+    ordered = sorted(pictures, key=lambda picture: picture.name)
+    for label in sorted({picture.label for picture in ordered}):
+        members = [picture for picture in ordered if picture.label == label]
+        undecided = [picture for picture in members if picture.split is None]
+        for split in SPLITS:
+            splits[split] += [picture for picture in members if picture.split == split]
+        shuffled = [undecided[index] for index in rng.permutation(len(undecided))]
+        num_test = round(test_share * len(shuffled))
+        splits["test"] += shuffled[:num_test]
+        splits["train"] += shuffled[num_test:]
+    return {split: [chosen[index] for index in rng.permutation(len(chosen))] for split, chosen in splits.items()}
 
 
 def convert(
@@ -153,20 +236,23 @@ def convert(
     """
     classes, layout = by_folder(source.names()) if classes is None else (classes, find(source.names(), classes))
     refused = [f"{name}: {reason}" for name, reason in layout.surplus.items()]
-    splits, part = part_of(divide(layout.pictures, TEST_SHARE, SEED), max_images)
+    splits, part, num = divide(layout.pictures, TEST_SHARE, SEED), "", len(layout.pictures)
+    if max_images is not None and num > max_images:
+        part = f"{max_images:,} of {num:,} pictures"
+        splits = {split: found[: round(len(found) * max_images / num)] for split, found in splits.items()}
     _check_classes(splits, classes, "no pictures of", refused)
     seen: dict[bytes, str] = {}
     num_workers = num_workers or usable_cores()
     with _pool(num_workers) as pool:
         for split in reversed(SPLITS):  # test first: a copy in both splits must be missing in training
             names = [picture.name for picture in splits[split]]
-            converted = _converted(Conversion(source, side, resizes), names, pool, MAX_AHEAD * num_workers)
-            paths = {kind: array_path(folder, split, kind) for kind in ("images", *(KEPT if keep_encoded else ()))}
+            converted = _converted(_Conversion(source, side, resizes), names, pool, MAX_AHEAD * num_workers)
+            kinds = ("images", "encoded", "ends") if keep_encoded else ("images",)
+            paths = {kind: array_path(folder, split, kind) for kind in kinds}
             reasons = _write(names, converted, paths, side, seen)
             _check_refused(split, splits[split], reasons, classes)
-            outcomes = list(zip(splits[split], reasons, strict=True))
-            refused += [f"{picture.name}: {reason}" for picture, reason in outcomes if reason]
-            splits[split] = [picture for picture, reason in outcomes if reason is None]
+            refused += [f"{name}: {reason}" for name, reason in zip(names, reasons, strict=True) if reason]
+            splits[split] = [picture for picture, reason in zip(splits[split], reasons, strict=True) if not reason]
             labels = np.array([picture.label for picture in splits[split]], label_type(len(classes)))
             np.save(array_path(folder, split, "labels"), labels)
     _check_classes(splits, classes, "no readable pictures of", refused)
@@ -175,8 +261,41 @@ def convert(
     return Obtained(refused=refused, division=division, part=part, classes=classes)
 
 
+@dataclass(frozen=True)
+class _Conversion:
+    """The work of the pool's processes."""
+
+    source: Source
+    side: int
+    resizes: bool
+
+    def run(self, names: Sequence[str]) -> list[Converted]:
+        return [self._one(name) for name in names]
+
+    def _one(self, name: str) -> Converted:
+        try:
+            content = self.source.read(name)
+            pixels = decode(content, self.side, resizes=self.resizes)
+        except DataError as error:
+            return b"", b"", b"", str(error)
+        except OSError as error:  # the disk fails
+            raise DataError(f"{name}: not readable ({error.strerror})") from error
+        return hashlib.sha256(content).digest(), pixels.tobytes(), content, None
+
+
+def _pool(num_workers: int) -> ProcessPoolExecutor:
+    """Worker processes, forked from a process that has imported this module."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return ProcessPoolExecutor(num_workers, mp_context=context, initializer=end_with_starter, initargs=(_end,))
+
+
+def _end() -> None:
+    os._exit(1)
+
+
 def _converted(
-    conversion: Conversion, names: Sequence[str], pool: ProcessPoolExecutor, most: int
+    conversion: _Conversion, names: Sequence[str], pool: ProcessPoolExecutor, most: int
 ) -> Iterator[Converted]:
     """The pictures in their order; of `most` chunks at a time, so that memory does not grow with their number."""
     waiting: deque[Future[list[Converted]]] = deque()

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from accelbench.data.registry import find
+from accelbench.data.obtain import find
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.presentation import seconds_of

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from accelbench.errors import UserError
 from accelbench.lifeline import end_with_parent
 
 if TYPE_CHECKING:
@@ -70,34 +71,52 @@ def confirm() -> int:
 
 
 def list_source(name: str) -> int:
-    """`source@<name>`: writes data/.sources/<name>.json."""
-    from accelbench.data import source
-    from accelbench.settings.params import data_settings
+    """`source@<name>`: writes data/.sources/<name>.json, the files of the data set's source."""
 
-    return source.main(data_settings, name)
+    def write(console: "Console") -> None:
+        from accelbench.data.obtain import source_files
+        from accelbench.project import pipelines_place
+        from accelbench.settings.params import data_settings
+
+        place = pipelines_place()
+        source = str(data_settings(place.project, name).get("source"))
+        try:
+            found = source_files(place.cache, name, source)
+        except OSError as error:
+            raise UserError(f"data.{name}.source: not readable ({error})") from error
+        _write_if_changed(place.data / ".sources" / f"{name}.json", found)
+
+    return status_of(write)
 
 
 def prepare_data(name: str) -> int:
     """`data@<name>`: writes data/<name>/."""
-    from accelbench.data import prepare
-    from accelbench.settings.params import data_settings
 
-    return prepare.main(data_settings, [name])
+    def write(console: "Console") -> None:
+        from accelbench.data import obtain, prepare
+        from accelbench.project import pipelines_place
+        from accelbench.settings.params import data_settings
+
+        place = pipelines_place()
+        obtain.find(name)  # before params.yaml is asked: its choices are fewer
+        obtained = prepare.prepare(place, name, data_settings(place.project, name))
+        if warning := prepare.warning(name, obtained):
+            print(warning, file=sys.stderr)
+        print(prepare.summary(place.data / name, name, obtained))
+
+    try:
+        return status_of(write)
+    except KeyboardInterrupt:
+        print(f"\nInterrupted; data/{name} is as it was.", file=sys.stderr)
+        return 130
 
 
 def write_environment() -> int:
     """`environment`, run every time: writes environment.json if it has changed. Every sweep depends on it."""
     from accelbench.grid.fingerprint import fingerprint
     from accelbench.project import ENVIRONMENT
-    from accelbench.schema import serialize
 
-    path, found = Path(ENVIRONMENT), fingerprint()  # DVC runs a stage in the folder of its dvc.yaml
-    try:
-        written = json.loads(path.read_text())
-    except (OSError, ValueError):
-        written = None
-    if written != found:
-        serialize.write_json(path, found)
+    _write_if_changed(Path(ENVIRONMENT), fingerprint())  # DVC runs a stage in the folder of its dvc.yaml
     return 0
 
 
@@ -200,6 +219,17 @@ def status_of(run: "Callable[[Console], int | None]") -> int:
             raise
         print(f"error: {clean(str(mistake))}", file=sys.stderr)
         return 2
+
+
+def _write_if_changed(path: Path, value: object) -> None:
+    from accelbench.schema.serialize import write_json
+
+    try:
+        written = json.loads(path.read_text())
+    except (OSError, ValueError):
+        written = None
+    if written != value:
+        write_json(path, value)
 
 
 def _ask(words: list[str]) -> int | None:

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from accelbench.data.arrays import load_encoded, load_split
 from accelbench.data.obtain import Target
@@ -7,29 +6,8 @@ from accelbench.data.sets import cats_vs_dogs
 from accelbench.data.sets.cats_vs_dogs import DATA_SET
 
 
-@pytest.fixture
-def target(tmp_path):
-    folder = tmp_path / "target"
-    folder.mkdir()
-    return Target(folder, {"image_size": 64, "max_images": 1_000_000})
-
-
 def counts(target):
     return {split: np.bincount(load_split(target.folder, split).labels).tolist() for split in ("train", "test")}
-
-
-@pytest.mark.parametrize(
-    ("part", "expected"),
-    [
-        ("train", {"train": [480, 480], "test": [120, 120]}),
-        ("test", {"train": [160, 160], "test": [40, 40]}),
-    ],
-)
-def test_real_photographs_in_a_folder_by_class(shared, project, target, part, expected):
-    obtained = DATA_SET.obtain("cats_vs_dogs", str(shared("cats_vs_dogs") / part), project, target)
-    assert obtained.refused == []
-    assert obtained.stand_in_reason is None
-    assert counts(target) == expected
 
 
 def test_every_odd_file_has_its_expected_fate(shared, project, target):
@@ -54,12 +32,8 @@ def test_the_whole_folder_has_splits_of_its_own_and_odd_lies_outside_them(shared
     assert all("in neither the training nor the test folder" in line for line in obtained.refused)
 
 
-@pytest.fixture
-def few(monkeypatch):
+def test_without_a_network_drawn_digits_stand_in_and_say_so(project, target, monkeypatch):
     monkeypatch.setattr(cats_vs_dogs, "NUM_DRAWN", 40)
-
-
-def test_without_a_network_drawn_digits_stand_in_and_say_so(project, target, few):
     obtained = DATA_SET.obtain("cats_vs_dogs", "auto", project, target)
     assert obtained.source == "stand-in for cats vs dogs: a drawn digit for each class, 40 pictures"
     assert "kagglecatsanddogs_5340.zip" in obtained.stand_in_reason or "download failed" in obtained.stand_in_reason

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from accelbench.data import download as downloads
+from accelbench.data.download import File
 from accelbench.data.obtain import FileSet, Obtained, Target
 from accelbench.data.pictures import Source, convert, open_source
 from accelbench.data.stand_ins import draw
@@ -16,20 +16,13 @@ CLASSES = ("cat", "dog")
 
 NUM_DRAWN = 2_500
 ALL = 1_000_000  # more than any release has
-ARCHIVE = downloads.File(
+ARCHIVE = File(  # of 825 MB
     "kagglecatsanddogs_5340.zip", "sha256", "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
 )
-MIRRORS = ("https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F/",)
-
-
-def download(folder: Path) -> Path:
-    """Downloads Microsoft's archive, 825 MB."""
-    downloads.download([ARCHIVE], MIRRORS, folder)
-    return folder / ARCHIVE.name
 
 
 def read(path: Path, target: Target) -> Obtained:
-    """Reads a folder or zip archive of pictures, in any of the usual layouts (`layout.find`)."""
+    """Reads a folder or zip archive of pictures, in any of the usual layouts (`pictures.find`)."""
     return _convert(open_source(path), target, target.settings["max_images"])
 
 
@@ -69,7 +62,8 @@ DATA_SET = FileSet(
     title="cats vs dogs",
     home="data/PetImages",
     classes=CLASSES,
-    download=download,
+    files=[ARCHIVE],
+    mirrors=["https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F/"],
     read=read,
     stand_in=stand_in,
     settings={"image_size": 224, "max_images": ALL},

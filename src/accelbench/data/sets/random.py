@@ -7,14 +7,13 @@ from accelbench.data.obtain import Obtained, Target
 
 
 class Random:
-    """No files; see `accelbench.data.obtain.DataSet`."""
+    """No files."""
 
     home = None
     settings: Mapping[str, int] = {}
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:
-        """Writes nothing."""
-        return Obtained(classes=(), source="normal random numbers, drawn for each cell from its seed")
+        return Obtained(source="normal random numbers, drawn for each cell from its seed")
 
 
 DATA_SET = Random()
