@@ -26,10 +26,8 @@ from accelbench.settings.config import Retry
 from accelbench.sinks import run_picture
 from accelbench.sinks.mlflow_fields import translate
 from accelbench.sinks.relative_speed import relative_speeds
-from accelbench.sweep import answer as sweep_answer
-from accelbench.sweep import card
-from accelbench.sweep.progress import outcome
-from accelbench.sweep.run import SweepResult, _counts, conclude
+from accelbench.sweep.run import SweepResult, _counts
+from accelbench.sweep.terminal import conclude, outcome, show_answer, show_card
 from beside import REASON, make_record, quiet
 from fakes import make_cell
 
@@ -150,15 +148,15 @@ def test_a_search_learns_nothing_of_it(disturbed, undisturbed):
 
 def test_the_terminal_says_disturbed_and_no_speed(tmp_path, disturbed, undisturbed):
     assert outcome(disturbed) == REASON
-    said = shown(lambda console: card.show(disturbed, "x.json", console))
+    said = shown(lambda console: show_card(disturbed, "x.json", console))
     assert f"{REASON}, so its numbers are not published" in said
     assert "samples/s" not in said
     result = SweepResult(tmp_path / "runs/mine", [disturbed, undisturbed])
-    said = shown(lambda console: conclude(result, console))
+    said = shown(lambda console: conclude(result.records, result.folder, console))
     assert "1 disturbed, 1 ok" in said
     assert f"disturbed: {REASON}; no answer counts such a cell. To measure again: the same command with out=" in said
     assert result.num_unexpected == 0
-    assert "32,000" not in shown(lambda console: sweep_answer.show(result.records, "runs/mine", console))
+    assert "32,000" not in shown(lambda console: show_answer(result.records, "runs/mine", console))
 
 
 @pytest.mark.parametrize(("retry", "counts"), [(Retry.none, True), (Retry.failed, False)])

@@ -29,7 +29,7 @@ from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Mode
 from accelbench.sinks import mlflow_fields
 from accelbench.sinks.relative_speed import relative_speeds
-from accelbench.sweep import answer
+from accelbench.sweep import terminal
 from report.conftest import ENVIRONMENT
 
 NUMBER = r"[\d,]+(?:\.\d+)?(?:e[+-]\d+)?"
@@ -225,7 +225,7 @@ def of_python(said, root) -> None:
 def of_terminal(said, cells, records) -> None:
     places = {where for where, _ in said.names}
     out = io.StringIO()
-    answer.show(records, "runs/mine", Console(file=out, width=1000))
+    terminal.show_answer(records, "runs/mine", Console(file=out, width=1000))
     if not any(cell.is_interleaved for cell in cells):  # a sweep's end knows no confirming processes
         for where in places:
             for line in out.getvalue().splitlines():

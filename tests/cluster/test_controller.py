@@ -194,7 +194,7 @@ def test_an_interrupt_says_so_if_the_jobs_can_not_be_cancelled(stopped, monkeypa
     def refuse(jobs):
         raise UserError("executor=slurm: scancel failed: no reason")
 
-    monkeypatch.setattr(controller.Watch, "run", interrupted)
+    monkeypatch.setattr(controller.Controller, "_wait", interrupted)
     assert "scancel failed: no reason: the jobs may still run" in stopped(KeyboardInterrupt, None, cancel=refuse)
 
 
@@ -279,7 +279,7 @@ def _kill_after_first(project, processes, number):
 def test_jobs_that_still_run_are_waited_for(project, swept):
     processes = ProcessEngine()
     with contextlib.suppress(UserError), pytest.MonkeyPatch.context() as patched:
-        patched.setattr(controller.Watch, "run", lambda self: None)  # a controller that ends at once
+        patched.setattr(controller.Controller, "_wait", lambda self, spread: None)  # a controller that ends at once
         swept(cells_of(*SIZES), processes=processes)
     result, text, _ = swept(cells_of(*SIZES), processes=processes)
     assert "Waiting for 1 job of an earlier start" in text

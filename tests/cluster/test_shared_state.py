@@ -34,8 +34,8 @@ def leave(spread, job, text="{}"):
 @pytest.mark.parametrize("name", ["h[100]", "work", "mine*"])
 def test_records_are_found_whatever_the_sweeps_folder_is_called(place, name):
     spread = state_of(place, name).new_round()
-    spread.work("1").mkdir(parents=True)
-    (spread.work("1") / RECORD).write_text("cut off")
+    (spread.folder / "work/1").mkdir(parents=True)
+    (spread.folder / "work/1" / RECORD).write_text("cut off")
     assert spread.sources() == []
     path = leave(spread, "2")
     assert spread.sources() == [path.parent]
@@ -59,7 +59,7 @@ def test_runs_may_be_a_link_to_another_disk(place, tmp_path_factory):
 def test_no_two_rounds_have_jobs_of_one_name(place):
     state = state_of(place, "mine")
     first = state.new_round()
-    state.remove_round(first)
+    shutil.rmtree(first.folder)
     again, third = state.new_round(), state.new_round()
     assert len({first.job_name, again.job_name, third.job_name}) == 3
     assert [each.folder for each in state.rounds()] == [again.folder, third.folder]

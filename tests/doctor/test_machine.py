@@ -11,7 +11,7 @@ from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, look
-from accelbench.doctor import facts, show, tensorflow_gpus
+from accelbench.doctor import facts, show
 from accelbench.errors import UserError
 from accelbench.project import OUR_LAUNCHER, Workplace
 from accelbench.schema.vocab import NOT_QUANTIZED, Device, Mode, Precision
@@ -163,9 +163,9 @@ def test_it_imports_no_framework(project):
     ],
 )
 def test_a_gpu_that_tensorflow_does_not_find_is_named_with_the_reason(shown, tensorflows, found, words):
-    answer = tensorflow_gpus.look(lambda: shown, lambda: tensorflows)
-    assert answer.found is found
-    assert words in answer.text
+    answer = facts.tensorflow_gpus(lambda: shown, lambda: tensorflows)
+    assert answer[0] is found
+    assert words in answer[1]
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_a_gpu_that_tensorflow_does_not_find_is_named_with_the_reason(shown, ten
     ],
 )
 def test_the_answer_is_the_last_line_of_a_process(monkeypatch, code, answer):
-    monkeypatch.setattr(tensorflow_gpus, "ASK", [sys.executable, "-c", code])
-    assert tensorflow_gpus.ask_tensorflow() == answer
+    monkeypatch.setattr(facts, "ASK", [sys.executable, "-c", code])
+    assert facts.ask_tensorflow() == answer
 
 
 def test_the_process_is_that_of_a_module():
-    *_, flag, module = tensorflow_gpus.ASK
+    *_, flag, module = facts.ASK
     assert (flag, importlib.util.find_spec(module) is not None) == ("-m", True)

@@ -25,7 +25,7 @@ from accelbench.isolation import hosts  # noqa: E402
 from accelbench.schema.vocab import Engine  # noqa: E402
 from accelbench.settings import compose  # noqa: E402
 from accelbench.settings.config import Retry, SweepOptions  # noqa: E402
-from accelbench.sweep import answer, card, early, run, session  # noqa: E402, F401
+from accelbench.sweep import early, run, session, terminal  # noqa: E402, F401
 from fakes import faulty_host, make_cell  # noqa: E402
 
 SWEEP = 0  # the role, in shim.c

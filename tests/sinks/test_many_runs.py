@@ -18,7 +18,7 @@ from accelbench.sinks import view
 from accelbench.sinks.mlflow_fields import AGGREGATE, CELL_KEY, KIND
 from accelbench.sinks.sync import sync
 from accelbench.sinks.ui import DIRECT
-from accelbench.sweep.delivery import Delivery
+from accelbench.sweep.run import Delivery
 from tests.sinks.samples import cell, record
 from tests.sinks.stores import SYNC, client_of, closed_port, split, started
 

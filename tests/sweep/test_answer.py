@@ -6,7 +6,7 @@ from rich.console import Console
 from accelbench.schema.measurement import Block
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Precision, Status
-from accelbench.sweep import answer
+from accelbench.sweep import terminal
 from fakes import make_cell, make_measurement
 
 
@@ -25,7 +25,7 @@ def record(rate=100.0, status=Status.ok, **changes):
 
 def said(*records):
     out = io.StringIO()
-    answer.show(records, "runs/mine", Console(file=out, width=100))
+    terminal.show_answer(records, "runs/mine", Console(file=out, width=100))
     return out.getvalue()
 
 

@@ -17,7 +17,7 @@ import pytest
 from accelbench.cli import main
 from accelbench.devices.proc import cpu_times
 from accelbench.report import read
-from accelbench.sweep.quiet import Quiet
+from accelbench.sweep.prober import Quiet
 from fakes import give_ceilings, make_project
 
 BURN = "import time\nend = time.monotonic() + 120\nwhile time.monotonic() < end: pass"
@@ -161,7 +161,7 @@ def test_a_cell_is_repeated_when_the_other_process_ends(nets, capsys, monkeypatc
             stack.close()
             return cpu_times(cores)
 
-        monkeypatch.setattr("accelbench.sweep.quiet.cpu_times", look)
+        monkeypatch.setattr("accelbench.sweep.prober.cpu_times", look)
         found = measured("again", "quiet_s=60")
     assert "waits up to 60 s for a quiet machine" in " ".join(capsys.readouterr().out.split())
     assert found.record.measurement.notes[-1].startswith("measured again: the first time, others used")

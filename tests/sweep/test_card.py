@@ -8,7 +8,7 @@ from rich.console import Console
 from accelbench.schema.conditions import SystemSeries
 from accelbench.schema.measurement import Breakdown, Check, Epoch, Evaluation
 from accelbench.schema.vocab import Mode, Phase, Promise, Protocol, Status
-from accelbench.sweep import card
+from accelbench.sweep import terminal
 from fakes import make_cell, make_measurement, make_record
 
 PHASES = {Phase.data_wait: [0.001] * 8, Phase.forward: [0.007] * 8, Phase.framework: [0.002] * 8}
@@ -20,8 +20,8 @@ def shown(status=Status.ok, width=120, places=None, cell=None, reason=None, **ch
     made = make_record(cell, status, reason=reason, measurement=make_measurement(**changes), system=system)
     console = Console(file=io.StringIO(), width=width)
     (path, *others) = (places or {"record": "runs/x/y.json"}).items()
-    card.show(made, path[1], console)
-    card.show_places(dict(others), console)
+    terminal.show_card(made, path[1], console)
+    terminal.show_places(dict(others), console)
     return console.file.getvalue()
 
 
@@ -59,7 +59,7 @@ def test_a_step_is_a_bar_whose_parts_are_its_phases():
     text = shown(breakdown=Breakdown(phases_s=PHASES, undisturbed_s=[0.01] * 8))
     bar = lines(text)["step"]
     assert {fill: bar.count(fill) for fill in set(bar)} == {"░": 5 + 10, "█": 33}
-    assert len(bar) == card.BAR_WIDTH
+    assert len(bar) == terminal.BAR_WIDTH
     assert "10.0 ms: data wait 10 %, forward 70 %, framework 20 %" in text
 
 

@@ -9,7 +9,7 @@ from accelbench.cli import main
 from accelbench.isolation.messages import Outcome
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Status
 from accelbench.schema.workload import ModelSpec
-from accelbench.sweep.preflight import Preflight
+from accelbench.sweep.session import Preflight
 from fakes import make_cell
 
 

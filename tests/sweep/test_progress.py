@@ -10,7 +10,7 @@ from accelbench.grid.plan import Planned
 from accelbench.presentation import duration
 from accelbench.schema.measurement import Block, Evaluation
 from accelbench.schema.vocab import Protocol, Status
-from accelbench.sweep.progress import SweepProgress, outcome
+from accelbench.sweep.terminal import SweepProgress, outcome
 from fakes import make_cell, make_measurement, make_record
 from grid.finished import finished
 

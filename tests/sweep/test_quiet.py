@@ -15,7 +15,7 @@ from accelbench.search.goal import Goal
 from accelbench.search.search import search
 from accelbench.settings.config import Retry
 from accelbench.sweep import run
-from accelbench.sweep.quiet import Quiet
+from accelbench.sweep.prober import Quiet
 from beside import BUSY, REASON, series
 from beside import quiet as without_load
 from fakes import faulty_host, make_cell, make_options

@@ -28,7 +28,7 @@ from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Pr
 from accelbench.schema.workload import ModelSpec
 from accelbench.settings.config import Retry
 from accelbench.sinks.sink import Sink
-from accelbench.sweep import context, delivery, run, session
+from accelbench.sweep import context, run, session
 from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_options, make_project
 
 OPTIONS = make_options()
@@ -471,7 +471,7 @@ class Broken(Sink):
 
 @pytest.mark.parametrize("where", ["open", "send"])
 def test_a_tracker_that_fails_loses_nothing(swept, project, monkeypatch, where):
-    monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Broken(where)])
+    monkeypatch.setattr(run, "make_sinks", lambda *_: [Broken(where)])
     result, text = swept([make_cell(), make_cell(batch_size=8)])
     assert [found.status for found in result.records] == [Status.ok, Status.ok]
     assert len(written(project / "runs/test")) == 2
@@ -486,7 +486,7 @@ def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(s
             (project / "data/mnist/news").touch()
             sent.append(of.cell.batch_size)
 
-    monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Watching(None)])
+    monkeypatch.setattr(run, "make_sinks", lambda *_: [Watching(None)])
     result, _ = swept([make_cell(), make_cell("await news", batch_size=8)])
     assert [(found.status, found.reason) for found in result.records] == [(Status.ok, None)] * 2
     assert sent == [result.records[0].cell.batch_size, 8]
@@ -502,7 +502,7 @@ def test_the_last_record_is_delivered_after_it_was_shown(project, monkeypatch):
         def _send(self, of):
             events.append(of.status)
 
-    monkeypatch.setattr(delivery, "make_sinks", lambda *_: [Watching(None)])
+    monkeypatch.setattr(run, "make_sinks", lambda *_: [Watching(None)])
     with Hosts(faulty_host) as hosts:
         for cells in ([make_cell()], [make_cell(), make_cell("raise"), make_cell(batch_size=8)]):
             run.run(

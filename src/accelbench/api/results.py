@@ -22,7 +22,7 @@ from accelbench.report.tables import device_scaling
 from accelbench.schema.record import Record, Row
 from accelbench.schema.record import read as read_record
 from accelbench.schema.text import clean
-from accelbench.sweep import answer
+from accelbench.sweep import terminal
 
 MAX_NAMED = 6  # works in a message
 
@@ -231,7 +231,7 @@ class Results(Sequence[Result]):
 
     def _answers(self) -> list[str]:
         several = [each for each in answers(each._cell for each in self._results) if each.others]
-        return [clean(answer.sentence(each).plain) for each in several[: answer.MAX_WORKLOADS]]
+        return [clean(terminal.sentence(each).plain) for each in several[: terminal.MAX_WORKLOADS]]
 
     def _sweep(self) -> Sweep:
         return Sweep(folder="", suite="", title="", cells=[each._cell for each in self._results])

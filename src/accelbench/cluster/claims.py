@@ -13,16 +13,14 @@ from pathlib import Path
 
 
 class Claims:
-    """The claims of one job on the cells of a round.
-
-    Args:
-        folder: shared by the jobs of the round; made if it is missing.
-        is_alive: whether the job of that name may still measure, or be started again.
-        is_done: whether the job of that name has left the record of the cell with that id.
-    """
+    """The claims of one job on the cells of a round, in a folder that the jobs share."""
 
     def __init__(
-        self, folder: Path, job: str, is_alive: Callable[[str], bool], is_done: Callable[[str, str], bool]
+        self,
+        folder: Path,
+        job: str,
+        is_alive: Callable[[str], bool],  # whether the job of that name may still measure, or be started again
+        is_done: Callable[[str, str], bool],  # whether the job of that name has left the record of the cell of that id
     ) -> None:
         self._folder, self._job, self._is_alive, self._is_done = folder, job, is_alive, is_done
         folder.mkdir(parents=True, exist_ok=True)

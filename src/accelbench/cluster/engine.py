@@ -30,25 +30,15 @@ class Need:
 
 
 class ClusterEngine(ABC):
-    """A scheduler, with the settings that the user gave for it.
+    """A scheduler, with the settings that the user gave for it. Each method may raise a UserError, which says why."""
 
-    Attributes:
-        name: as messages name it.
-        num_jobs: of each group of cells, at most.
-        jobs_outlive: whether jobs go on after their controller has ended.
-    """
-
-    name: str
-    num_jobs: int
-    jobs_outlive: bool
+    name: str  # as messages name it
+    num_jobs: int  # of each group of cells, at most
+    jobs_outlive: bool  # whether jobs go on after their controller has ended
 
     @abstractmethod
     def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
-        """Submits a job for each part, for nodes that have what is needed; yields each job as soon as it is there.
-
-        Raises:
-            UserError: the scheduler refuses it; the message says why.
-        """
+        """Submits a job for each part, for nodes that have what is needed; yields each job as soon as it is there."""
 
     @abstractmethod
     def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
@@ -59,11 +49,7 @@ class ClusterEngine(ABC):
 
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
-        """Ends the jobs.
-
-        Raises:
-            UserError: the scheduler does not do it; the message says why.
-        """
+        """Ends the jobs."""
 
     def last_words(self, spread: Path, job: str) -> str:
         """What the log of a job of the round in the folder `spread` says of its end, and the log; empty if nothing."""

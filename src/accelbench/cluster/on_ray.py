@@ -18,7 +18,6 @@ from accelbench.cluster.engine import ClusterEngine, Need
 from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
 from accelbench.schema.text import one_line
-from accelbench.schema.vocab import Device
 from accelbench.settings.executors import RayConfig
 
 LOCAL = "local"
@@ -53,7 +52,8 @@ class RayEngine(ClusterEngine):
             raise UserError(f"{problem}; executor.ray.address=local starts one on this machine") from error
 
     def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
-        nodes = [node for node in ray.nodes() if node["Alive"] and _has(node, need)]
+        resource = need.device.value.upper()
+        nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get(resource, 0) >= need.num]
         if not nodes:
             raise UserError(f"executor=ray: no node of this cluster has {need}")
         for part in parts:
@@ -93,9 +93,6 @@ def _start_on_loopback() -> None:
     """Starts a Ray that listens on the loopback alone, without the dashboard, which runs anybody's jobs.
 
     Ray does so if its node's address is that of the loopback, but `ray.init` puts the machine's address in its place.
-
-    Raises:
-        UserError: Ray has another address all the same, as another release may.
     """
     resolve = services.resolve_ip_for_localhost
     services.resolve_ip_for_localhost = lambda host: host
@@ -106,12 +103,6 @@ def _start_on_loopback() -> None:
     if any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):
         ray.shutdown()
         raise UserError(f"executor.ray.address={LOCAL}: Ray {ray.__version__} does not stay on the loopback")
-
-
-def _has(node: Mapping[str, Any], need: Need) -> bool:
-    if need.device == Device.cpu:
-        return bool(node["Resources"].get("CPU", 0))
-    return bool(node["Resources"].get(need.device.value.upper(), 0) >= need.num)
 
 
 @ray.remote  # type: ignore[untyped-decorator]

@@ -104,26 +104,20 @@ class SlurmPart(submitit.helpers.Checkpointable):
     """
 
     def __call__(self, path: str) -> None:
-        run_part(path, os.environ["SLURM_JOB_ID"], _Alive())
+        asked_at: dict[str, float] = {}
+
+        def is_alive(job: str) -> bool:
+            now = time.monotonic()
+            if now - asked_at.get(job, -ASK_S) >= ASK_S:
+                if job not in states([job], ""):
+                    return False
+                asked_at[job] = now
+            return True
+
+        run_part(path, os.environ["SLURM_JOB_ID"], is_alive)
 
     def checkpoint(self, path: str) -> DelayedSubmission:
         return DelayedSubmission(self, path)
-
-
-class _Alive:
-    """Whether a job is alive, asked of Slurm at most every `ASK_S` while it is."""
-
-    def __init__(self) -> None:
-        self._asked_at: dict[str, float] = {}
-
-    def __call__(self, job: str) -> bool:
-        now = time.monotonic()
-        if now - self._asked_at.get(job, -ASK_S) < ASK_S:
-            return True
-        if job not in states([job], ""):
-            return False
-        self._asked_at[job] = now
-        return True
 
 
 def _last_line(text: str) -> str:

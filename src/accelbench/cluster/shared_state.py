@@ -15,9 +15,8 @@ its cells has a record.
 
 import contextlib
 import secrets
-import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, SAFETENSORS, Wo
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load, read_json, write_json
 from accelbench.settings.config import SweepOptions
-from accelbench.sweep.merge import merge
 
 PATIENCE_S = 600.0  # of a controller while another one plans and submits
 
@@ -55,18 +53,9 @@ class Round:
         """Under which the jobs of the round, and no others, are submitted."""
         return f"accelbench-{self.name}-{self.folder.name.rpartition('-')[2]}"
 
-    @property
-    def claims(self) -> Path:
-        return self.folder / "claims"
-
     def finished(self, job: str) -> Path:
+        """The folder of the records that the job has finished."""
         return self.folder / "jobs" / job / self.name
-
-    def work(self, job: str) -> Path:
-        return self.folder / "work" / job
-
-    def problem(self, job: str) -> Path:
-        return self.folder / "problems" / f"{job}.txt"
 
     def is_done(self, job: str, cell_id: str) -> bool:
         return any(self.finished(job).glob(f"{cell_id}-*.json"))
@@ -77,35 +66,14 @@ class Round:
         folders = (job / self.name for job in sorted((self.folder / "jobs").glob("*")))
         return [folder for folder in folders if any(folder.glob(RECORDS))]
 
-    def collect(self, folder: Path) -> list[str]:
-        """Adds the finished records to the sweep's folder; returns a line for each that could not be added.
-
-        Raises:
-            UserError: the folder can't be written.
-        """
-        merged = merge([str(source) for source in self.sources()], folder.parent)
-        return [*merged.conflicts, *merged.problems]
-
     def problems(self) -> dict[str, str]:
         return {path.stem: path.read_text().strip() for path in sorted((self.folder / "problems").glob("*.txt"))}
 
+    def parts(self) -> list[Path]:
+        return list(self.folder.glob("part-*.json"))
+
     def cell_ids(self) -> set[str]:
-        parts = [read_part(path) for path in self.folder.glob("part-*.json")]
-        return {cell.id for part in parts for cell in part.cells}
-
-    @property
-    def may_be_submitting(self) -> bool:
-        """Whether a part has no job that is known: its controller may have been killed while it submitted it."""
-        return len(list(self.folder.glob("part-*.json"))) > len(self.jobs())
-
-    def is_in(self, folder: Path) -> bool:
-        """Whether each record of the round has one of its name in `folder`."""
-        return all((folder / path.name).exists() for path in (self.folder / "jobs").rglob(RECORDS))
-
-    def write_part(self, number: int, part: Part) -> Path:
-        path = self.folder / f"part-{number}.json"
-        write_json(path, asdict(part))
-        return path
+        return {cell.id for path in self.parts() for cell in read_part(path).cells}
 
     def jobs(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -114,6 +82,10 @@ class Round:
 
     def write_jobs(self, jobs: list[str]) -> None:
         write_json(self.folder / "jobs.json", jobs)
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether each record of the round has one of its name in `folder`."""
+        return all((folder / path.name).exists() for path in (self.folder / "jobs").rglob(RECORDS))
 
 
 def read_part(path: Path) -> Part:
@@ -130,11 +102,7 @@ class SharedState:
 
     @contextlib.contextmanager
     def locked(self, patience_s: float = PATIENCE_S) -> Iterator[None]:
-        """Holds the lock of the controllers of this sweep.
-
-        Raises:
-            BusyError: another controller held it all the time.
-        """
+        """Holds the lock of the controllers of this sweep; raises a BusyError if another one held it all the time."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)  # submitit's pickles run code when they are read
         with hold(self.folder / "lock", "a sweep into this folder", patience_s=patience_s, for_all_users=False):
@@ -150,9 +118,6 @@ class SharedState:
         new = Round(self.folder / f"round-{number:06}-{secrets.token_hex(4)}", self._name)
         new.folder.mkdir(mode=0o700)
         return new
-
-    def remove_round(self, finished: Round) -> None:
-        shutil.rmtree(finished.folder, ignore_errors=True)
 
     def set_aside(self, record: Path) -> None:
         """Keeps a record that is measured again, with its weights, out of the way of the new one.

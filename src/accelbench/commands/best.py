@@ -133,7 +133,7 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     from accelbench.report.tables.table import tabulate_known
     from accelbench.schema.text import clean
     from accelbench.settings import params
-    from accelbench.sweep import answer
+    from accelbench.sweep import terminal
 
     place, console = workplace(), context.console
     name, which = (folder, "") if folder else default_folder(place)
@@ -149,13 +149,13 @@ def _show_best(folder: str | None, limit_ms: float | None, context: Context) -> 
     is_explained = False
     for each in found:
         chosen = chosen_of(each.group)
-        console.print(answer.sentence(each), soft_wrap=not console.is_terminal)
+        console.print(terminal.sentence(each), soft_wrap=not console.is_terminal)
         if each.others:
             console.print(bars(each))
         if len(chosen) > 1 and (table := tabulate_known("", OF_ONE, chosen)) is not None:
             console.print(rendered(table))
             is_explained = True
-        for line in answer.remarks(each, planned):
+        for line in terminal.remarks(each, planned):
             console.print(line, soft_wrap=not console.is_terminal)
         console.print()
     searched = [line for sweep in read if sweep.race and limit_ms is None for line in sweep.race.answers]

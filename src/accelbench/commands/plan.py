@@ -100,7 +100,7 @@ def _check(cells: Mapping[str, Cell], names: Mapping[str, str], context: Context
     from accelbench.grid.prepare import data_of
     from accelbench.isolation.hosts import Hosts
     from accelbench.sweep.context import prepare_missing
-    from accelbench.sweep.preflight import Preflight
+    from accelbench.sweep.session import Preflight
 
     everything = list(cells.values())
     if not everything:

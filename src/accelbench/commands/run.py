@@ -25,8 +25,8 @@ def _run(chosen: Namespace, context: Context) -> int:
         # Imported while the host starts.
         from accelbench.cluster import dispatch
         from accelbench.settings.compose import cells_of, compose
-        from accelbench.sweep import answer, card
         from accelbench.sweep import run as sweep
+        from accelbench.sweep import terminal
 
         cells, options = cells_of(compose(words))
 
@@ -34,14 +34,14 @@ def _run(chosen: Namespace, context: Context) -> int:
             folder = shown(result.folder)
             if len(cells) == 1:
                 (record,) = result.records
-                card.show(record, f"{folder}/{record.name}.json", context.console)
+                terminal.show_card(record, f"{folder}/{record.name}.json", context.console)
             else:
-                sweep.conclude(result, context.console)
-                answer.show(result.records, folder, context.console)
+                terminal.conclude(result.records, result.folder, context.console)
+                terminal.show_answer(result.records, folder, context.console)
 
         result = dispatch.run(cells, options, context.console, context.out, hosts=hosts, show=show)
     if len(cells) == 1:
-        card.show_places(result.links, context.console)
+        terminal.show_places(result.links, context.console)
         context.console.print()
     if context.out is None:  # the pipeline goes on: its report says why the cells failed
         result.check_request()

@@ -1,34 +1,42 @@
 """What this machine and its project have, and which kinds of cells would run here."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pynvml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from rich.text import Text
 from yaml import YAMLError
 
 from accelbench.data.manifest import read_manifest
+from accelbench.devices import packages
+from accelbench.devices.gpu import visible_gpus
 from accelbench.devices.registry import DeviceReport, look
-from accelbench.doctor import tensorflow_gpus
 from accelbench.errors import UserError
 from accelbench.grid import support
 from accelbench.grid.fingerprint import fingerprint
-from accelbench.project import MANIFEST, PARAMS, Workplace
+from accelbench.project import MANIFEST, Workplace
 from accelbench.schema.ceilings import Ceilings, read_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
 from accelbench.schema.conditions import Data
 from accelbench.schema.text import one_line
-from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Mode, Precision, Protocol
-from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.schema.vocab import NOT_QUANTIZED, Device, Engine, Mode, Precision
+from accelbench.schema.workload import ModelSpec
 from accelbench.settings import params
+from accelbench.sweep.early import plain_cell
 from accelbench.sweep.prober import PROBING_ENGINE
 
-GB = 1e9  # bytes
-TOO_LOW = "too low, since probed beside other load"
-NOT_PROBED = "not probed yet: the first cell on each device does it"
+ASK = [sys.executable, "-m", "accelbench.engines.keras.gpus"]  # in a process of its own: this one imports no framework
+TIMEOUT_S = 120.0
+NO_LIBRARIES = (
+    "TensorFlow finds none of {num} and would take the CPU: it needs CUDA libraries of its own, in an environment "
+    "without torch (make setup-keras-gpu)"
+)
 
 
 @dataclass(frozen=True)
@@ -49,28 +57,16 @@ class Facts:
     place: Workplace
     reports: list[DeviceReport]
     kinds: list[Kind]  # on the devices that are there, of accelbench's own networks
-    tensorflow: tensorflow_gpus.KerasGpus
+    tensorflow: tuple[bool, str]  # whether TensorFlow finds a GPU, and its names or why not
     ceilings: Mapping[str, Ceilings]
 
     @classmethod
     def of(cls, place: Workplace) -> "Facts":
-        """Looks at this machine and at what is in `place`.
-
-        Raises:
-            UserError: a file in conf/model is not readable.
-        """
+        """Looks at this machine and `place`; raises a UserError if a file in conf/model is not readable."""
         reports = [look(device) for device in Device]
-        kinds = list(kinds_on([report for report in reports if report.present], own_models(place.conf)))
+        kinds = list(kinds_on([report for report in reports if report.present], _own_models(place.conf)))
         known = read_ceilings(place.cache, fingerprint(PROBING_ENGINE))
-        return cls(place, reports, kinds, tensorflow_gpus.look(), known)
-
-
-def described(report: DeviceReport, but: Collection[str] = ()) -> str:
-    """A device's name, memory and details, without the details named in `but`."""
-    count = f"{report.count} x " if report.count > 1 else ""
-    memory = [f"memory {report.memory_bytes / GB:.1f} GB"] if report.memory_bytes is not None else []
-    details = [f"{key.replace('_', ' ')} {value}" for key, value in report.details.items() if key not in but]
-    return ", ".join([count + report.name, *memory, *details])
+        return cls(place, reports, kinds, tensorflow_gpus(), known)
 
 
 def kinds_on(reports: Iterable[DeviceReport], models: Sequence[ModelSpec]) -> Iterator[Kind]:
@@ -79,43 +75,12 @@ def kinds_on(reports: Iterable[DeviceReport], models: Sequence[ModelSpec]) -> It
         for precision in NOT_QUANTIZED:
             for mode in Mode:
                 for model in models:
-                    reason = support.why_not(cell_of(report.device, precision, mode, model), report)
-                    yield Kind(report.device, precision, mode, model.name, reason)
+                    cell = replace(plain_cell(report.device, precision), mode=mode, model=model)
+                    yield Kind(report.device, precision, mode, model.name, support.why_not(cell, report))
 
 
-def cell_of(device: Device, precision: Precision, mode: Mode, model: ModelSpec) -> Cell:
-    """A cell of this kind; its other settings do not decide whether it is supported."""
-    return Cell(
-        suite="doctor",
-        engine=Engine.lightning,
-        device=device,
-        model=model,
-        data=DataSpec(name=""),
-        mode=mode,
-        precision=precision,
-        batch_size=1,
-        protocol=Protocol.window,
-        epochs=1,
-    )
-
-
-def plain(engine: Engine, precision: Precision = Precision.fp32) -> Cell:
-    """A small cell of this engine on the CPU."""
-    cell = cell_of(Device.cpu, precision, Mode.infer, ModelSpec(name="mlp"))
-    return replace(cell, engine=engine, keras=KerasSettings() if engine == Engine.keras else None)
-
-
-def runs(cell: Cell) -> bool:
-    """Whether the cell would run on this machine."""
-    return support.why_not(cell, look(cell.device)) is None
-
-
-def own_models(conf: Path) -> list[ModelSpec]:
-    """Accelbench's own networks in conf/model, with their optimisers.
-
-    Raises:
-        UserError: a file there is not readable.
-    """
+def _own_models(conf: Path) -> list[ModelSpec]:
+    """Accelbench's own networks in conf/model, with their optimisers."""
     models = []
     for path in sorted(conf.glob("model/*.yaml")):
         try:
@@ -128,17 +93,11 @@ def own_models(conf: Path) -> list[ModelSpec]:
     return models
 
 
-def settings_of(place: Workplace, *, briefly: bool = False) -> Text:
-    """The project's profile and suites, which are counted if `briefly`; or why there are none."""
-    if place.project is None:
-        return Text(f"no {PARAMS} with suites here or above: `accelbench init` makes a project")
-    try:
-        settings = params.load(place.project)
-    except UserError as error:
-        return Text(_relative(error, place.root), style="red")
-    names = list(map(str, settings.get("suites") or {}))
-    suites = f"{len(names)} suites" if briefly else f"suites: {', '.join(names) or 'none'}"
-    return Text(f"{PARAMS}: profile {settings.get('profile')}, {suites}")
+def why_not(engine: Engine, precision: Precision = Precision.fp32) -> str | None:
+    """Why the engine would not infer in this precision on this machine's CPU; None if it would."""
+    keras = KerasSettings() if engine == Engine.keras else None
+    cell: Cell = replace(plain_cell(Device.cpu, precision), engine=engine, keras=keras)
+    return support.why_not(cell, look(Device.cpu))
 
 
 def data_sets(place: Workplace) -> dict[str, Data | str]:
@@ -156,10 +115,44 @@ def data_sets(place: Workplace) -> dict[str, Data | str]:
         try:
             found[name] = read_manifest(place.data / name)
         except UserError as error:
-            found[name] = _relative(error, place.root)
+            found[name] = relative(error, place.root)
     return found
 
 
-def _relative(error: UserError, root: Path) -> str:
+def relative(error: UserError, root: Path) -> str:
     """The message on one line, with paths relative to the project's folder."""
     return one_line(str(error).replace(f"{root}/", ""))
+
+
+def ask_tensorflow() -> list[str] | None:
+    """The GPUs that TensorFlow finds; None if it can't be asked."""
+    try:
+        asked = subprocess.run(ASK, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+        return list(json.loads(asked.stdout.splitlines()[-1]))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
+
+
+def _visible() -> list[str]:
+    try:
+        return [gpu.name for gpu in visible_gpus()]
+    except pynvml.NVMLError:
+        return []
+
+
+def tensorflow_gpus(
+    visible: Callable[[], list[str]] = _visible, ask: Callable[[], list[str] | None] = ask_tensorflow
+) -> tuple[bool, str]:
+    """Whether TensorFlow would compute on the GPUs that the driver shows, and their names or why not.
+
+    Without its CUDA libraries it takes the CPU in silence. It is asked only if there are GPUs, since it takes seconds.
+    """
+    if packages.folder("tensorflow") is None:
+        return False, f"TensorFlow is not installed: {packages.how_to_install('keras')}"
+    if not (num := len(visible())):
+        return False, "no NVIDIA GPU or driver found"
+    if (found := ask()) is None:
+        return False, "TensorFlow did not start"
+    if not found:
+        return False, NO_LIBRARIES.format(num=f"{num} GPU{'s' * (num > 1)}")
+    return True, " + ".join(dict.fromkeys(found)) + (f", {len(found)} of {num}" if len(found) != num else "")

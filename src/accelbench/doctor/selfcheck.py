@@ -33,8 +33,8 @@ from accelbench.schema.vocab import Status
 from accelbench.settings.compose import one_cell
 from accelbench.stats.order_statistics import median
 from accelbench.sweep.context import SweepContext
-from accelbench.sweep.progress import BudgetProgress
 from accelbench.sweep.session import Session
+from accelbench.sweep.terminal import BudgetProgress
 
 SLOWDOWN = 0.05
 FOLDER = "selfcheck"  # of the records: not among those of sweeps, which reports and trackers read
@@ -135,7 +135,7 @@ class _Measured:
         for cell in cells:
             numbered = replace(cell, repeat=len(self.wanted))
             code = identity(numbered, self.ready.data, self.ready.fingerprints[cell.engine])
-            record = session.judge(session.measure(Planned(numbered, code, None)))
+            record = session.measure(Planned(numbered, code, None))
             session.show(record)
             self.wanted.append(WantedCell(record.cell, record.name, record.label))
             self.seen.append(noise.Disturbance.of(record))

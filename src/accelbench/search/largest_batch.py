@@ -39,15 +39,11 @@ GROWTH = 4  # from one try to the next, while the peaks draw no line: below the 
 def search(
     fits: Callable[[int], bool], start: int, most: int = MAX_BATCH, guess: Callable[[], int | None] = lambda: None
 ) -> tuple[int | None, int | None]:
-    """Tries batches: just below and above the guess where there is one, else larger ones, and then halves the gap.
+    """The largest batch that fits and the smallest that does not; each is None if none was found.
 
-    Args:
-        start: the first batch to try. If it does not fit, it is halved until one does.
-        most: the largest batch to try, at least `start`.
-        guess: the largest batch that should fit, from the tries so far; None if they don't tell.
-
-    Returns:
-        The largest batch that fits and the smallest that does not; each is None if none was found.
+    Tries batches from `start`, to `most` at most: just below and above the guess where there is one, which is the
+    largest batch that should fit as the tries so far tell, else larger ones, and then halves the gap. If the first
+    batch does not fit, it is halved until one does.
     """
     largest, smallest = None, None
     batch: int | None = start
@@ -85,12 +81,7 @@ def expected_limit(peaks: Mapping[int, int], memory: int) -> int | None:
 
 
 def find(
-    cell: Cell,
-    options: SweepOptions,
-    console: Console,
-    hosts: Hosts,
-    budget_s: float,
-    most: int = MAX_BATCH,
+    cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budget_s: float, most: int = MAX_BATCH
 ) -> int:
     """Searches from the cell's batch size, prints the result and returns the exit status.
 
@@ -115,9 +106,10 @@ def find(
     tries.say(f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...")
     try:
         largest, smallest = search(tries.fits, cell.batch_size, most, tries.guess)
-    except BudgetExceeded as end:
-        return tries.conclude_early(end)
-    except Inconclusive as end:
+    except _BudgetExceeded as end:
+        tries.say_so_far(str(end))
+        return 0
+    except _Inconclusive as end:
         tries.say(f"The search ended: {end}")
         if fitting := tries.fitting:
             tries.say(f"The largest batch that was seen to fit: {max(fitting):,}{tries.peak(max(fitting))}.")
@@ -125,19 +117,21 @@ def find(
     finally:
         if tries.options.out is not None:
             tries.say(f"Records of the tries: {shown(place.root / tries.options.out)}")
-    return tries.conclude(largest, smallest, most)
+    if largest is None:
+        tries.say("No batch fits: not even one sample does.")
+        return 1
+    failed = f"{smallest:,} does not ({tries.done[smallest].reason})" if smallest else ""
+    above = failed or f"more than {most:,} was not tried"
+    tries.say(f"The largest batch that fits: {largest:,}{tries.peak(largest)}; {above}.")
+    return 0
 
 
-class BudgetExceeded(Exception):  # noqa: N818  # no mistake of anybody's
-    """A try would take longer than there is time for."""
-
-    def __init__(self, batch: int, takes_s: float) -> None:
-        super().__init__(batch)
-        self.batch, self.takes_s = batch, takes_s
+class _BudgetExceeded(Exception):  # noqa: N818  # no mistake of anybody's
+    """A try would take longer than there is time for; the message says which."""
 
 
-class Inconclusive(Exception):  # noqa: N818
-    """A try had an outcome that says nothing about memory: the message says which."""
+class _Inconclusive(Exception):  # noqa: N818
+    """A try had an outcome that says nothing about memory; the message says which."""
 
 
 class _Tries:
@@ -158,15 +152,20 @@ class _Tries:
     def say(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)
 
+    @property
+    def fitting(self) -> list[int]:
+        return [batch for batch, record in self.done.items() if record.status == Status.ok]
+
     def fits(self, batch: int) -> bool:
         """Tries a batch, unless it would take too long: in proportion to the largest batch that fitted."""
         largest = max(self.fitting, default=None)
         takes_s = 0.0 if largest is None else self.done[largest].wall_s * max(1.0, batch / largest)
         if time.monotonic() + takes_s > self.ends_s:
-            raise BudgetExceeded(batch, takes_s)
-        one = replace(self.cell, batch_size=batch)
+            more = f"{batch:,} was not tried: it takes about {takes_s:.0f} s"
+            raise _BudgetExceeded(f"{more}, more than --budget (1m if unset) leaves.")
         # A sweep's lines are about speed, which one step does not show.
         console = self.console if self.options.verbose else Console(file=io.StringIO())
+        one = replace(self.cell, batch_size=batch)
         done = run.run([one], self.options, console, hosts=self.hosts, show=lambda result: None)
         done.check_request()
         self.options = replace(self.options, out=str(done.folder.relative_to(done.folder.parents[1])))
@@ -175,7 +174,7 @@ class _Tries:
         fits = f"fits{self.peak(batch)}" if record.status == Status.ok else f"{record.status}: {record.reason}"
         self.say(f"{batch:,} samples, {record.wall_s:.0f} s: {fits}")
         if record.status not in (Status.ok, Status.oom, Status.killed):
-            raise Inconclusive(f"{record.label}: {record.status}: {record.reason}")
+            raise _Inconclusive(f"{record.label}: {record.status}: {record.reason}")
         return record.status == Status.ok
 
     def guess(self) -> int | None:
@@ -183,35 +182,19 @@ class _Tries:
         peaks = {batch: peak for batch, record in self.done.items() if (peak := _peak_bytes(record)) is not None}
         return None if self.memory is None else expected_limit(peaks, self.memory)
 
-    @property
-    def fitting(self) -> list[int]:
-        return [batch for batch, record in self.done.items() if record.status == Status.ok]
-
     def peak(self, batch: int) -> str:
         """The memory that a batch took, in words; empty if unknown."""
         peak = _peak_bytes(self.done[batch])
         return "" if peak is None else f", which takes {peak / GB:.1f} GB"
 
-    def conclude(self, largest: int | None, smallest: int | None, most: int) -> int:
-        if largest is None:
-            self.say("No batch fits: not even one sample does.")
-            return 1
-        failed = f"{smallest:,} does not ({self.done[smallest].reason})" if smallest else ""
-        above = failed or f"more than {most:,} was not tried"
-        self.say(f"The largest batch that fits: {largest:,}{self.peak(largest)}; {above}.")
-        return 0
-
-    def conclude_early(self, end: BudgetExceeded) -> int:
-        """Says what is known when the time is over."""
+    def say_so_far(self, untried: str) -> None:
         fitting, guess = self.fitting, self.guess()
         failing, largest = self.done.keys() - fitting, max(fitting)
         self.say(f"{largest:,} fits{self.peak(largest)}{f'; {min(failing):,} does not' if failing else ''}.")
         if guess is not None and guess > largest:
             sizes = f"{min(fitting):,} and {largest:,}"
             self.say(f"About {guess:,} should fit: estimated from the memory of {sizes}.")
-        more = f"{end.batch:,} was not tried: it takes about {end.takes_s:.0f} s"
-        self.say(f"{more}, more than --budget (1m if unset) leaves.")
-        return 0
+        self.say(untried)
 
 
 def _num_samples(cell: Cell, place: Workplace) -> int | None:

@@ -38,44 +38,29 @@ from accelbench.stats.order_statistics import MAD_TO_SIGMA, MEDIAN_ERROR
 FLOOR = 0.02  # of the spread between processes; those that were measured are 2 to 4 %
 FREEDOM, LOWER_FREEDOM = 1.5, 20
 MIN_LEAD, MIN_LONG = 3, 2  # processes
+HALF_ERROR = 0.025  # of what is said of each group
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one process of a cell gave.
+    """What one process of a cell gave."""
 
-    Attributes:
-        score: the logarithm of what is to be large; None if the process failed.
-        limited: the logarithm of what the limit is on, such as the latency; only read if there is a limit.
-        is_cut: the process was ended because the time was up, or disturbed, which says nothing about the cell.
-    """
-
-    score: float | None
-    limited: float = -math.inf
-    is_cut: bool = False
+    score: float | None  # the logarithm of what is to be large; None if the process failed
+    limited: float = -math.inf  # the logarithm of what the limit is on, such as the latency
+    is_cut: bool = False  # ended because the time was up, or disturbed, which says nothing about the cell
 
 
 @dataclass
 class Candidate:
-    """A cell in the race.
+    """A cell in the race."""
 
-    Attributes:
-        num_samples: its processes that gave a score.
-        scores: those that it is judged by.
-        num_long: the number of its long processes.
-        limited: the median of what the limit is on.
-        has_dropped: another cell is better.
-        has_failed: a process of it failed.
-        is_over: it is over the limit.
-    """
-
-    num_samples: int = 0
+    num_samples: int = 0  # its processes that gave a score
     num_long: int = 0
-    scores: list[float] = field(default_factory=list)
-    limited: float = -math.inf
-    has_dropped: bool = False
+    scores: list[float] = field(default_factory=list)  # those that it is judged by
+    limited: float = -math.inf  # the median of what the limit is on
+    has_dropped: bool = False  # another cell is better
     has_failed: bool = False
-    is_over: bool = False
+    is_over: bool = False  # over the limit
     _samples: list[tuple[Sample, bool]] = field(default_factory=list)
 
     @property
@@ -108,17 +93,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranking:
-    """How the race of a group stands.
+    """How the race of a group stands."""
 
-    Attributes:
-        leader: the cell to recommend; None if no cell within the limit has `MIN_LEAD` processes.
-        margin: no tried cell of the group is better than the leader by more than this share; infinite without leader.
-        rivals: the other cells that may be the best, by their scores, the best first.
-    """
-
-    leader: int | None = None
-    margin: float = math.inf
-    rivals: list[int] = field(default_factory=list)
+    leader: int | None = None  # the cell to recommend; None if no cell within the limit has `MIN_LEAD` processes
+    margin: float = math.inf  # no tried cell of the group is better than the leader by more than this share
+    rivals: list[int] = field(default_factory=list)  # the others that may be the best, by their scores, best first
 
     @property
     def left(self) -> list[int]:
@@ -132,23 +111,15 @@ class Race:
     Args:
         groups: the group of each cell; only cells of one group race against each other.
         margin: by which share a tried cell may be better than the leader once the race is decided.
-        confidence: of what is said of each group.
         limit: the logarithm of the largest `Sample.limited` of a cell that may lead; None: there is no limit.
-
-    Attributes:
-        candidates: the cells.
-        groups: group -> its cells.
-        rankings: of each group, as of the last look.
     """
 
-    def __init__(
-        self, groups: Sequence[Hashable], margin: float, confidence: float = 0.95, limit: float | None = None
-    ) -> None:
+    def __init__(self, groups: Sequence[Hashable], margin: float, limit: float | None = None) -> None:
         self.candidates = [Candidate() for _ in groups]
+        # group -> its cells
         self.groups = {group: [i for i, each in enumerate(groups) if each == group] for group in dict.fromkeys(groups)}
         self.margin, self.limit = margin, limit
-        self._half_error = (1 - confidence) / 2
-        self.rankings = dict.fromkeys(self.groups, Ranking())
+        self.rankings = dict.fromkeys(self.groups, Ranking())  # of each group, as of the last look
 
     @property
     def spread(self) -> float:
@@ -167,12 +138,17 @@ class Race:
             self.rankings[group] = self._ranking(members, spread)
 
     def _ranking(self, members: Sequence[int], spread: float) -> Ranking:
-        candidates = self.candidates
-        self._drop_over_limit([i for i in members if candidates[i].is_in], spread)
+        candidates, limit = self.candidates, self.limit
+        if limit is not None:
+            for candidate in (candidates[i] for i in members if candidates[i].is_in):
+                candidate.is_over = candidate.limited - _above(candidate, spread) > limit
         cells = [i for i in members if candidates[i].is_in]
-        upper = {i: candidates[i].score + self._above(candidates[i], spread) for i in cells}
+        upper = {i: candidates[i].score + _above(candidates[i], spread) for i in cells}
+        may_lead = [i for i in cells if candidates[i].num_samples >= MIN_LEAD]
         lower = {
-            i: candidates[i].score - self._below(candidates[i], spread, len(members)) for i in cells if self._leads(i)
+            i: candidates[i].score - _below(candidates[i], spread, len(members))
+            for i in may_lead
+            if limit is None or candidates[i].limited <= limit
         }
         for i in cells:
             candidates[i].has_dropped = upper[i] < max(lower.values(), default=-math.inf)
@@ -184,31 +160,24 @@ class Race:
         excess = max((upper[i] - lower[leader] for i in rivals), default=0.0)
         return Ranking(leader, math.expm1(max(0.0, excess)), rivals)
 
-    def _drop_over_limit(self, cells: Sequence[int], spread: float) -> None:
-        for candidate in (self.candidates[i] for i in cells if self.limit is not None):
-            candidate.is_over = candidate.limited - self._above(candidate, spread) > self.limit  # type: ignore[operator]
-
-    def _leads(self, i: int) -> bool:
-        """Whether the cell may lead."""
-        candidate = self.candidates[i]
-        return candidate.num_samples >= MIN_LEAD and (self.limit is None or candidate.limited <= self.limit)
-
-    def _above(self, candidate: Candidate, spread: float) -> float:
-        """x(n) of the cell."""
-        num = len(candidate.scores)
-        return spread * _standard_error(num) * _quantile(FREEDOM * num, self._half_error * _part(candidate.num_samples))
-
-    def _below(self, candidate: Candidate, spread: float, num_cells: int) -> float:
-        """y(n) of the cell."""
-        error = self._half_error / num_cells * _part(candidate.num_samples)
-        return spread * _standard_error(len(candidate.scores)) * _quantile(LOWER_FREEDOM, error)
-
     def is_decided(self, group: Hashable) -> bool:
         """Whether the leader has long processes, and no tried cell of the group is better by more than the margin."""
         ranking = self.rankings[group]
         if ranking.leader is None:
             return not ranking.rivals
         return ranking.margin <= self.margin and self.candidates[ranking.leader].num_long >= MIN_LONG
+
+
+def _above(candidate: Candidate, spread: float) -> float:
+    """x(n) of the cell."""
+    num = len(candidate.scores)
+    return spread * _standard_error(num) * _quantile(FREEDOM * num, HALF_ERROR * _part(candidate.num_samples))
+
+
+def _below(candidate: Candidate, spread: float, num_cells: int) -> float:
+    """y(n) of the cell."""
+    error = HALF_ERROR / num_cells * _part(candidate.num_samples)
+    return spread * _standard_error(len(candidate.scores)) * _quantile(LOWER_FREEDOM, error)
 
 
 def _part(num: int) -> float:

@@ -22,24 +22,15 @@ class Schedule:
     group get more until they may lead. In rounds, the better half of the cells that are left get one more, in random
     order, so that drift of the machine affects all alike. Cells that are still without a process get theirs once the
     others are decided.
-
-    Attributes:
-        measure: runs a process. Its arguments: the cell; whether it is long; the seconds after which it is cut off.
-        cost_s: the seconds that this takes, as far as known, of a cell, and whether it is long; 0 if its outcome is
-            known already.
-        left_s: the seconds that are left.
-        time_s: the seconds that the whole race may take.
-        first: cells that are tried before all others, such as what users run today.
-        seed: of the order; equal seeds give equal orders.
     """
 
     race: Race
-    measure: Callable[[int, bool, float], Sample]
-    cost_s: Callable[[int, bool], float]
+    measure: Callable[[int, bool, float], Sample]  # runs a process: cell, is it long, seconds until its end
+    cost_s: Callable[[int, bool], float]  # of a process, as far as known: cell, is it long; 0 if its outcome is known
     left_s: Callable[[], float]
-    time_s: float
-    first: Collection[int] = ()
-    seed: int = 0
+    time_s: float  # that the whole race may take
+    first: Collection[int] = ()  # cells that are tried before all others, such as what users run today
+    seed: int = 0  # of the order; equal seeds give equal orders
 
     def run(self) -> None:
         """Runs the race until it is decided and every cell was tried, or no process fits into the time that is left."""
@@ -52,8 +43,7 @@ class Schedule:
     def _first_samples(self, *, keeps: bool = True) -> bool:
         """A process of each cell that has none, the cheapest first; whether any ran.
 
-        Args:
-            keeps: whether to keep the time that the best need to lead.
+        With `keeps`, the time that the best need to lead is kept.
         """
         untried = [i for i, candidate in enumerate(self.race.candidates) if not candidate.was_tried]
         has_run = False

@@ -22,7 +22,6 @@ from accelbench.project import PLAN, shown
 from accelbench.schema import plan_file
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.plan_file import WantedCell
-from accelbench.schema.race_file import RacedProcess
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Engine, Precision, Protocol, Status
@@ -30,19 +29,18 @@ from accelbench.search import search_answer
 from accelbench.search.goal import Goal
 from accelbench.search.race import Race, Sample
 from accelbench.search.schedule import Schedule
+from accelbench.search.search_answer import Found
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
 from accelbench.sweep.context import SweepContext
-from accelbench.sweep.kept import KeptFiles
-from accelbench.sweep.progress import BudgetProgress
 from accelbench.sweep.session import Session
+from accelbench.sweep.terminal import BudgetProgress, say_skipped
 
 # How often race.json is written meanwhile: a killed search leaves one that is at most as old, and its last process.
 RACE_WRITTEN_S = 5.0
 # What a process is taken to last if nothing like it was measured here; and if it compiles its network.
 UNKNOWN_S, COMPILED_S = 1.0, 20.0
 COMPILED_FIRST = (Engine.aotinductor,)  # engines that compile a network before a cell can start
-WORK = tuple(name for name in CHOSEN_SETTINGS if name != "batch_size")
 
 
 def search(
@@ -63,31 +61,27 @@ def search(
         UserError: the search could not start, or not go on, for a reason that the user can mend.
     """
     context = SweepContext.begin(cells, options, console, hosts, kind="search")
-    _check(cells, options, goal)
-    with context.alone():
-        context.set_aside_plan()
-        ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
-        context.earlier = plan_file.read_plan(context.folder).cells if os.path.lexists(context.folder / PLAN) else []
-        searched = _Search(context, ready, goal, now)
-        with context.telling_where_it_stopped(ready):
-            searched.run()
-    return search_answer.show(searched.found(), goal, context.folder, console)
-
-
-def _check(cells: Sequence[Cell], options: SweepOptions, goal: Goal) -> None:
     if options.repeats > 1 or any(cell.repeat for cell in cells):
         raise UserError("repeat, repeats: --search decides how many processes each cell gets: leave it out")
     if len({cell.id for cell in cells}) < 2:
         raise UserError("--search: these settings make one cell: give lists of values, such as batch_size=1,8,32")
     if goal.needs_latency and any(cell.protocol == Protocol.fit for cell in cells):
         raise UserError("protocol=fit: times no single steps: search --by throughput, without --latency-ms")
+    with context.alone():
+        context.set_aside_plan()
+        ready = context.prepare(cells)  # without the earlier cells, which have numbers in their labels
+        context.earlier = plan_file.read_plan(context.folder).cells if os.path.lexists(context.folder / PLAN) else []
+        searched = _Search(context, ready, goal, now)
+        with context.telling_where_it_stopped(ready), context.restoring_files():
+            searched.run()
+    return search_answer.show(searched.found, context.folder, console)
 
 
 class _Search:
     """One search: the race of its cells, and their records."""
 
     def __init__(self, context: SweepContext, ready: Prepared, goal: Goal, now: Callable[[], float]) -> None:
-        self.context, self.ready, self.folder, self.goal = context, ready, context.folder, goal
+        self.context, self.ready, self.goal = context, ready, goal
         # The cells that can run here, as the user asked for them; the race has them by their positions. Equal costs are
         # common where nothing was measured yet: cells that need no compilation come first then.
         self.asked = sorted(
@@ -95,59 +89,39 @@ class _Search:
             key=lambda item: (item.cell.options.compile or item.cell.engine in COMPILED_FIRST, item.cell.batch_size),
         )
         self.short = [goal.short(item.cell) for item in self.asked]
-        self.race = Race([_group(item.cell, goal) for item in self.asked], goal.margin, limit=goal.log_limit)
-        self.records: list[tuple[int, bool, Record]] = []  # in their order, with the cell, and whether it is in full
-        self.dropped_after: dict[int, int] = {}
+        limit = None if goal.latency_ms is None else math.log(goal.latency_ms)
+        race = Race([_group(item.cell, goal) for item in self.asked], goal.margin, limit=limit)
+        self.found = Found(goal, race, [item.label for item in self.asked])
         self.cut_s: dict[int, float] = {}  # how long cells ran that were cut off: they take longer
         self.ready_needs: set[tuple[object, ...]] = set()  # see `Traits.needs`: of the cells that have run
-        self.disturbed: list[str] = []  # what disturbed processes, none of which count
-        self.kept = KeptFiles()
         self.now, self.began_s = now, now()
         self.race_written_s = self.began_s
 
     def run(self) -> None:
-        """Runs the race."""
-        progress = partial(BudgetProgress, left_s=self._left_s, budget_s=self.goal.budget_s)
+        budget_s, race = self.goal.budget_s, self.found.race
+        progress = partial(BudgetProgress, left_s=self._left_s, budget_s=budget_s)
         self._write_plan()
         self.session = Session(self.context, self.ready, self.ready.planned, progress)
         reasons = [item.skip_reason for item in self.ready.planned if item.skip_reason is not None]
-        number = f"{len(self.asked)} cells ({len(reasons)} skipped)"
-        self.context.say(f"Searching {number} for {duration(self.goal.budget_s)} ...")
-        run.say_skipped(reasons, self.context.console)
+        self.context.say(f"Searching {len(self.asked)} cells ({len(reasons)} skipped) for {duration(budget_s)} ...")
+        say_skipped(reasons, self.context.console)
         try:
             with self.session:
                 for item in self.ready.planned:
                     if item.skip_reason is not None:
-                        self.kept.note_record(self.session.judge(self.session.measure(item)), self.folder)
-                first = [min(members, key=self._plainness) for members in self.race.groups.values()]
-                budget_s, seed = self.goal.budget_s, len(self.asked)
-                Schedule(self.race, self._measure, self._cost_s, self._left_s, budget_s, first, seed).run()
-        finally:  # an interrupted search keeps its records, and what they tell, too
+                        self.session.measure(item)
+                first = [min(members, key=self._plainness) for members in race.groups.values()]
+                seed = len(self.asked)
+                Schedule(race, self._measure, self._cost_s, self._left_s, budget_s, first, seed).run()
+        finally:  # an interrupted search keeps what it tells too
             self._note_drops()
-            run.say_restored(self.kept.restore(), self.context)
-            if self.records:
+            if self.found.records:
                 self._write_race()
 
     def _plainness(self, i: int) -> tuple[object, ...]:
         """The least of each group is the baseline: plain PyTorch in fp32, which users run today, or what comes next."""
         cell = self.asked[i].cell
         return cell.engine != Engine.lightning, len(cell.options.enabled), cell.precision != Precision.fp32, i
-
-    def found(self) -> search_answer.Found:
-        return search_answer.Found(
-            goal=self.goal,
-            race=self.race,
-            labels=[item.label for item in self.asked],
-            records=self.records,
-            processes=[
-                RacedProcess(
-                    record=record.name, cell=i, is_full=is_full, value=self.goal.value(record), took_s=record.wall_s
-                )
-                for i, is_full, record in self.records
-            ],
-            dropped_after=self.dropped_after,
-            disturbed=self.disturbed,
-        )
 
     def _left_s(self) -> float:
         return self.goal.budget_s - (self.now() - self.began_s)
@@ -161,7 +135,7 @@ class _Search:
     def _next(self, i: int, is_long: bool) -> tuple[Planned, bool]:
         """The next process of a cell, and whether it measures the cell in full."""
         is_full = is_long or self.short[i] == self.asked[i].cell
-        num = sum((j, of_full) == (i, is_full) for j, of_full, _ in self.records)
+        num = sum((j, of_full) == (i, is_full) for j, of_full, _ in self.found.records)
         return self._item(i, is_full, num), is_full
 
     @cached_property
@@ -172,7 +146,7 @@ class _Search:
             for is_full in (False, True):
                 for num in count():
                     item = self._item(i, is_full, num)
-                    if not os.path.lexists(self.folder / f"{item.record_name}.json"):
+                    if not os.path.lexists(self.context.folder / f"{item.record_name}.json"):
                         break
                     items.append(item)
         done, _ = run.known(self.context, items)
@@ -188,21 +162,18 @@ class _Search:
     def _cost_s(self, i: int, is_long: bool) -> float:
         if self._known and self._next(i, is_long)[0].record_name in self._known:
             return 0.0
-        cell = self.asked[i].cell if is_long else self.short[i]
-        length = length_of(cell, self.session.evidence)
-        known_s = math.sqrt(length.shortest_s * length.longest_s)
-        guess_s = max(length.shortest_s, COMPILED_S if cell.options.compile else UNKNOWN_S)
-        return max(self.cut_s.get(i, 0.0), (known_s if known_s < math.inf else guess_s) + self._wait_s(cell))
-
-    def _wait_s(self, cell: Cell) -> float:
-        # Until its host has started, or its network has been exported.
-        evidence = self.session.evidence
-        if evidence.traits(cell).needs in self.ready_needs:
-            return 0.0
-        shortest_s, longest_s = evidence.start_s(cell)
-        if shortest_s == longest_s:
-            return longest_s
-        return COMPILED_S if cell.engine in COMPILED_FIRST else 0.0
+        cell, evidence = self.asked[i].cell if is_long else self.short[i], self.session.evidence
+        length = length_of(cell, evidence)
+        cost_s = math.sqrt(length.shortest_s * length.longest_s)
+        if cost_s == math.inf:
+            cost_s = max(length.shortest_s, COMPILED_S if cell.options.compile else UNKNOWN_S)
+        if (
+            evidence.traits(cell).needs not in self.ready_needs
+        ):  # until its host has started, or its network was exported
+            shortest_s, longest_s = evidence.start_s(cell)
+            is_known = shortest_s == longest_s
+            cost_s += longest_s if is_known else COMPILED_S * (cell.engine in COMPILED_FIRST)
+        return max(self.cut_s.get(i, 0.0), cost_s)
 
     def _measure(self, i: int, is_long: bool, left_s: float) -> Sample:
         self._note_drops()
@@ -210,19 +181,17 @@ class _Search:
         record = self._known.get(item.record_name)
         if record is None:
             limit_s = min(item.cell.timeout_s, max(1.0, left_s))
-            cut = replace(item, cell=replace(item.cell, timeout_s=limit_s))
-            record = self.session.judge(self.session.measure(cut, left_s))
+            record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
             if record.measurement is not None:
                 self.ready_needs.add(self.session.evidence.traits(self.asked[i].cell).needs)
             self.session.show(record)
         sample = self.goal.sample(record, item.cell)
         if why := disturbed.reason(record):
-            self.disturbed.append(why)
+            self.found.disturbed.append(why)
         elif sample.is_cut:
             self.cut_s[i] = record.wall_s
         else:
-            self.kept.note_record(record, self.folder)
-            self.records.append((i, is_full, record))
+            self.found.records.append((i, is_full, record))
             if is_full or sample.score is None:
                 self._write_plan()
             if self.now() - self.race_written_s >= RACE_WRITTEN_S:
@@ -230,31 +199,27 @@ class _Search:
         return sample
 
     def _note_drops(self) -> None:
-        for i, candidate in enumerate(self.race.candidates):
+        for i, candidate in enumerate(self.found.race.candidates):
             if candidate.was_tried and not candidate.is_in:
-                self.dropped_after.setdefault(i, len(self.records))
+                self.found.dropped_after.setdefault(i, len(self.found.records))
 
     def _write_plan(self) -> None:
         """Names the records that measured a cell in full or failed, and the cells that are skipped."""
         skipped = [item for item in self.ready.planned if item.skip_reason is not None]
-        published = [record for _, is_full, record in self.records if is_full or record.status != Status.ok]
-        wanted = [
-            *(WantedCell(item.cell, item.record_name, item.label) for item in skipped),
-            *(WantedCell(record.cell, record.name, record.label) for record in published),
-        ]
-        write = partial(self.context.write_plan, wanted)
-        write()
-        self.kept.note(self.folder / PLAN, write)
+        published = [record for _, is_full, record in self.found.records if is_full or record.status != Status.ok]
+        wanted = [WantedCell(item.cell, item.record_name, item.label) for item in skipped]
+        wanted += [WantedCell(record.cell, record.name, record.label) for record in published]
+        self.context.write_plan(wanted)
 
     def _write_race(self) -> None:
         self.race_written_s = self.now()
         try:
-            self.found().file().write(self.folder)
+            self.found.file().write(self.context.folder)
         except OSError as error:
-            raise WriteError(f"out={shown(self.folder)}", error) from error
+            raise WriteError(f"out={shown(self.context.folder)}", error) from error
 
 
 def _group(cell: Cell, goal: Goal) -> str:
     """Equal for cells that race against each other: they do the same, with other settings that the user can choose."""
-    chosen = WORK if goal.per_batch else CHOSEN_SETTINGS
+    chosen = set(CHOSEN_SETTINGS) - ({"batch_size"} if goal.per_batch else set())
     return canonical_json({name: value for name, value in cell.settings().items() if name not in chosen})

@@ -23,8 +23,8 @@ from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.stages import confirming
-from accelbench.sweep import answer
-from accelbench.sweep.delivery import Delivery
+from accelbench.sweep import terminal
+from accelbench.sweep.run import Delivery
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Suite:
         """
         check_inside(self.folder, self.root)
         result = dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts)
-        answer.show(result.records, shown(result.folder), console)
+        terminal.show_answer(result.records, shown(result.folder), console)
 
 
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:

@@ -1,10 +1,12 @@
 """What the parts of a sweep share, and how every program that measures cells prepares them."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 from rich.console import Console
@@ -16,33 +18,31 @@ from accelbench.grid.prepare import Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import MANIFEST, PLAN, RUNS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file
+from accelbench.schema import record as records
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import PlanFile, WantedCell
+from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import MODULE, RANDOM
 from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import SweepOptions
 from accelbench.settings.params import data_settings
-from accelbench.sweep.kept import set_aside
+
+Signature = tuple[int, int, int]
 
 
 @dataclass
 class SweepContext:
-    """One run of a program that measures cells.
-
-    Attributes:
-        hosts: from which the cells are forked. Those that the cells need are started; the caller ends them.
-        folder: of the records.
-        sweep_id: kept in every record.
-        earlier: the cells that the folder's plan names already, and keeps.
-    """
+    """One run of a program that measures cells."""
 
     options: SweepOptions
     console: Console
-    hosts: Hosts
+    hosts: Hosts  # from which the cells are forked; the caller ends them
     place: Workplace
-    folder: Path
-    sweep_id: str
-    earlier: Sequence[WantedCell] = ()
+    folder: Path  # of the records
+    sweep_id: str  # kept in every record
+    earlier: Sequence[WantedCell] = ()  # the cells that the folder's plan names already, and keeps
+    # The files that it has written or found, and how each is written again: a cell's code may delete or change them.
+    _kept: dict[Path, tuple[Signature | None, Callable[[], object]]] | None = None
 
     @classmethod
     def begin(
@@ -66,7 +66,7 @@ class SweepContext:
         """
         sweep_id = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind or options.suite}"
         place = workplace().with_data(options.data_root)
-        folder = out or folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
+        folder = out or _folder_under_runs(place, options.out or f"{RUNS}/{sweep_id}")
         check_request(cells)
         return cls(options, console, hosts, place, folder, sweep_id)
 
@@ -95,11 +95,8 @@ class SweepContext:
         prepare_missing(self.place, cells[0].data, self.console)
         ready = prepare(cells, self.place, self.earlier)
         if ready.data.stand_in:
-            self.console.print(
-                f"[bold yellow]Not {escape(ready.data.name)}:[/] {escape(ready.data.source)}",
-                highlight=False,
-                soft_wrap=not self.console.is_terminal,
-            )
+            text = f"[bold yellow]Not {escape(ready.data.name)}:[/] {escape(ready.data.source)}"
+            self.console.print(text, highlight=False, soft_wrap=not self.console.is_terminal)
         return ready
 
     @contextmanager
@@ -115,6 +112,39 @@ class SweepContext:
             left = f"{num} of {len(ready.planned)} cells have their record, run again to go on"
             raise UserError(f"{problem}; {left}") from error
 
+    @contextmanager
+    def restoring_files(self) -> Iterator[None]:
+        """Keeps the plan and the records in mind, and writes those again that are deleted or changed meanwhile."""
+        self._kept = {}
+        try:
+            yield
+        finally:  # an interrupted sweep keeps its records too
+            lost = {path: write for path, (before, write) in self._kept.items() if _signature(path) != before}
+            for write in lost.values():
+                write()
+            if lost:
+                text = (
+                    f"{len(lost)} files were deleted or changed while the sweep ran, perhaps by the code of a cell, "
+                    "and have been written again:"
+                )
+                self.say("\n  ".join([text, *listed([shown(path) for path in lost])]), "yellow")
+
+    def _note(self, path: Path, write: Callable[[], object]) -> None:
+        if self._kept is not None:
+            self._kept[path] = _signature(path), write
+
+    def write_record(self, record: Record, *, is_judged: bool) -> None:
+        path = self.folder / f"{record.name}.json"
+        if self._kept:
+            self._kept.pop(path, None)
+        records.write(record, self.folder)
+        if is_judged:
+            self.keep(record)
+
+    def keep(self, record: Record) -> None:
+        """Has `restoring_files` keep a record that is there."""
+        self._note(self.folder / f"{record.name}.json", partial(records.write, record, self.folder))
+
     def set_aside_plan(self) -> None:
         """Keeps what is in the place of the plan and is no readable plan: the new plan would overwrite it."""
         try:
@@ -126,11 +156,7 @@ class SweepContext:
                 self.say(f"{error}; kept as {set_aside(self.folder / PLAN).name}")
 
     def write_plan(self, cells: Sequence[WantedCell]) -> None:
-        """Writes the plan of a sweep that wants `cells` besides the earlier ones.
-
-        Raises:
-            WriteError: the file can't be written.
-        """
+        """Writes the plan of a sweep that wants `cells` besides the earlier ones. May raise a WriteError."""
         options, wanted = self.options, plan_file.joined(self.earlier, cells)
         plan = PlanFile(
             suite=options.suite, title=options.title, study=options.study, profile=options.profile, cells=wanted
@@ -139,14 +165,45 @@ class SweepContext:
             plan_file.write_plan(plan, self.folder)
         except OSError as error:
             raise WriteError(f"out={shown(self.folder)}", error) from error
+        self._note(self.folder / PLAN, partial(plan_file.write_plan, plan, self.folder))
 
 
-def folder_under_runs(place: Workplace, out: str) -> Path:
-    """The folder that the user names with `out=`.
+def _signature(path: Path) -> Signature | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def set_aside(path: Path) -> Path:
+    """Renames what is at `path`, and returns its new path, which nothing had. May raise a WriteError."""
+    names = (f"{path.name}.unreadable{f'-{number}' * (number > 1)}" for number in count(1))
+    new = next(each for each in map(path.with_name, names) if not os.path.lexists(each))
+    try:
+        path.rename(new)
+    except OSError as error:
+        raise WriteError(shown(path), error) from error
+    return new
+
+
+def read_or_set_aside(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
+    """The readable records, and a line for each file that is no readable record and was set aside.
 
     Raises:
-        UserError: it is not below runs/.
+        RefusedError: the system refused to read a file; the record may be whole.
+        WriteError: a file can't be renamed.
     """
+    readable = records.read_all(paths)
+    found = list(readable)
+    for error in readable.refused.values():
+        if isinstance(error, RefusedError):
+            raise error
+    reasons = readable.reasons.items()
+    return found, [f"{shown(path)}: {reason}; kept as {set_aside(path).name}" for path, reason in reasons]
+
+
+def _folder_under_runs(place: Workplace, out: str) -> Path:
     runs, folder = place.root / RUNS, resolved(place.root / out)
     if os.path.lexists(runs) and not runs.is_dir():
         raise UserError(f"{shown(runs)}: a file is where the folder of the records should be: move it")

@@ -36,16 +36,19 @@ def guess(words: Sequence[str]) -> Cell | None:
     is_default = chosen.get("engine", "lightning") == Engine.lightning and chosen.get("device", "cpu") == Device.cpu
     imports_more = any(library in chosen.get("model", "") for library in (Library.timm, Library.transformers))
     is_elsewhere = chosen.get("executor", Executor.local) != Executor.local
-    if not is_default or "suite" in chosen or imports_more or is_elsewhere:
-        return None
+    return None if not is_default or "suite" in chosen or imports_more or is_elsewhere else plain_cell()
+
+
+def plain_cell(device: Device = Device.cpu, precision: Precision = Precision.fp32, model: str = "mlp") -> Cell:
+    """A small cell of this kind, which stands for others in what does not depend on the rest of its settings."""
     return Cell(
         suite="",
         engine=Engine.lightning,
-        device=Device.cpu,
-        model=ModelSpec(name=""),
+        device=device,
+        model=ModelSpec(name=model),
         data=DataSpec(name=""),
         mode=Mode.infer,
-        precision=Precision.fp32,
+        precision=precision,
         batch_size=1,
         protocol=Protocol.window,
         epochs=1,

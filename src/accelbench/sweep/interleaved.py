@@ -1,10 +1,9 @@
 """Two cells measured interleaved: fresh processes of both in a random order, so that drift affects both alike."""
 
-import dataclasses
 import random
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -31,7 +30,7 @@ class InterleavedRuns:
 
 
 @dataclass(frozen=True)
-class Side:
+class _Side:
     """One of the two cells in compare.json: its settings as the user wrote them, and the names of its records."""
 
     name: str
@@ -43,11 +42,8 @@ def plan_runs(
 ) -> tuple[InterleavedRuns, SweepOptions]:
     """Plans the comparison of two cells, each with the options of its run.
 
-    Args:
-        repeats: processes of each cell, as the user wrote it; None for `MIN_PROCESSES`.
-
-    Returns:
-        The runs, and the options of the sweep that runs them; without `out=`, its folder is runs/<time>-compare.
+    `repeats` is the number of processes of each cell, as the user wrote it; None for `MIN_PROCESSES`. Returns the runs,
+    and the options of the sweep that runs them; without `out=`, its folder is runs/<time>-compare.
 
     Raises:
         UserError: `repeats` is malformed or too large, the options differ, or the folder holds records already.
@@ -62,17 +58,14 @@ def plan_runs(
     folder = options.out or f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-compare"
     if any((root / folder).glob(RECORDS)):
         raise UserError(f"out={folder}: holds records already, which new ones can't be interleaved with: name another")
-    runs = shuffled_runs(first[0], second[0], num, secrets.randbits(32))
-    return runs, dataclasses.replace(options, out=folder)
+    return shuffled_runs(first[0], second[0], num, secrets.randbits(32)), replace(options, out=folder)
 
 
 def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> InterleavedRuns:
     """Shuffles the order within each round of two processes, one of each cell; equal seeds give equal orders."""
     generator = random.Random(seed)
     is_second = [choice for _ in range(num_rounds) for choice in generator.sample([False, True], 2)]
-    cells = [
-        dataclasses.replace(second if choice else first, repeat=position) for position, choice in enumerate(is_second)
-    ]
+    cells = [replace(second if choice else first, repeat=position) for position, choice in enumerate(is_second)]
     return InterleavedRuns(seed, cells, is_second)
 
 
@@ -83,10 +76,10 @@ def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequ
         WriteError: the file can't be written.
     """
     ids_of_second = {cell.id for cell, choice in zip(runs.cells, runs.is_second, strict=True) if choice}
-    record_names: tuple[list[str], list[str]] = ([], [])
-    for record in records:
-        record_names[record.cell.id in ids_of_second].append(record.name)
-    sides = [asdict(Side(name, of_cell)) for name, of_cell in zip(names, record_names, strict=True)]
+    sides = [
+        {"name": name, "records": [each.name for each in records if (each.cell.id in ids_of_second) == is_second]}
+        for is_second, name in enumerate(names)
+    ]
     try:
         write_json(folder / COMPARISON, {"seed": runs.seed, "sides": sides})
     except OSError as error:
@@ -101,14 +94,14 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
     """
     path = folder / COMPARISON
     try:
-        first, second = load(list[Side], read_json(path)["sides"])
+        first, second = load(list[_Side], read_json(path)["sides"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = error if path.exists() else f"no {COMPARISON}"
         raise UserError(f"{folder}: not the folder of a `compare --run` ({problem}): name A and B") from error
     return _record_set(first, folder), _record_set(second, folder)
 
 
-def _record_set(side: Side, folder: Path) -> RecordSet:
+def _record_set(side: _Side, folder: Path) -> RecordSet:
     readable = read_all([folder / f"{name}.json" for name in side.records])
     processes = [Process.of(record) for record in readable]
     return RecordSet(name=side.name, processes=processes, left_out=readable.refused_text, problems=readable.problems())

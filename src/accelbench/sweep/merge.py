@@ -1,14 +1,13 @@
 """Brings records together: of several machines, of a cluster's nodes, or from a bucket."""
 
+import contextlib
 import os
 import shutil
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from pathlib import Path
-from typing import NamedTuple
 
 from accelbench.errors import RefusedError, UserError, WriteError
 from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, SAFETENSORS, resolved, shown
@@ -18,8 +17,10 @@ from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.record import check_settings, cleared
 from accelbench.schema.serialize import PREFIX, SUFFIX, json_text, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
-from accelbench.sweep.kept import set_aside
+from accelbench.sweep.context import set_aside
 from accelbench.sweep.session import NOT_JUDGED
+
+Part = tuple[Path, str]  # the folder of a sweep, and the name of the source that it belongs to
 
 
 @dataclass(kw_only=True)
@@ -51,8 +52,8 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
             can't be read, or `into` can't be written.
     """
     done = Merged()
-    with ExitStack() as stack:
-        parts: dict[Path, list[_Source]] = {}
+    with contextlib.ExitStack() as stack:
+        parts: dict[Path, list[Part]] = defaultdict(list)
         for source in sources:
             folder = stack.enter_context(_at_hand(source))
             inner, outer = resolved(into), resolved(folder)
@@ -61,12 +62,13 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
             sweeps = plan_file.sweep_folders(folder)
             if not sweeps:
                 raise UserError(f"{source}: holds no records and no {PLAN}")
+            last = source.rstrip("/").rpartition("/")[2] if "://" in source else Path(source).resolve().name
             for sweep, refused in sweeps.items():
                 if refused is not None:
                     done.problems.append(one_line(str(refused)))
-                    continue
-                name = sweep.relative_to(folder) if sweep != folder else Path(_last_part(source))
-                parts.setdefault(into / name, []).append(_Source(sweep, source))
+                else:
+                    name = sweep.relative_to(folder) if sweep != folder else last
+                    parts[into / name].append((sweep, source))
         for target, of_target in parts.items():  # so that the plan of only one folder is held at a time
             try:
                 _merge_into(target, of_target, done)
@@ -75,16 +77,7 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
     return done
 
 
-class _Source(NamedTuple):
-    folder: Path  # of a sweep
-    source: str  # the name of what it belongs to
-
-
-def _last_part(source: str) -> str:
-    return source.rstrip("/").rpartition("/")[2] if "://" in source else Path(source).resolve().name
-
-
-@contextmanager
+@contextlib.contextmanager
 def _at_hand(source: str) -> Iterator[Path]:
     """The folder, or a copy of what lies at an address."""
     if "://" not in source:
@@ -105,48 +98,55 @@ def _at_hand(source: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _merge_into(target: Path, parts: Sequence[_Source], done: Merged) -> None:
+def _merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     # Before any record is added: a plan that can't be read is not written over, and a folder without a plan has one of
     # all its records.
     plan = plan_file.read_plan(target) if os.path.lexists(target / PLAN) else None
     cells = {wanted.record_name: wanted for wanted in plan.cells} if plan else {}
-    for part in parts:
-        theirs = _plan_of_source(part.folder, part.source, done)
+    for folder, source in parts:
+        theirs = _plan_of_source(folder, source, done)
         plan = plan or theirs
         cells |= {wanted.record_name: wanted for wanted in theirs.cells}  # two machines may share a cell
     target.mkdir(parents=True, exist_ok=True)
-    found = (_Wanted(path, target, part.source) for part in parts for path in sorted(part.folder.glob(RECORDS)))
+    found = ((path, target, source) for folder, source in parts for path in sorted(folder.glob(RECORDS)))
     for merged in mapped(_merge_record, found):
         done.add(merged)
-    for part in parts:
-        for path in (part.folder / name for name in (RACE, COMPARISON) if (part.folder / name).exists()):
+    for folder, source in parts:
+        for path in (folder / name for name in (RACE, COMPARISON) if (folder / name).exists()):
             try:
                 content = read_bytes(path)
             except OSError as error:
-                done.problems.append(f"{path.name} of {part.source}: not readable ({error.strerror})")
+                done.problems.append(f"{path.name} of {source}: not readable ({error.strerror})")
                 continue
-            if _add(content, target / path.name) == Added.other:
-                done.conflicts.append(f"{shown(target / path.name)}: differs in {part.source}; the one here stays")
+            try:
+                _add(content, target / path.name)
+            except FileExistsError:
+                done.conflicts.append(f"{shown(target / path.name)}: differs in {source}; the one here stays")
     if plan is not None:
         plan_file.write_plan(replace(plan, cells=list(cells.values())), target)
 
 
-class _Wanted(NamedTuple):
-    path: Path  # of a record
-    target: Path  # the folder to add it to
-    source: str
+def _plan_of_source(folder: Path, source: str, done: Merged) -> PlanFile:
+    """The source's plan, or one of all its records; without cells whose records an earlier release has named."""
+    plan = None
+    if os.path.lexists(folder / PLAN):
+        try:
+            plan = plan_file.read_plan(folder)
+        except RefusedError:
+            raise
+        except UserError as error:
+            done.problems.append(f"{one_line(str(error))}; all records beside it are taken")
+    plan = plan or plan_file.plan_of_records(folder)
+    cells = [wanted for wanted in plan.cells if wanted.record_name.startswith(f"{wanted.cell_id}-")]
+    if num := len(plan.cells) - len(cells):
+        done.problems.append(
+            f"{source}: {num} cells of an earlier release are not in the plan; their records are added"
+        )
+    return replace(plan, cells=cells)
 
 
-class Added(Enum):
-    """How adding a file ended."""
-
-    new = auto()
-    same = auto()  # it was there with this content
-    other = auto()  # it was there with another content, and stays
-
-
-def _merge_record(wanted: _Wanted) -> Merged:
-    """Adds a record, with its weights if it has some; safe to repeat."""
+def _merge_record(wanted: tuple[Path, Path, str]) -> Merged:
+    """Adds a record to a folder, from this source, with its weights if it has some; safe to repeat."""
     path, target, source = wanted
     there = target / path.name
     try:
@@ -156,13 +156,14 @@ def _merge_record(wanted: _Wanted) -> Merged:
     except (OSError, RefusedError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else one_line(str(error))
         return Merged(problems=[f"{path.name} of {source}: not a readable record ({why})"])
-    added = Added.same if is_there else _add_record(path, clean, there, may_link=clean is content)
-    if added == Added.other:
+    try:
+        is_new = not is_there and _add_record(path, clean, there, may_link=clean is content)
+    except FileExistsError:
         other = f"{source} has another measurement of this cell, on this machine or an equal one; the one here stays"
         return Merged(conflicts=[f"{shown(there)}: {other}"])
     lost = _add_weights(path.with_suffix(SAFETENSORS), target)
     problems = [f"{source}: weights left out ({lost})"] if lost else []
-    return Merged(num_new=int(added == Added.new), num_same=int(added == Added.same), problems=problems)
+    return Merged(num_new=int(is_new), num_same=int(not is_new), problems=problems)
 
 
 def _add_weights(weights: Path, target: Path) -> str:
@@ -178,26 +179,25 @@ def _add_weights(weights: Path, target: Path) -> str:
     return ""
 
 
-def _add_record(path: Path, content: bytes, there: Path, may_link: bool) -> Added:
+def _add_record(path: Path, content: bytes, there: Path, may_link: bool) -> bool:
     """As `_add`; on one file system as a second name of the file, without copying it, if that has this content.
 
     Nothing changes a record's file: whoever writes a record again replaces the file.
     """
     if may_link and not path.is_symlink():
-        try:
+        with contextlib.suppress(OSError):  # it is there, or on another file system, or the file system has no links
             os.link(path, there)
-            return Added.new
-        except OSError:  # it is there, or on another file system, or the file system has no links
-            pass
-    added = _add(content, there)
-    if added == Added.other:
+            return True
+    try:
+        return _add(content, there)
+    except FileExistsError:
         try:
             if _clean(read_bytes(there)) == content:
-                return Added.same
+                return False
         except (OSError, ValueError):  # the machine stopped while it was written; or it is no file
             set_aside(there)
-            added = _add(content, there)
-    return added
+            return _add(content, there)
+        raise
 
 
 def _clean(content: bytes) -> bytes:
@@ -210,45 +210,32 @@ def _clean(content: bytes) -> bytes:
     import orjson  # here, as in schema/serialize.py
 
     values = orjson.loads(content)
-    if isinstance(values, dict) and values.get("reason") == NOT_JUDGED:
-        raise ValueError(f"not judged yet: {NOT_JUDGED}")
     if not isinstance(values, dict):
         return content
+    if values.get("reason") == NOT_JUDGED:
+        raise ValueError(f"not judged yet: {NOT_JUDGED}")
     check_settings(values.get("cell"))
     clean = cleared(values)
     return content if clean is values else json_text(clean).encode()
 
 
-def _plan_of_source(folder: Path, named: str, done: Merged) -> PlanFile:
-    """The source's plan, or one of all its records; without cells whose records an earlier release has named."""
-    plan = None
-    if os.path.lexists(folder / PLAN):
-        try:
-            plan = plan_file.read_plan(folder)
-        except RefusedError:
-            raise
-        except UserError as error:
-            done.problems.append(f"{one_line(str(error))}; all records beside it are taken")
-    plan = plan or plan_file.plan_of_records(folder)
-    cells = [wanted for wanted in plan.cells if wanted.record_name.startswith(f"{wanted.cell_id}-")]
-    if num := len(plan.cells) - len(cells):
-        done.problems.append(f"{named}: {num} cells of an earlier release are not in the plan; their records are added")
-    return replace(plan, cells=cells)
+def _add(content: bytes, path: Path) -> bool:
+    """Writes the file whole, unless it is there with this content; returns whether it was written.
 
-
-def _add(content: bytes, path: Path) -> Added:
-    """Writes the file whole, unless a file of its name is there."""
+    Raises:
+        FileExistsError: it is there with another content, and stays.
+    """
     if not path.exists():
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=PREFIX, suffix=SUFFIX) as file:
             file.write(content)
             file.flush()
             os.fchmod(file.fileno(), 0o644)
-            try:
-                os.link(file.name, path)  # fails if another merge was faster
-                return Added.new
-            except FileExistsError:
-                pass
-    return Added.same if _holds(path, content) else Added.other
+            with contextlib.suppress(FileExistsError):  # another merge was faster
+                os.link(file.name, path)
+                return True
+    if not _holds(path, content):
+        raise FileExistsError(path)
+    return False
 
 
 def _holds(path: Path, content: bytes) -> bool:

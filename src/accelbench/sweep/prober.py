@@ -1,14 +1,19 @@
-"""The ceilings of this machine's devices: probed once, kept, and compared with the speed of every cell."""
+"""The ceilings of the machine's devices: probed once while it is quiet, kept, compared with the speed of each cell."""
 
 import math
+import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from accelbench.devices.proc import CpuTimes, cpu_times
 from accelbench.errors import RefusedError
 from accelbench.isolation.hosts import Hosts, ProbeFailedError
+from accelbench.judging.disturbed import ALLOWED
+from accelbench.judging.load import MIN_OTHERS, MIN_STEAL
 from accelbench.judging.roofline import excess, verdict
 from accelbench.judging.row import ceilings_of, summarise
 from accelbench.presentation import significant
@@ -17,7 +22,6 @@ from accelbench.schema.ceilings import Ceilings, formats_of, read_ceilings, writ
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import CeilingVerdict, Device, Engine, Precision, Status
-from accelbench.sweep.quiet import Quiet, is_allowed
 
 # The engine that probes, whichever engine a cell has: it is the device that is probed.
 PROBING_ENGINE = Engine.lightning
@@ -25,7 +29,50 @@ SECONDS, SECONDS_EACH = 2, 3  # of a probe on two cores: in all, and more for ea
 MAX_REPROBES = 3  # for each device in one sweep
 NEAR = 0.85  # a share of a ceiling that was probed beside other load
 SIXTEEN_BITS = (Precision.fp16, Precision.bf16)
+# On a machine that is never quiet, such as a shared one that runs tests, `allowed` has cells count although other
+# programs take their cores, and nothing waits. A variable, since this is the machine's nature and no cell's or suite's.
+BUSY_VARIABLE = "ACCELBENCH_BUSY"
+LOOK_S = 1.0  # long enough for the kernel's ticks of 10 ms
 FAR_BELOW = 2.0  # times: the peak rate of fp32 over that of a format without units; with units, a format is the faster
+
+
+def is_allowed() -> bool:
+    """Whether cells count although the machine is busy."""
+    return os.environ.get(BUSY_VARIABLE) == ALLOWED
+
+
+class Quiet:
+    """Waits for a quiet machine: where that was in vain, half as long the next time, so that a sweep has an end."""
+
+    def __init__(
+        self,
+        quiet_s: float,  # the longest first wait; with 0 nothing waits
+        say: Callable[[str], None],
+        look: Callable[[], CpuTimes] = lambda: cpu_times(os.sched_getaffinity(0)),
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.patience_s = quiet_s
+        self._say, self._look, self._sleep = say, look, sleep
+
+    def comes(self, why: str, left_s: float = math.inf) -> bool:
+        """Waits until the machine is quiet for a second, at most `left_s`; returns whether it became quiet in time.
+
+        The user is told `why` it waits: what was disturbed, and by what.
+        """
+        limit_s = min(self.patience_s, left_s)
+        if limit_s < LOOK_S:
+            return False
+        self._say(f"{why}: waits up to {limit_s:.0f} s for a quiet machine, to repeat it ...")
+        waited_s, before = 0.0, self._look()
+        while waited_s + LOOK_S <= limit_s:
+            self._sleep(LOOK_S)
+            waited_s += LOOK_S
+            before, earlier = self._look(), before
+            used, stolen = ((after - start) / LOOK_S for after, start in zip(before[:2], earlier[:2], strict=True))
+            if used < MIN_OTHERS and stolen < MIN_STEAL:
+                return True
+        self.patience_s /= 2
+        return False
 
 
 class Prober:
@@ -50,7 +97,7 @@ class Prober:
     ) -> None:
         self.hosts, self.root, self.environment, self.say, self.cells = hosts, root, environment, say, cells
         self.known: dict[Device, Ceilings | None] = {}
-        self.num_reprobes: Counter[Device] = Counter()
+        self.num_reprobes = Counter[Device]()
         self._quiet = quiet or Quiet(0.0, say)
 
     def runs_first(self, cell: Cell) -> bool:
@@ -66,6 +113,17 @@ class Prober:
             elif known is not None:
                 self._repeat(cell, known, self._wanted(cell))
         return self.known[cell.device]
+
+    def _wanted(self, cell: Cell) -> list[Precision]:
+        # The true precisions of all cells on its device.
+        wanted = [cell.precision, *(other.precision for other in self.cells if other.device == cell.device)]
+        return list(dict.fromkeys(word for precision in wanted for word in formats_of(precision)))
+
+    def _unprobed(self, ceilings: Ceilings | None, cell: Cell) -> list[Precision]:
+        return [word for word in self._wanted(cell) if ceilings is None or word not in ceilings.probed]
+
+    def _read(self, device: Device) -> Ceilings | None:
+        return read_ceilings(self.root, self.environment).get(device.value)
 
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Ceilings | None:
         """Measures the ceilings of the cell's device in true precisions, joins them with the known ones, keeps them.
@@ -113,10 +171,11 @@ class Prober:
         that comes near it; then it judges no cell.
         """
         device, rate = record.cell.device, flops_per_s(record)
-        record = _with(record, self.known.get(device))
+        record = self._with_ceilings(record)
         while rate and self._may_be_too_low(record, rate) and self.num_reprobes[device] < MAX_REPROBES:
             self.num_reprobes[device] += 1
-            record = _with(record, self.probe(record.cell, formats_of(record.cell.precision)))
+            self.known[device] = self.probe(record.cell, formats_of(record.cell.precision))
+            record = self._with_ceilings(record)
         ceiling = _ceiling(record)
         if rate is None or ceiling is None or record.measurement is None:
             return record
@@ -128,6 +187,10 @@ class Prober:
             return replace(record, measurement=replace(record.measurement, warnings=warnings))
         return record
 
+    def _with_ceilings(self, record: Record) -> Record:
+        known = self.known.get(record.cell.device)
+        return replace(record, environment={**record.environment, "ceilings": known.to_json() if known else None})
+
     def _may_be_too_low(self, record: Record, rate: float) -> bool:
         known, precision = self.known.get(record.cell.device), record.cell.precision
         if known is not None and known.disturbance(precision):
@@ -135,22 +198,6 @@ class Prober:
             return first or rate > NEAR * (known.ceiling_of(precision) or math.inf)
         ceiling = _ceiling(record)
         return ceiling is not None and rate > ceiling
-
-    def _wanted(self, cell: Cell) -> list[Precision]:
-        # The true precisions of all cells on its device.
-        wanted = [cell.precision, *(other.precision for other in self.cells if other.device == cell.device)]
-        return list(dict.fromkeys(word for precision in wanted for word in formats_of(precision)))
-
-    def _unprobed(self, ceilings: Ceilings | None, cell: Cell) -> list[Precision]:
-        return [word for word in self._wanted(cell) if ceilings is None or word not in ceilings.probed]
-
-    def _read(self, device: Device) -> Ceilings | None:
-        return read_ceilings(self.root, self.environment).get(device.value)
-
-
-def _with(record: Record, ceilings: Ceilings | None) -> Record:
-    environment = {**record.environment, "ceilings": ceilings.to_json() if ceilings else None}
-    return replace(record, environment=environment)
 
 
 def _ceiling(record: Record) -> float | None:
@@ -167,8 +214,7 @@ def flops_per_s(record: Record) -> float | None:
 def slow_formats(ceilings: Ceilings | None, precisions: Iterable[Precision]) -> Iterator[str]:
     """A sentence for each 16-bit format whose probed peak rate is far below that of fp32: the device lacks its units.
 
-    Args:
-        precisions: of the cells to come; a mixed one computes in its 16-bit format.
+    `precisions` are those of the cells to come; a mixed one computes in its 16-bit format.
     """
     rates = ceilings.flops_per_s if ceilings else {}
     fp32 = rates.get(Precision.fp32)

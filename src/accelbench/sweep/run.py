@@ -1,33 +1,33 @@
 """The sweep: cells -> records, one cell after another, a record for each whatever happens."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
-from accelbench.errors import UserError
+from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging import disturbed
-from accelbench.judging.disturbed import DISTURBED, is_retried
-from accelbench.presentation import duration
-from accelbench.project import PLAN, shown
+from accelbench.judging.disturbed import is_retried
 from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
-from accelbench.sweep.context import SweepContext
-from accelbench.sweep.delivery import Delivery
-from accelbench.sweep.kept import KeptFiles, read_or_set_aside
-from accelbench.sweep.progress import outcome
+from accelbench.sinks.relative_speed import relative_speeds
+from accelbench.sinks.sink import Sink
+from accelbench.sweep.context import SweepContext, read_or_set_aside
 from accelbench.sweep.session import NOT_JUDGED, Session
+from accelbench.sweep.terminal import conclude
+
+TRACKING = ("mlflow", "none")
 
 
 @dataclass
@@ -49,8 +49,83 @@ class SweepResult:
             raise UserError("; ".join(dict.fromkeys(str(record.reason) for record in tried)))
 
 
-Show = Callable[[SweepResult], None]
-Measure = Callable[[Prepared, Delivery], list[Record]]
+class Delivery:
+    """Delivers records to the trackers of one sweep, in the order in which they were measured.
+
+    `tracking` is one of `TRACKING`, `root` the folder of MLflow's store.
+    """
+
+    def __init__(self, tracking: str, root: Path) -> None:
+        self._tracking, self._root = tracking, root
+        self._sinks: list[Sink] | None = None
+        self._waiting: list[Record] = []
+
+    def __enter__(self) -> "Delivery":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.deliver()
+
+    def open(self) -> None:
+        """Opens the trackers: MLflow's import and its database take seconds."""
+        self._sinks = make_sinks(self._tracking, self._root)
+        for sink in self._sinks:
+            sink.open()
+
+    def add(self, record: Record) -> None:
+        """Keeps the record for `deliver` or `finish`."""
+        self._waiting.append(record)
+
+    def deliver(self) -> None:
+        """Delivers the records that were kept if the trackers are open. Not to be called while a cell is timed."""
+        while self._sinks is not None and self._waiting:
+            record = self._waiting.pop(0)
+            for sink in self._sinks:
+                sink.deliver(record)
+
+    def finish(self) -> None:
+        """Delivers the records that were kept."""
+        if self._waiting and self._sinks is None:
+            self.open()
+        self.deliver()
+
+    def relate(self, processes: Iterable[Process]) -> None:
+        """Adds to the runs of all of a sweep's processes how the speeds of their cells compare, and these cells."""
+        if self._sinks:
+            cells = cells_of(processes)
+            found, several = relative_speeds(cells), [each for each in cells if each.num_processes > 1]
+            for sink in self._sinks:
+                sink.relate(found, several)
+
+    def links(self, record: Record) -> dict[str, str]:
+        """Tracker -> where it shows the run of a delivered record. Each link is a query."""
+        found = {sink.name: sink.link(record) for sink in self._sinks or ()}
+        return {name: link for name, link in found.items() if link is not None}
+
+    def losses(self) -> list[str]:
+        """A line for each tracker that some records, or how their speeds compare, did not reach."""
+        lines = []
+        for sink in self._sinks or ():
+            lost = f"{sink.undelivered} runs" if sink.undelivered else "How the runs' speeds compare"
+            if sink.undelivered or sink.is_unrelated:
+                delivers = "delivers them" if sink.undelivered else "adds it"
+                lines.append(f"{lost} did not reach {sink.name} ({sink.problem}): `accelbench sync` {delivers}.")
+        return lines
+
+
+def make_sinks(tracking: str, root: Path) -> list[Sink]:
+    """The sinks of a sweep, not opened yet; `root` is the folder of the store.
+
+    Raises:
+        UnknownChoiceError: `tracking` is not one of `TRACKING`.
+    """
+    if tracking not in TRACKING:
+        raise UnknownChoiceError("tracking", tracking, TRACKING)
+    if tracking == "none":
+        return []
+    from accelbench.sinks.mlflow import MLflowSink  # its import takes over a second
+
+    return [MLflowSink(root)]
 
 
 def run(
@@ -60,7 +135,8 @@ def run(
     out: Path | None = None,
     *,
     hosts: Hosts,
-    show: Show | None = None,
+    show: Callable[[SweepResult], None] | None = None,
+    measure: Callable[[SweepContext, Prepared, Delivery], list[Record]] | None = None,
 ) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, whatever happens.
 
@@ -71,88 +147,50 @@ def run(
             plan gets these cells in addition to its own, or for a new folder under runs/.
         hosts: from which the cells are forked. Those that the cells need are started; the caller ends them.
         show: shows the result once every cell has its record; None: as `conclude` does.
+        measure: has the planned cells measured elsewhere, and returns their records; None: on this machine.
 
     Raises:
         UserError: the sweep could not start, or not go on, for a reason that the user can mend.
     """
     context = SweepContext.begin(cells, options, console, hosts, out=out)
-    return carry_out(
-        context,
-        cells,
-        lambda ready, delivery: _measure(context, ready, delivery),
-        is_joined=out is None,
-        machine=context.alone(),
-        show=show,
-    )
-
-
-def carry_out(
-    context: SweepContext,
-    cells: Sequence[Cell],
-    measure: Measure,
-    *,
-    is_joined: bool,
-    machine: AbstractContextManager[None],
-    show: Show | None,
-) -> SweepResult:
-    """Prepares the cells, has them measured, shows the result and delivers it.
-
-    Args:
-        measure: returns the records of the planned cells.
-        is_joined: whether the cells join those of the folder's plan.
-        machine: holds what is needed to measure; afterwards the rest is delivered.
-        show: as in `run`.
-    """
-    with Delivery(context.options.tracking, context.place.store) as delivery:
-        with machine:
+    with Delivery(options.tracking, context.place.store) as delivery:
+        with nullcontext() if measure else context.alone():
             # After the wait, in which the plan may have changed.
-            context.earlier = plan_file.cells_in(context.folder) if is_joined else []
+            context.earlier = plan_file.cells_in(context.folder) if out is None else []
             ready = context.prepare(cells)
             with context.telling_where_it_stopped(ready):
                 context.set_aside_plan()
-                result = SweepResult(context.folder, measure(ready, delivery))
-        if result.records:
-            (show or (lambda result: conclude(result, context.console)))(result)
-        _deliver_rest(context, delivery, result)
+                result = SweepResult(context.folder, (measure or _measure)(context, ready, delivery))
+        if result.records and show is not None:
+            show(result)
+        elif result.records:
+            conclude(result.records, result.folder, console)
+        with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
+            delivery.finish()
+            delivery.relate(map(Process.of, result.records))
+        for line in delivery.losses():
+            console.print(line, style="yellow", markup=False)
         if len(ready.planned) == len(result.records) == 1 and result.records[0].sweep_id == context.sweep_id:
             result.links = delivery.links(result.records[0])
     return result
 
 
 def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
-    kept = KeptFiles()
-    wanted = [WantedCell(item.cell, item.record_name, item.label) for item in ready.planned]
-    context.write_plan(wanted)
-    kept.note(context.folder / PLAN, lambda: context.write_plan(wanted))
-    measured, todo = known(context, ready.planned)
-    for record in measured:
-        kept.note_record(record, context.folder)
-    if measured:
-        context.say(f"{len(measured)} of {len(ready.planned)} cells have their record already.")
-    context.hosts.meanwhile = delivery.deliver
-    try:
+    with context.restoring_files():
+        context.write_plan([WantedCell(item.cell, item.record_name, item.label) for item in ready.planned])
+        measured, todo = known(context, ready.planned)
+        if measured:
+            context.say(f"{len(measured)} of {len(ready.planned)} cells have their record already.")
+        context.hosts.meanwhile = delivery.deliver
         with Session(context, ready, todo) as session:
             if sum(item.skip_reason is None for item in todo) > 1:
                 delivery.open()  # while the host imports its framework
             for item in todo:
-                record = session.judge(session.measure(item))
-                kept.note_record(record, context.folder)
+                record = session.measure(item)
                 session.show(record)
                 delivery.add(record)
                 measured.append(record)
-    finally:  # an interrupted sweep keeps its records too
-        say_restored(kept.restore(), context)
     return measured
-
-
-def _deliver_rest(context: SweepContext, delivery: Delivery, result: SweepResult) -> None:
-    """Delivers what the trackers have not got yet, and says what did not reach them."""
-    console = context.console
-    with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
-        delivery.finish()
-        delivery.relate(map(Process.of, result.records))
-    for line in delivery.losses():
-        console.print(line, style="yellow", markup=False)
 
 
 def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:
@@ -168,6 +206,7 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
     for item in planned:
         existing = by_name.get(item.record_name)
         if existing is not None and _counts(existing, item, context.options.retry):
+            context.keep(existing)
             done.append(existing)
         else:
             todo.append(item)
@@ -175,41 +214,11 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
 
 
 def _counts(existing: Record, item: Planned, retry: Retry) -> bool:
-    """Whether the cell's record from an earlier sweep stands; else the cell is measured again."""
     was_skipped, is_skipped = existing.status == Status.skipped, item.skip_reason is not None
-    if was_skipped != is_skipped:  # what this machine supports has changed, and no part of the identity did
-        return False
-    return existing.reason != NOT_JUDGED and not (retry == Retry.failed and is_retried(existing))
+    # Else what this machine supports has changed, and no part of the identity did.
+    return was_skipped == is_skipped and stands(existing, retry)
 
 
-def say_restored(paths: Sequence[Path], context: SweepContext) -> None:
-    """Says which files had to be written again."""
-    if paths:
-        text = (
-            f"{len(paths)} files were deleted or changed while the sweep ran, perhaps by the code of a cell, and have "
-            "been written again:"
-        )
-        context.say("\n  ".join([text, *listed([shown(path) for path in paths])]), "yellow")
-
-
-def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
-    """Says why cells were skipped; `reasons` has one for each."""
-    for reason, num in Counter(reasons).most_common():
-        console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
-
-
-def conclude(result: SweepResult, console: Console) -> None:
-    """Prints how the cells ended, why cells were skipped, and where the records are."""
-    why = {record.name: reason for record in result.records if (reason := disturbed.reason(record))}
-    counts = Counter(DISTURBED if record.name in why else record.status.value for record in result.records)
-    console.print(", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()), highlight=False)
-    if why:
-        again = f"the same command with out={shown(result.folder)} retry=failed"
-        text = f"  {DISTURBED}: {next(iter(why.values()))}; no answer counts such a cell. To measure again: {again}"
-        console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
-    say_skipped([record.reason for record in result.records if record.status == Status.skipped], console)
-    for bad in [record for record in result.records if record.status in UNEXPECTED]:
-        console.print(f"  {bad.label}: {bad.status}: {outcome(bad)}", style="red", highlight=False, markup=False)
-    took_s = sum(record.wall_s for record in result.records)
-    where = f"Records: {shown(result.folder)} ({duration(took_s)} of measuring)"
-    console.print(where, highlight=False, markup=False, soft_wrap=True)
+def stands(record: Record, retry: Retry) -> bool:
+    """Whether the record counts as one of its cell; else the cell is measured again."""
+    return record.reason != NOT_JUDGED and not (retry == Retry.failed and is_retried(record))

@@ -2,10 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,35 +19,31 @@ from accelbench.grid.evidence import Evidence, read_evidence
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned
 from accelbench.grid.prepare import Prepared
+from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.judging import disturbed
 from accelbench.project import SAFETENSORS, shown
-from accelbench.schema import record as records
+from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
 from accelbench.schema.secrets import without_secrets
+from accelbench.schema.serialize import canonical_json, plain
 from accelbench.schema.text import ending, one_line
-from accelbench.schema.vocab import MODULE, Device, Status
+from accelbench.schema.vocab import MODULE, Device, Library, Precision, Status
 from accelbench.settings.executors import check_local
-from accelbench.sweep import quiet
 from accelbench.sweep.context import SweepContext
-from accelbench.sweep.preflight import Preflight
-from accelbench.sweep.prober import PROBING_ENGINE, Prober, slow_formats
-from accelbench.sweep.progress import SweepProgress
-from accelbench.sweep.quiet import Quiet
+from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, is_allowed, slow_formats
+from accelbench.sweep.terminal import SweepProgress
 
 MAX_LIBRARY_OUTPUT = 20_000  # characters of what one cell's libraries printed, with -v
-DATA_CHANGED = "the data set was prepared anew while it was measured: run the sweep again"
+# Of accelbench's own networks, the tests know that they run: no check of them.
+CHECKED = frozenset(Library) - {Library.accelbench}
 NOT_JUDGED = "the sweep ended before the cell's speed was compared with what its device can do: run it again"
 
 
 class Session:
-    """Measures, judges and shows the cells `todo` of one sweep. With nothing to do it starts nothing.
+    """Measures and shows the cells `todo` of one sweep. With nothing to do it starts nothing."""
 
-    Attributes:
-        evidence: of how long cells take; once entered, with something to do.
-    """
-
-    evidence: Evidence
+    evidence: Evidence  # of how long cells take; once entered, with something to do
 
     def __init__(
         self,
@@ -57,34 +54,29 @@ class Session:
     ) -> None:
         check_local(context.options.executor)
         self.context, self.ready, self.todo, self._new_progress = context, ready, todo, progress
+        self._progress: SweepProgress | None = None
         self._devices_said: set[Device] = set()  # the devices of which it was said which precisions are slow
-        self._stack = ExitStack()
-        self._library_output: list[str] = []  # with -v: what the cells' libraries printed, until it is shown
 
     def __enter__(self) -> "Session":
         if self.todo:
-            with ExitStack() as stack:
-                self._start(stack)
-                self._stack = stack.pop_all()
+            self._start()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
-        self._show_library_output()
-        if self.context.options.verbose:
-            self.context.hosts.listener = self._show_printed  # what the hosts say when they end
+        if self._progress is not None:
+            self._progress.__exit__(*error)
 
-    def _start(self, stack: ExitStack) -> None:
+    def _start(self) -> None:
         hosts, place, options = self.context.hosts, self.context.place, self.context.options
         runnable = [item.cell for item in self.todo if item.skip_reason is None]
         num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
         hosts.end_starting(needed=runnable)
         self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
-        if options.verbose:
-            hosts.listener = self._library_output.append
+        if options.verbose:  # also for what the hosts say when they end
+            hosts.listener = lambda printed: self.context.console.print(shown_output(printed), soft_wrap=True)
         environment = fingerprint(PROBING_ENGINE)
-        self._quiet = Quiet(0.0 if quiet.is_allowed() else options.quiet_s, self._say)
-        self._prober = Prober(hosts, place.cache, environment, self._say, runnable, quiet=self._quiet)
+        self._quiet = Quiet(0.0 if is_allowed() else options.quiet_s, self.context.say)
+        self._prober = Prober(hosts, place.cache, environment, self.context.say, runnable, quiet=self._quiet)
         if runnable and self._prober.runs_first(runnable[0]):
             # Its host imports the framework while the trackers are opened. Not before: that would disturb the idle
             # power. Not where another host probes the device first: that would disturb the probe.
@@ -92,32 +84,37 @@ class Session:
         self.evidence = read_evidence(place.root, environment["machine"], {cell.id for cell in runnable})
         self._preflight = Preflight(hosts, self.ready.data_folder)
         self._preflight.check(runnable)
-        self._progress = stack.enter_context(self._new_progress(self.context.console, self.todo, self.evidence))
+        self._progress = self._new_progress(self.context.console, self.todo, self.evidence).__enter__()
 
     def measure(self, item: Planned, left_s: float = math.inf) -> Record:
-        """Runs the cell, or skips it with its reason, and writes its record at once; an ok one without its status.
+        """Runs the cell, or skips it with its reason, judges it, and writes its record.
 
-        The sweep may be killed before the cell is judged, which can take minutes if its speed is not plausible. A cell
-        that other programs disturbed waits for a quiet machine, and is run once more; both take at most `left_s`.
+        It is written at once, and again when it was judged: the sweep may be killed before, since judging takes minutes
+        if the speed is not plausible. A cell that other programs disturbed waits for a quiet machine, and is run once
+        more; both take at most `left_s`.
         """
+        assert self._progress is not None, "entered, with something to do"
         self._progress.start(item)
         failure = self._preflight.failure(item.cell) if item.skip_reason is None else None
         if item.skip_reason is None and failure is None:
             self._say_slow_formats(item)
         environment = self.ready.environment(item.cell.engine)
         environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
-        environment |= {disturbed.BUSY: disturbed.ALLOWED} if quiet.is_allowed() else {}
+        environment |= {disturbed.BUSY: disturbed.ALLOWED} if is_allowed() else {}
         record = self._run(item, failure, environment)
         reason, left_s = disturbed.reason(record), left_s - 2 * record.wall_s
         if reason is not None and self._quiet.comes(f"{item.label} was disturbed ({reason})", left_s):
-            record = _repeated(self._run(item, failure, environment), reason)
+            record = self._run(item, failure, environment)
+            if (measured := record.measurement) is not None:
+                notes = [*measured.notes, f"measured again: the first time, {reason}"]
+                record = replace(record, measurement=replace(measured, notes=notes))
         is_ok = record.status == Status.ok
         unjudged = replace(record, status=Status.invalid, reason=NOT_JUDGED) if is_ok else record
-        records.write(unjudged, self.context.folder)
-        return record
+        self.context.write_record(unjudged, is_judged=False)
+        return self._judge(record)
 
     def _run(self, item: Planned, failure: Outcome | None, environment: Mapping[str, Any]) -> Record:
-        """The record of the cell's process; of none if the cell is skipped, or the check of its network failed."""
+        # The record of no process if the cell is skipped, or the check of its network failed.
         weights = self.context.folder / f"{item.record_name}{SAFETENSORS}" if item.cell.save_weights else None
         started_at, start = datetime.now(UTC), time.perf_counter()
         if item.skip_reason is not None:
@@ -148,54 +145,80 @@ class Session:
             self._devices_said.add(device)
             cells = [each.cell for each in self.todo if each.skip_reason is None and each.cell.device == device]
             for line in slow_formats(ceilings, [each.precision for each in cells]):
-                self._say(line)
+                self.context.say(line)
 
-    def judge(self, record: Record) -> Record:
+    def _judge(self, record: Record) -> Record:
         """The record with the ceilings of its device and what follows from them; may probe the device again."""
         try:
             judged = self._prober.judged(record)
-            if judged.status == Status.ok and (defect := self._data_defect() or self._file_defect(record)) is not None:
+            if judged.status == Status.ok and (defect := self._changed(record)) is not None:
                 judged = replace(judged, status=Status.invalid, reason=defect)
-            records.write(judged, self.context.folder)
+            self.context.write_record(judged, is_judged=True)
         except (UserError, OSError):
             if record.status == Status.ok:  # what was written first does not count
                 (self.context.folder / f"{record.name}.json").unlink(missing_ok=True)
             raise
         return judged
 
-    def _data_defect(self) -> str | None:
-        if self.ready.data.name == MODULE:  # there is no manifest
-            return None
-        try:
-            return None if read_manifest(self.ready.data_folder) == self.ready.data else DATA_CHANGED
-        except DataError as error:
-            return f"the data set could not be read after the measurement: {error}"
-
-    def _file_defect(self, record: Record) -> str | None:
+    def _changed(self, record: Record) -> str | None:
+        """What changed of the data set, or of the user's code and weights, while the cell was measured."""
+        if self.ready.data.name != MODULE:  # which has no manifest
+            try:
+                if read_manifest(self.ready.data_folder) != self.ready.data:
+                    return "the data set was prepared anew while it was measured: run the sweep again"
+            except DataError as error:
+                return f"the data set could not be read after the measurement: {error}"
         path = self.ready.changed_file(record)
         return None if path is None else f"{one_line(shown(path))} changed while it was measured: run the sweep again"
 
     def show(self, record: Record) -> None:
         """Shows the record's outcome."""
-        self._show_library_output()
+        assert self._progress is not None, "entered, with something to do"
         self._progress.finish(record)
 
-    def _say(self, line: str) -> None:
-        self.context.console.print(line, markup=False)
 
-    def _show_library_output(self) -> None:
-        while self._library_output:
-            self._show_printed(self._library_output.pop(0))
+class Preflight:
+    """Checks each network of a sweep once before anything is measured, in a process of its own."""
 
-    def _show_printed(self, printed: str) -> None:
-        self.context.console.print(shown_output(printed), soft_wrap=True)
+    def __init__(self, hosts: Hosts, data_folder: Path) -> None:
+        self._hosts, self._data_folder = hosts, data_folder
+        self._failures: dict[tuple[tuple[str, bool], int], Outcome] = {}
+
+    def check(self, cells: Iterable[Cell]) -> int:
+        """Checks one of all cells with the same network, batches and mode; returns how many networks were checked.
+
+        It is the one with the smallest batch. If that fails, the next larger batch is checked too: batch normalisation
+        can't train on a single sample. And if a cell in fp32 on the CPU fails, one that runs elsewhere is checked too:
+        the engine is not as sure of that.
+        """
+        batches: dict[tuple[str, bool], dict[int, Cell]] = defaultdict(dict)
+        for cell in cells:
+            if cell.model.library in CHECKED:
+                batches[_key(cell)].setdefault(cell.batch_size, cell)
+        right = set()
+        for key in sorted(batches):
+            if key[0] not in right and not self._fails(key, batches[key]):
+                right.add(key[0])
+        return len({network for network, _ in batches})
+
+    def _fails(self, key: tuple[str, bool], by_size: dict[int, Cell]) -> bool:
+        for num, size in enumerate(sorted(by_size)):
+            outcome = self._hosts.check(by_size[size], self._data_folder)
+            # Only an exception is a verdict: running out of time or memory says nothing.
+            if outcome.status != Status.failed:
+                return num > 0
+            self._failures[key, size] = replace(outcome, user_error=True)
+        return True
+
+    def failure(self, cell: Cell) -> Outcome | None:
+        """How the check of the cell's network and batch failed; None if it did not, or if there was none."""
+        return self._failures.get((_key(cell), cell.batch_size))
 
 
-def _repeated(record: Record, reason: str) -> Record:
-    if record.measurement is None:
-        return record
-    notes = [*record.measurement.notes, f"measured again: the first time, {reason}"]
-    return replace(record, measurement=replace(record.measurement, notes=notes))
+def _key(cell: Cell) -> tuple[str, bool]:
+    """The network, its data and mode; and whether the cell runs elsewhere than where it is checked."""
+    network = canonical_json([cell.engine, plain(cell.model), plain(cell.data), cell.mode])
+    return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)
 
 
 def shown_output(printed: str) -> Text:

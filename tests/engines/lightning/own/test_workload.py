@@ -15,7 +15,7 @@ from accelbench.judging.row import summarise, warnings_of
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
-from accelbench.sweep.progress import outcome
+from accelbench.sweep.terminal import outcome
 from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 

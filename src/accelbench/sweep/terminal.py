@@ -1,0 +1,347 @@
+"""What a sweep shows: its progress, how its cells ended, the card of one cell, and which of several is the fastest."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from accelbench.answers.cells import MeasuredCell, cells_of
+from accelbench.answers.process import Process
+from accelbench.answers.ranking import Answer, answers
+from accelbench.grid.estimate import total
+from accelbench.grid.evidence import Evidence
+from accelbench.grid.plan import Planned
+from accelbench.judging import disturbed
+from accelbench.judging.disturbed import DISTURBED
+from accelbench.judging.row import phases_ms, summarise, warnings_of
+from accelbench.judging.warnings import counted_samples, output_error_text, relative_half_width
+from accelbench.presentation import and_more, checked_words, counted, duration, significant
+from accelbench.project import shown
+from accelbench.report.tables import best
+from accelbench.report.tables.on_terminal import rendered
+from accelbench.report.tables.table import Column, columns_of, tabulate_known, word
+from accelbench.schema.record import Record, Row, number_of
+from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Phase, Provenance, Status
+from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
+
+WIDE = 80  # columns of a terminal that has room for a bar
+STYLES = {Status.ok: "green", Status.skipped: "dim", DISTURBED: "yellow"}
+MAX_WORKLOADS = 3  # for more, the report and `accelbench best` are the places to look
+MAX_CELLS = 12
+MAX_WARNINGS = 3  # of a card
+NO_MEDIAN = (
+    f"p50 (ms): fewer than {NUM_SAMPLES_FOR[50]} steps were waited for one by one: steps are long, or whole epochs "
+    "were measured."
+)
+FIGURES = ("samples/s", "± (%)", "tokens/s", "p50 (ms)", "warnings")
+BAR_WIDTH = 48
+NAME_WIDTH = 8
+GIGA = 1e9
+MAX_ERROR_LINES = 16  # of the user's own code; a traceback through frameworks is longer, and is in the record
+# Phases that follow each other also differ in their fill, for readers without colours.
+PHASES = {
+    Phase.data_wait: ("░", "red"),
+    Phase.copy_in: ("▒", "yellow"),
+    Phase.forward: ("█", "blue"),
+    Phase.backward: ("▓", "cyan"),
+    Phase.optimizer: ("█", "green"),
+    Phase.trace: ("░", "white"),
+    Phase.execute: ("█", "blue"),
+    Phase.copy_out: ("▒", "bright_yellow"),
+    Phase.framework: ("░", "magenta"),
+}
+
+
+class SweepProgress:
+    """Progress of one sweep over the `planned` cells: a bar on a terminal, a line per cell elsewhere.
+
+    Each finished cell adds to the evidence of how long they take.
+    """
+
+    def __init__(self, console: Console, planned: Sequence[Planned], evidence: Evidence) -> None:
+        self.console = console
+        self.planned, self.num, self.evidence = planned, len(planned), evidence
+        self.num_done = 0
+        self.bar = Progress(
+            *([BarColumn(bar_width=24)] if console.width >= WIDE else []),  # else it would push out the cell's name
+            MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+            TextColumn("[dim]{task.fields[left]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task("", total=self.num, left="")
+
+    def __enter__(self) -> "SweepProgress":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def start(self, planned: Planned) -> None:
+        """Shows the cell that is measured now, and the time left."""
+        left = ""
+        if self.console.is_terminal:
+            done, to_come = self.planned[: self.num_done], self.planned[self.num_done :]
+            cells = [[item.cell for item in items if item.skip_reason is None] for items in (to_come, done)]
+            left = f"{total(cells[0], self.evidence, cells[1])} left"
+        self.bar.update(self.task, description=planned.label, left=left)
+
+    def finish(self, record: Record) -> None:
+        """Prints the cell's outcome. Skipped cells get no line: `conclude` counts them by reason."""
+        self.num_done += 1
+        self.evidence.add(record)
+        self.bar.update(self.task, completed=self.num_done)
+        if record.status == Status.skipped:
+            return
+        count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
+        line = Text.assemble((count, "dim"), f"{record.label:<38} ")
+        word = DISTURBED if disturbed.reason(record) else record.status.value
+        line.append(word, STYLES.get(word, "bold red"))
+        if self.num > 1 or record.status not in UNEXPECTED:  # the card or the end of the sweep says why
+            text = f"  {outcome(record)}"
+            if self.console.is_terminal and line.cell_len + len(text) > self.console.width:
+                line.append(f"\n{' ' * (len(count) - 2)}")  # the terminal would break a word
+            line.append(text)
+        self.console.print(line, soft_wrap=True)
+
+
+class BudgetProgress(SweepProgress):
+    """Shows the budget instead of the number of cells, and a line for each process that failed."""
+
+    def __init__(
+        self,
+        console: Console,
+        planned: Sequence[Planned],
+        evidence: Evidence,
+        *,
+        left_s: Callable[[], float],
+        budget_s: float,
+    ) -> None:
+        super().__init__(console, planned, evidence)
+        self._left_s, self._budget_s = left_s, budget_s
+        self.bar.update(self.task, total=round(budget_s))
+
+    def start(self, planned: Planned) -> None:
+        spent_s = round(min(self._budget_s, self._budget_s - self._left_s()))
+        self.bar.update(self.task, description=f"s  {planned.label}", completed=spent_s)
+
+    def finish(self, record: Record) -> None:
+        self.evidence.add(record)
+        is_cut = record.status == Status.timeout and self._left_s() <= 0
+        if record.status in UNEXPECTED and not is_cut:
+            text = f"{record.label}: {record.status}: {record.reason}"
+            self.console.print(text, style="red", markup=False, soft_wrap=True)
+
+
+def outcome(record: Record) -> str:
+    """One cell's result in a few words."""
+    if record.status in UNEXPECTED or record.status == Status.skipped:
+        return record.reason or "no reason was given"
+    row = summarise(record)
+    if row["disturbed"]:
+        return str(row["disturbed"])
+    words = []
+    if isinstance(rate := row["samples_per_s"], float):
+        width = relative_half_width(row)
+        bounds = "" if width is None else f" ±{100 * width:.1f} %"
+        words.append(f"{rate:>11,.{0 if rate >= 100 else 2}f} samples/s{bounds}")
+    if isinstance(row["latency_p50_ms"], float):
+        words.append(f"{row['latency_p50_ms']:>9.3f} ms/step")
+    if isinstance(row["accuracy"], float):
+        words.append(f"accuracy {row['accuracy']:.4f}")
+    words += (samples := counted_samples(record))
+    if num := len(warnings_of(row)) - len(samples):
+        words.append(counted(num, "warning"))
+    return "  ".join(words)
+
+
+def conclude(records: Sequence[Record], folder: Path, console: Console) -> None:
+    """Prints how the cells ended, why cells were skipped, and where the records are."""
+    why = {record.name: reason for record in records if (reason := disturbed.reason(record))}
+    counts = Counter(DISTURBED if record.name in why else record.status.value for record in records)
+    console.print(", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()), highlight=False)
+    if why:
+        again = f"the same command with out={shown(folder)} retry=failed"
+        text = f"  {DISTURBED}: {next(iter(why.values()))}; no answer counts such a cell. To measure again: {again}"
+        console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    say_skipped([record.reason for record in records if record.status == Status.skipped], console)
+    for bad in [record for record in records if record.status in UNEXPECTED]:
+        console.print(f"  {bad.label}: {bad.status}: {outcome(bad)}", style="red", highlight=False, markup=False)
+    took_s = sum(record.wall_s for record in records)
+    where = f"Records: {shown(folder)} ({duration(took_s)} of measuring)"
+    console.print(where, highlight=False, markup=False, soft_wrap=True)
+
+
+def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
+    """Says why cells were skipped; `reasons` has one for each."""
+    for reason, num in Counter(reasons).most_common():
+        console.print(f"  skipped {num}: {reason}", style="dim", highlight=False, markup=False)
+
+
+def show_answer(records: Sequence[Record], folder: str, console: Console) -> None:
+    """Prints which cell is the fastest, in a sentence for each model, and a table; nothing without two ok cells.
+
+    `folder` is that of the records, for the commands that show more.
+    """
+    planned = [Process.of(record) for record in records]
+    found = [each for each in answers(cells_of(planned)) if each.others]
+    if not found:
+        return
+    console.print()
+    for line in _answer_lines(found, planned):
+        console.print(line, soft_wrap=isinstance(line, Text) and not console.is_terminal)
+    commands = [("To be sure:", each.command) for each in found[:MAX_WORKLOADS] if each.command]
+    commands += [("All figures:", f"accelbench best {folder}"), ("A page to share:", f"accelbench report {folder}")]
+    for what, command in commands:
+        console.print(f"{what} {command}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _answer_lines(found: Sequence[Answer], planned: Sequence[Process]) -> Iterator[RenderableType]:
+    for answer in found[:MAX_WORKLOADS]:
+        yield sentence(answer)
+        cells, group = answer.group.cells, answer.group
+        with_what: Column[MeasuredCell] = Column("with", lambda cell, group=group: word(group.short_text(cell)))  # type: ignore[misc]
+        columns = [with_what, *columns_of(lambda cell: cell, best.FIGURES, *FIGURES)]
+        if len(cells) <= MAX_CELLS and (table := tabulate_known("", columns, cells)):
+            yield rendered(table)
+            if any(cell.number("latency_p50_ms") is None for cell in cells):
+                yield Text(NO_MEDIAN, "dim")
+        yield from remarks(answer, planned)
+    if len(found) > MAX_WORKLOADS:
+        yield Text(f"and {len(found) - MAX_WORKLOADS} other models or modes")
+
+
+def sentence(answer: Answer) -> Text:
+    """Such as `resnet18, inference, random 3x224x224: bf16, batch 16 is fastest here, 51 images/s; ...`."""
+    return Text.assemble((f"{answer.what}", "bold"), f", {answer.data}: {answer.sentence}")
+
+
+def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
+    """What to know before using the fastest of the planned cells, and a line for each of its first two warnings."""
+    if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
+        yield Text(words)
+    known = warnings_of(answer.fastest.row)
+    for text in known[:2]:
+        yield Text(f"Warning of the fastest: {text}", "yellow")
+    if len(known) > 2:
+        yield Text(f"{and_more(len(known) - 2, 'warning')}, in its record", "yellow")
+
+
+def show_card(record: Record, path: str, console: Console) -> None:
+    """Prints the card of a record of any status, whose file is at `path`; unknown figures have no line."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True, min_width=NAME_WIDTH)
+    table.add_column(overflow="fold")
+    for name, text in _card_lines(record, summarise(record)):
+        table.add_row(name, text if isinstance(text, Text) else Text(text))
+    console.print()
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    show_places({"record": path}, console)
+
+
+def show_places(places: Mapping[str, str], console: Console) -> None:
+    """Prints where to find more: name -> path or address. They are no part of the table, which would wrap them."""
+    for name, place in places.items():
+        console.print(Text.assemble("  ", (f"{name:<{NAME_WIDTH + 2}}", "bold"), place), soft_wrap=True)
+
+
+def _card_lines(record: Record, row: Row) -> Iterator[tuple[str, Text | str]]:
+    is_ok, speed = record.status == Status.ok, number_of(row, "samples_per_s")
+    outcome = f"{significant(speed, 4)} samples/s" if is_ok and speed is not None else record.status.value
+    outcome = DISTURBED if row["disturbed"] else outcome
+    device = "" if row["device_name"] is None else f" on {row['device_name']}"
+    data = f", {record.data.name}" + " (a stand-in)" * record.data.stand_in if record.data and is_ok else ""
+    yield "cell", f"{record.label}: {outcome}{device}{data}"
+    if record.reason:
+        yield "reason", record.reason
+    if row["disturbed"]:
+        yield "reason", f"{row['disturbed']}, so its numbers are not published"
+    if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
+        yield "error", Text(_frames(record.error), "dim")
+    if is_ok and not row["disturbed"]:
+        yield from _figures(record, row)
+    notes = record.measurement.notes if record.measurement else []
+    for note in notes:
+        yield "note", note
+    warnings = [warning for warning in warnings_of(row) if warning not in notes]
+    num_shown = len(warnings) if len(warnings) <= MAX_WARNINGS else MAX_WARNINGS - 1
+    for warning in warnings[:num_shown]:
+        yield "warning", Text(warning, "yellow")
+    if num_shown < len(warnings):
+        yield "", Text(f"{and_more(len(warnings) - num_shown, 'warning')}, in the record", "yellow")
+
+
+def _frames(error: str) -> str:
+    """A traceback without the exception's own message, which the reason says."""
+    lines = error.splitlines()
+    while lines and not lines[-1].startswith(" "):
+        lines.pop()
+    return "\n".join(lines) or error.rstrip()
+
+
+def _figures(record: Record, row: Row) -> Iterator[tuple[str, Text | str]]:
+    cell, measured = record.cell, record.measurement
+    if interval := _interval(row, "samples_per_s", 4):
+        yield "speed", f"{interval} samples/s with 95 % confidence, in this process"
+    if (tokens := number_of(row, "tokens_per_s")) is not None:
+        yield "tokens", f"{significant(tokens, 4)} tokens/s"
+    tails = {percent: number_of(row, f"latency_p{percent}_ms") for percent in (50, 90, 99)}
+    if known := [f"p{percent} {significant(value)} ms" for percent, value in tails.items() if value is not None]:
+        interval = _interval(row, "latency_p50_ms", 3)
+        yield "latency", ", ".join(known) + (f"  (p50 {interval} ms)" if interval else "")
+    phases = phases_ms(row)
+    if total := sum(phases.values()):
+        yield "step", _bar(phases, total)
+        percents = {phase.replace("_", " "): 100 * ms / total for phase, ms in phases.items()}
+        words = [f"{phase} {percent:.0f} %" for phase, percent in percents.items() if percent >= 0.5]
+        yield "", f"{significant(total)} ms: {', '.join(words)}"
+    limits = [] if row["bound"] is None else [f"bound by {row['bound']}"]
+    share, ceiling = number_of(row, "mfu"), number_of(row, "ceiling_flops_per_s")
+    if share is not None and ceiling is not None:
+        devices = "device's" if measured is None or measured.num_devices == 1 else "devices'"
+        unit = "GOP/s" if cell.precision in QUANTIZED else "GFLOP/s"
+        limits.append(f"{100 * share:.1f} % of the {devices} {significant(ceiling / GIGA)} {unit}, as probed")
+    if limits:
+        yield "limit", ", ".join(limits)
+    peaks = {"the processes": number_of(row, "peak_host_mb"), "the device": number_of(row, "peak_device_mb")}
+    if known := [f"{significant(peak)} MB of {place}" for place, peak in peaks.items() if peak is not None]:
+        yield "memory", "at most " + ", ".join(known)
+    if (time_s := number_of(row, "time_s")) is not None:
+        epochs = f"{cell.epochs} epoch{'s' * (cell.epochs > 1)}"
+        whole = f"training for {epochs}" if cell.mode == Mode.train else "inference over the test set"
+        estimated = " (estimated from the speed)" * (row["time_provenance"] == Provenance.estimated)
+        yield "time", f"{whole} takes {significant(time_s)} s{estimated}"
+    accuracies = {"test accuracy": "accuracy", "training accuracy": "train_accuracy"}
+    values = {name: number_of(row, column) for name, column in accuracies.items()}
+    known = [f"{name} {100 * value:.2f} %" for name, value in values.items() if value is not None]
+    if error := output_error_text(cell.precision, number_of(row, "output_error")):
+        known.append(f"output differs from fp32's by {error} for two samples")
+    if known:
+        yield "quality", ", ".join(known)
+    if measured is not None and (checked := checked_words(measured.checks, fully=True)):
+        yield "checked", checked
+
+
+def _bar(phases: Mapping[Phase, float], total: float) -> Text:
+    """A step's wall time as a bar of phases; rounding their ends, not their lengths, keeps the total width."""
+    bar, done = Text(), 0.0
+    for phase, value in phases.items():
+        start = round(BAR_WIDTH * done / total)
+        done += value
+        fill, colour = PHASES[phase]
+        bar.append(fill * (round(BAR_WIDTH * done / total) - start), colour)
+    return bar
+
+
+def _interval(row: Row, column: str, digits: int) -> str:
+    """The 95 % interval, such as `3 to 5`; empty if it is unknown."""
+    low, high = (number_of(row, f"{column}_{end}") for end in ("low", "high"))
+    return "" if low is None or high is None else f"{significant(low, digits)} to {significant(high, digits)}"
