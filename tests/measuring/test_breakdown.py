@@ -10,10 +10,10 @@ LENGTHS = {Phase.forward: 0.004, Phase.backward: 0.008, Phase.optimizer: 0.002}
 
 
 class Device:
-    """A device that is done some time after the launch, on a clock that only the test moves."""
+    """A device that is done some time after the launch, on a clock that only the test moves; and the training on it."""
 
     def __init__(self, fused=False):
-        self.fused, self.time, self.queue = fused, 0.0, 0.0
+        self.fused, self.time, self.queue, self.mark, self.num_steps = fused, 0.0, 0.0, lambda phase: None, 0
 
     def now(self):
         return self.time
@@ -29,102 +29,74 @@ class Device:
     def between(self, start, end):
         return end - start
 
-
-class Training:
-    def __init__(self, device):
-        self.device, self.mark, self.num_steps = device, lambda phase: None, 0
-
     def fetch(self):
-        self.device.time += 0.001
-        return
+        self.time += 0.001
 
     def copy_in(self, batch):
-        self.device.queue += 0.0005
-        return batch
+        self.queue += 0.0005
 
     def compute(self, batch):
         self.num_steps += 1
-        self.device.time += 0.0001  # the loop itself, before anything is launched
+        self.time += 0.0001  # the loop itself, before anything is launched
         for phase, seconds in LENGTHS.items():
-            self.device.queue += seconds
+            self.queue += seconds
             self.mark(phase)
-        self.device.time += 0.003 * self.device.fused  # as a launch that runs the step
-        return
+        self.time += 0.003 * self.fused  # as a launch that runs the step
 
     def copy_out(self, result):
-        self.device.queue += 0.0003
+        self.queue += 0.0003
 
 
 def test_each_phase_has_its_length_and_they_add_up_to_the_step():
     device = Device()
-    found = measure_breakdown(Training(device), device, 0.5, device.now)
+    found = measure_breakdown(device, device, 0.5, device.now)
     first = {phase: seconds[0] for phase, seconds in found.phases_s.items()}
-    assert first == pytest.approx(
-        {"data_wait": 0.001, "copy_in": 0.0005, "forward": 0.0041, "backward": 0.008, "optimizer": 0.002}
-        | {"copy_out": 0.0003, "framework": 0.0},
-        abs=0.00011,
-    )
+    expected = {"data_wait": 0.001, "copy_in": 0.0005, "forward": 0.0041, "backward": 0.008, "optimizer": 0.002}
+    assert first == pytest.approx({**expected, "copy_out": 0.0003, "framework": 0.0}, abs=0.00011)
     assert sum(first.values()) == pytest.approx(found.undisturbed_s[0], rel=0.03)
     assert sum(found.undisturbed_s) == pytest.approx(0.25, rel=0.1)
 
 
 def test_a_device_that_runs_whole_steps_has_no_phases_within():
     device = Device(fused=True)
-    training = Training(device)
-    found = measure_breakdown(training, device, 0.1, device.now)
+    found = measure_breakdown(device, device, 0.1, device.now)
     assert set(found.phases_s) == {"data_wait", "copy_in", "trace", "execute", "framework", "copy_out"}
     assert found.phases_s["execute"][0] == pytest.approx(0.003)  # launched after it was recorded
-    assert training.mark(Phase.forward) is None
+    assert device.mark(Phase.forward) is None
 
 
 def test_a_slow_step_gets_its_few_and_a_fast_one_no_more_than_enough():
     device = Device()
-    training = Training(device)
-    assert len(measure_breakdown(training, device, 1e-9, device.now).undisturbed_s) == MIN_STEPS
-    assert len(measure_breakdown(training, device, 1e9, device.now).undisturbed_s) == MAX_STEPS
+    assert len(measure_breakdown(device, device, 1e-9, device.now).undisturbed_s) == MIN_STEPS
+    assert len(measure_breakdown(device, device, 1e9, device.now).undisturbed_s) == MAX_STEPS
 
 
 def test_sleeps_on_a_real_clock_are_found():
-    class Host:
-        fused = False
-
+    class Sleeper(Device):
         def wait(self):
             pass
 
         def stamp(self):
             return time.perf_counter()
 
-        def between(self, start, end):
-            return end - start
-
-    class Sleeper(Training):
         def compute(self, batch):
             time.sleep(0.01)
             self.mark(Phase.forward)
             time.sleep(0.02)
             self.mark(Phase.backward)
 
-    found = measure_breakdown(Sleeper(Device()), Host(), 0.3)
-    middle = sorted(found.phases_s["backward"])[len(found.undisturbed_s) // 2]
-    assert middle == pytest.approx(0.02, rel=0.1)
+    found = measure_breakdown(Sleeper(), Sleeper(), 0.3)
+    middle = len(found.undisturbed_s) // 2
+    assert sorted(found.phases_s["backward"])[middle] == pytest.approx(0.02, rel=0.1)
     # Of the middle steps: a single sleep may last longer on a busy machine.
     sums = sorted(map(sum, zip(*found.phases_s.values(), strict=True)))
-    assert sums[len(sums) // 2] == pytest.approx(sorted(found.undisturbed_s)[len(found.undisturbed_s) // 2], rel=0.2)
-
-
-class Counting(RankGroup):
-    def __init__(self):
-        self.begun, self.ended = 0, 0
-
-    def begin(self, num_steps):
-        self.begun += num_steps
-
-    def end(self):
-        self.ended += 1
+    assert sums[middle] == pytest.approx(sorted(found.undisturbed_s)[middle], rel=0.2)
 
 
 def test_other_processes_take_every_step():
-    device, ranks = Device(), Counting()
-    step = Training(device)
-    measure_breakdown(step, device, 0.5, device.now, ranks)
-    assert ranks.begun == ranks.ended == step.num_steps
+    calls = {"begin": [], "end": []}
+    ranks = RankGroup()
+    ranks.begin, ranks.end = calls["begin"].append, lambda: calls["end"].append(1)
+    device = Device()
+    measure_breakdown(device, device, 0.5, device.now, ranks)
+    assert sum(calls["begin"]) == sum(calls["end"]) == device.num_steps

@@ -6,36 +6,27 @@ from statistics import median
 
 import pytest
 
-from accelbench.measuring import clock, stopping
+from accelbench.measuring import clock
 from accelbench.measuring.runner import RankGroup, Timing
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
 from accelbench.stats import order_statistics
 
 
-class FakeClock:
-    """A clock that only the test moves."""
+class Workload:
+    """Steps of known lengths on a device that returns before it is done, as a GPU does, on a clock of its own."""
 
-    def __init__(self) -> None:
-        self.time = 0.0
+    def __init__(self, data=0.001, copy_in=0.002, launch=0.0005, compute=0.010, copy_out=0.003):
+        self.data, self.copy, self.launch, self.work, self.out = data, copy_in, launch, compute, copy_out
+        self.time = self.queue = 0.0  # seconds that passed, and of work that was launched and is not yet done
+        self.num_computed = self.compiles = self.compile_steps = 0
+        self.change = lambda: None  # called before each step
 
-    def __call__(self) -> float:
+    def now(self):
         return self.time
 
-
-class Workload:
-    """Steps of known lengths on a device that returns before it is done, as a GPU does."""
-
-    def __init__(self, now, data=0.001, copy_in=0.002, launch=0.0005, compute=0.010, copy_out=0.003, batch=4):
-        self.now, self.batch = now, batch
-        self.data, self.copy, self.launch, self.work, self.out = data, copy_in, launch, compute, copy_out
-        self.queue = 0.0  # seconds of work launched and not yet done
-        self.num_computed = 0
-        self.compiles = 0
-        self.compile_steps = 0
-
     def spend(self, seconds):
-        self.now.time += seconds
+        self.time += seconds
         self.queue = max(0.0, self.queue - seconds)
 
     def fetch(self):
@@ -46,10 +37,14 @@ class Workload:
         self.queue += self.copy
         return batch
 
+    def compile(self):
+        self.compiles += 1
+        self.spend(5.0)
+
     def compute(self, batch):
+        self.change()
         if self.num_computed < self.compile_steps:
-            self.compiles += 1
-            self.spend(5.0)
+            self.compile()
         self.spend(self.launch)
         self.queue += self.work
         self.num_computed += 1
@@ -60,10 +55,10 @@ class Workload:
         self.spend(self.out)
 
     def num_samples(self, batch):
-        return self.batch
+        return 4
 
     def wait(self):
-        self.now.time += self.queue
+        self.time += self.queue
         self.queue = 0.0
 
     def num_compiles(self):
@@ -79,7 +74,7 @@ def run(workload, window=WINDOW):
 
 @pytest.fixture
 def workload():
-    return Workload(FakeClock())
+    return Workload()
 
 
 def test_a_device_that_returns_before_it_is_done_is_measured_whole(workload):
@@ -91,11 +86,10 @@ def test_a_device_that_returns_before_it_is_done_is_measured_whole(workload):
 
 def test_each_part_of_a_step_is_timed(workload):
     timing = run(workload)
-    assert timing.data_s == pytest.approx([0.001] * 20)
-    assert timing.copy_in_s == pytest.approx([0.002] * 20)
-    assert timing.launch_s == pytest.approx([0.0005] * 20)
-    assert timing.copy_out_s == pytest.approx([0.003] * 20)
-    assert timing.latency_s == pytest.approx([0.0165 - 0.0005 + 0.0005] * 20, rel=0.04)
+    parts = (timing.data_s, timing.copy_in_s, timing.launch_s, timing.copy_out_s)
+    for part, seconds in zip(parts, (0.001, 0.002, 0.0005, 0.003), strict=True):
+        assert part == pytest.approx([seconds] * 20)
+    assert timing.latency_s == pytest.approx([0.0165] * 20, rel=0.04)
 
 
 def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload):
@@ -107,12 +101,11 @@ def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload):
 
 
 def test_a_disturbed_start_does_not_leave_short_blocks(workload):
-    def compute(batch):
+    def change():
         # Five times slower through the warm-up and the first block, as beside another program.
         workload.work = 0.050 if workload.num_computed < 6 else 0.010
-        return type(workload).compute(workload, batch)
 
-    workload.compute = compute
+    workload.change = change
     timing = run(workload)
     assert all(block.seconds >= WINDOW.block_s for block in timing.blocks)
     assert len(timing.blocks) >= clock.MIN_SAMPLES
@@ -122,13 +115,12 @@ def noisy(workload, rng, sigma, related=0.0):
     """Makes the lengths of the workload's steps vary; `related` is their correlation from step to step."""
     level = 0.0
 
-    def compute(batch):
+    def change():
         nonlocal level
         level = related * level + math.sqrt(1 - related**2) * rng.gauss(0, 1)
         workload.work = 0.1 * math.exp(sigma * level)
-        return type(workload).compute(workload, batch)
 
-    workload.compute = compute
+    workload.change = change
     return workload
 
 
@@ -143,14 +135,14 @@ def test_an_even_speed_stops_at_the_asked_width(workload):
 
 
 def test_an_uneven_speed_is_measured_for_longer():
-    workload = noisy(Workload(FakeClock()), random.Random(2), 0.015)
+    workload = noisy(Workload(), random.Random(2), 0.015)
     timing = run(workload, LONG_STEPS)
     assert timing.stop in (Stop.precise, Stop.limit)
     assert len(timing.blocks) > 10
 
 
 def test_noise_that_can_not_be_averaged_away_in_time_stops_the_blocks():
-    workload = noisy(Workload(FakeClock()), random.Random(1), 0.5)
+    workload = noisy(Workload(), random.Random(1), 0.5)
     timing = run(workload, LONG_STEPS)
     assert timing.stop == Stop.noisy
     assert sum(block.seconds for block in timing.blocks) < 3
@@ -161,19 +153,18 @@ def test_noise_that_can_not_be_averaged_away_in_time_stops_the_blocks():
 def test_stopping_when_it_looks_exact_keeps_the_intervals_honest(sigma, related):
     rng, held = random.Random(11), 0
     for _ in range(400):
-        timing = run(noisy(Workload(FakeClock(), data=0, copy_in=0, launch=0), rng, sigma, related), LONG_STEPS)
+        timing = run(noisy(Workload(data=0, copy_in=0, launch=0), rng, sigma, related), LONG_STEPS)
         low, high = order_statistics.median_interval([block.seconds for block in timing.blocks])
         held += low <= 0.1 <= high
     assert held / 400 >= 0.93
 
 
 def test_warm_up_goes_on_until_step_times_have_settled(workload):
-    def compute(batch):
+    def change():
         # A machine that needs 40 steps to get going.
         workload.work = 0.010 * (1 + 2 * max(0, 40 - workload.num_computed) / 40)
-        return type(workload).compute(workload, batch)
 
-    workload.compute = compute
+    workload.change = change
     timing = run(workload, replace(WINDOW, warmup_s=0.3))
     assert timing.settled
     assert timing.num_warmup_steps >= 40
@@ -181,24 +172,17 @@ def test_warm_up_goes_on_until_step_times_have_settled(workload):
 
 
 def test_step_times_that_never_settle_are_measured_and_noted(workload):
-    def compute(batch):
+    def change():
         workload.work = 0.010 * 1.02**workload.num_computed
-        return type(workload).compute(workload, batch)
 
-    workload.compute = compute
+    workload.change = change
     timing = run(workload, replace(WINDOW, warmup_s=0.3))
     assert timing.settled is False
-    assert timing.warmup_total_s < 1.5 * stopping.WARMUP_STRETCH * 0.3
+    assert timing.warmup_total_s < 1.5 * clock.WARMUP_STRETCH * 0.3
 
 
 def test_a_block_in_which_something_was_compiled_is_measured_again(workload):
-    def compute(batch):
-        if workload.num_computed == 30:
-            workload.compiles += 1
-            workload.spend(5.0)
-        return type(workload).compute(workload, batch)
-
-    workload.compute = compute
+    workload.change = lambda: workload.compile() if workload.num_computed == 30 else None
     timing = run(workload)
     assert timing.compiled_in_steady_state == 1
     assert max(block.seconds for block in timing.blocks) < 1
@@ -206,7 +190,7 @@ def test_a_block_in_which_something_was_compiled_is_measured_again(workload):
 
 def test_a_clock_that_drifts_is_found(workload):
     timing = clock.measure(
-        workload, workload.wait, WINDOW, now=workload.now, reference=lambda: 100 + workload.now.time / 1.01
+        workload, workload.wait, WINDOW, now=workload.now, reference=lambda: 100 + workload.time / 1.01
     )
     assert timing.clock_drift == pytest.approx(0.01, rel=0.01)
 
@@ -218,6 +202,9 @@ def test_compilation_stays_out_of_the_steady_state(workload):
     assert sum(seconds < 1 for seconds in timing.warmup_s) >= WINDOW.warmup_steps
     assert max(timing.latency_s) < 1
     assert timing.compiled_in_steady_state == 0
+    workload.compile_steps = 10**9  # an engine that compiles every step is measured, and noted
+    timing = run(workload)
+    assert timing.compiled_in_steady_state >= sum(block.num_steps for block in timing.blocks) + len(timing.latency_s)
 
 
 def test_a_long_warm_up_keeps_its_first_steps_and_its_whole_length(workload):
@@ -227,24 +214,16 @@ def test_a_long_warm_up_keeps_its_first_steps_and_its_whole_length(workload):
     assert timing.warmup_total_s > sum(timing.warmup_s)
 
 
-def test_an_engine_that_compiles_every_step_is_measured_and_noted(workload):
-    workload.compile_steps = 10**9
-    timing = run(workload)
-    num_measured = sum(block.num_steps for block in timing.blocks) + len(timing.latency_s)
-    assert timing.compiled_in_steady_state >= num_measured
-
-
-def test_a_slow_step_still_gets_the_samples_that_an_interval_needs():
-    workload = Workload(FakeClock(), compute=0.3)
-    timing = run(workload)
+def test_slow_steps_get_the_samples_that_an_interval_needs_and_end_at_three_times_the_window():
+    timing = run(Workload(compute=0.3))
     assert len(timing.blocks) >= clock.MIN_SAMPLES
     assert timing.blocks[0].num_steps == 1
-
-
-def test_a_very_slow_step_ends_at_three_times_the_window():
-    workload = Workload(FakeClock(), compute=2.0)
-    timing = run(workload)
+    timing = run(Workload(compute=2.0))
     assert sum(block.seconds for block in timing.blocks) < 3 * WINDOW.measure_s + 2.1
+    window = Window(warmup_steps=1, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.0, latency_steps=0)
+    timing = run(Workload(compute=2.0), window)  # the warm-up gives up after its fewest steps
+    assert timing.settled is False
+    assert (timing.num_warmup_steps, len(timing.blocks), timing.blocks[0].num_steps) == (2, 1, 1)
 
 
 def test_a_fixed_number_of_steps_is_just_that(workload):
@@ -259,39 +238,29 @@ def test_a_fixed_number_of_steps_is_just_that(workload):
 
 
 def test_one_step_without_a_warm_up_computes_once(workload):
-    timing = clock.measure_steps(workload, workload.wait, 0, 1, workload.num_compiles, workload.now)
+    timing = clock.measure_steps(workload, workload.wait, 0, 1, now=workload.now)
     assert workload.num_computed == 1
     assert [block.num_steps for block in timing.blocks] == [1]
     assert (timing.latency_s, timing.warmup_s, timing.first_step_s) == ([], [], None)
 
 
+def of_epoch(workload):
+    batches, fetch = iter(range(7)), type(workload).fetch
+    workload.fetch = lambda: (next(batches), fetch(workload))
+    return workload
+
+
 def test_an_epoch_is_timed_to_the_end_of_its_last_step(workload):
-    batches = iter(range(7))
-    workload.fetch = lambda: next(batches)
-    took = clock.time_epoch(workload, workload.wait, workload.now)
+    took = clock.time_epoch(of_epoch(workload), workload.wait, workload.now)
     assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
-    assert workload.num_computed == 7
-    assert took.first_step_s is None
+    assert (workload.num_computed, took.first_step_s, took.data_s) == (7, None, pytest.approx(7 * 0.001))
 
 
-def test_an_epochs_time_to_get_its_batches_is_known(workload):
-    batches = iter(range(7))
-    fetch = workload.fetch
-    workload.fetch = lambda: next(batches) if fetch() is not None else None
-    took = clock.time_epoch(workload, workload.wait, workload.now)
-    assert took.data_s == pytest.approx(7 * 0.001)
-    assert took.data_s < took.seconds / 10
-
-
-def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other():
-    workload = Workload(FakeClock())
+def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other(workload):
     workload.compile_steps = 1
     timing = Timing()
-    fetch = workload.fetch
     for _ in range(2):
-        batches = iter(range(7))
-        workload.fetch = lambda batches=batches: (next(batches), fetch())
-        _, took = clock.measure_epoch(timing, workload, workload.wait, workload.num_compiles, workload.now)
+        _, took = clock.measure_epoch(timing, of_epoch(workload), workload.wait, workload.num_compiles, workload.now)
     assert timing.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # it copies while it compiles
     assert took.first_step_s is None
     assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)  # without a wait in between
@@ -306,20 +275,12 @@ def test_injected_sleeps_are_recovered_within_two_percent():
         time.sleep(seconds)
         slept[name].append(time.perf_counter() - start)
 
-    class Sleeper(Workload):
-        def fetch(self):
-            sleep("fetch", 0.004)
-
-        def copy_in(self, batch):
-            return batch
-
-        def compute(self, batch):
-            sleep("compute", 0.016)
-
-        def copy_out(self, result):
-            sleep("copy_out", 0.002)
-
-    timing = clock.measure(Sleeper(None), lambda: None, WINDOW)
+    sleeper = Workload()
+    sleeper.fetch = lambda: sleep("fetch", 0.004)
+    sleeper.copy_in = lambda batch: batch
+    sleeper.compute = lambda batch: sleep("compute", 0.016)
+    sleeper.copy_out = lambda result: sleep("copy_out", 0.002)
+    timing = clock.measure(sleeper, lambda: None, WINDOW)
     num, per_block = len(timing.latency_s), timing.blocks[0].num_steps
     steps = [sum(parts) for parts in zip(slept["fetch"][:-num], slept["compute"][:-num], strict=True)]
     in_blocks = steps[-per_block * len(timing.blocks) :]
@@ -329,18 +290,16 @@ def test_injected_sleeps_are_recovered_within_two_percent():
         # A median: the process may lose its core between a sleep and the clock.
         return median(one / other for one, other in zip(measured, true, strict=True))
 
-    assert typical_ratio([block.seconds for block in timing.blocks], truths) == pytest.approx(1, rel=0.02)
-    assert typical_ratio(timing.data_s, slept["fetch"][-num:]) == pytest.approx(1, rel=0.02)
-    assert typical_ratio(timing.launch_s, slept["compute"][-num:]) == pytest.approx(1, rel=0.02)
-    assert typical_ratio(timing.copy_out_s, slept["copy_out"]) == pytest.approx(1, rel=0.02)
+    pairs = [(timing.data_s, slept["fetch"][-num:]), (timing.launch_s, slept["compute"][-num:])]
+    pairs += [(timing.copy_out_s, slept["copy_out"]), ([block.seconds for block in timing.blocks], truths)]
+    assert [typical_ratio(*pair) for pair in pairs] == pytest.approx([1] * 4, rel=0.02)
 
 
 class Slow(RankGroup):
-    """Other ranks that finish `seconds` after this one; counts the steps that were announced to them."""
+    """Other ranks that finish 5 ms after this one; counts the steps that were announced to them."""
 
-    def __init__(self, now, seconds):
-        self.now, self.seconds = now, seconds
-        self.num_steps, self.waiting = 0, False
+    def __init__(self, workload):
+        self.workload, self.num_steps, self.waiting = workload, 0, False
 
     def begin(self, num_steps):
         assert not self.waiting
@@ -348,31 +307,19 @@ class Slow(RankGroup):
 
     def end(self):
         assert self.waiting
-        self.now.time += self.seconds
+        self.workload.time += 0.005
         self.waiting = False
 
 
 def test_other_processes_take_every_step_and_the_slowest_ends_it(workload):
-    ranks = Slow(workload.now, 0.005)
-    timing = clock.measure(workload, workload.wait, WINDOW, workload.num_compiles, workload.now, ranks=ranks)
+    ranks = Slow(workload)
+    timing = clock.measure(workload, workload.wait, WINDOW, now=workload.now, ranks=ranks)
     assert ranks.num_steps == workload.num_computed
     assert not ranks.waiting
-    alone = run(Workload(FakeClock()))
+    alone = run(Workload())
     assert median(timing.latency_s) == pytest.approx(median(alone.latency_s) + 0.005)
     assert timing.first_step_s == pytest.approx(alone.first_step_s + 0.005)
     for block in timing.blocks:
         assert block.seconds == pytest.approx(block.num_steps * 0.012 + 0.0015 + 0.005, rel=0.01)
-
-
-def test_other_processes_take_a_fixed_number_of_steps_too(workload):
-    ranks = Slow(workload.now, 0.005)
-    clock.measure_steps(workload, workload.wait, 3, 12, workload.num_compiles, workload.now, ranks=ranks)
-    assert ranks.num_steps == workload.num_computed == 3 + 12 + 12
-
-
-def test_the_warm_up_of_slow_steps_gives_up_after_its_fewest_steps():
-    workload = Workload(FakeClock(), compute=2.0)
-    window = Window(warmup_steps=1, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.0, latency_steps=0)
-    timing = run(workload, window)
-    assert timing.settled is False
-    assert (timing.num_warmup_steps, len(timing.blocks), timing.blocks[0].num_steps) == (2, 1, 1)
+    clock.measure_steps(workload, workload.wait, 3, 12, now=workload.now, ranks=ranks)
+    assert ranks.num_steps == workload.num_computed

@@ -16,7 +16,7 @@ from accelbench.measuring.output_check import (
     random_rows,
     wrong_shape,
 )
-from accelbench.measuring.outputs import OutputTensor, difference
+from accelbench.measuring.outputs import OutputTensor
 from accelbench.schema.vocab import Precision
 
 SIZE = 8
@@ -159,46 +159,38 @@ def test_a_larger_error_is_never_judged_more_mildly(precision, most):
     assert said(**repeated, precision=precision, moved=of(THIRD), against=references(rounded=rounded))[2]
 
 
+SAME, ONES = {"fed": ONE, "unseen": ONE}, {"fed": np.ones((4, 10)), "unseen": np.ones((4, 10))}
+ZEROS = {name: 0 * each for name, each in ONES.items()}
+
+
 def test_inputs_that_are_the_same_accuse_nobody():
-    same = {"fed": ONE, "unseen": ONE}
-
-    def keys(batch, num):
-        return [0] * num
-
+    keys = {"inputs_of_rows": lambda batch, num: [0] * num}
     for kind in (Sound, Noise):
-        result = found(ONE, ONE, against=references(kind, same), inputs_of_rows=keys)
+        result = found(ONE, ONE, against=references(kind, SAME), **keys)
         assert (output_check.NO_OTHERS in result.notes, result.defects) == (True, [])
-    assert said(ONE, ONE, against=references(Sound, same, other=same), inputs_of_rows=keys)[2] == []
-    assert said(THIRD, THIRD, against=references(Sound, same), inputs_of_rows=keys)[2] != []  # it is wrong all the same
+    assert said(ONE, ONE, against=references(Sound, SAME, other=SAME), **keys)[2] == []
+    assert said(THIRD, THIRD, against=references(Sound, SAME), **keys)[2] != []  # it is wrong all the same
 
 
 def test_whole_numbers_are_constant_if_all_weights_give_them():
-    ones = {"fed": np.ones((4, 10)), "unseen": np.ones((4, 10))}
-    drawn = iter([ones, {name: 0 * each for name, each in ones.items()}])
+    drawn = iter([ONES, ZEROS])
 
     def run_other(batches):
-        outputs = next(drawn, ones)
+        outputs = next(drawn, ONES)
         return [of(outputs[name]) for name in batches]
 
-    against = references(Sound, ones)._replace(run_other=run_other)
-    assert said(**ones, against=against) == ([output_check.SAME_FOR_ALL], [], [])
+    against = references(Sound, ONES)._replace(run_other=run_other)
+    assert said(**ONES, against=against) == ([output_check.SAME_FOR_ALL], [], [])
 
 
-def test_a_state_leaves_nothing_to_judge():
+def test_a_state_or_weights_that_are_drawn_anew_leave_nothing_to_judge():
     result = found(3 * ONE, 2 * OTHER, against=references(WithState), timed=of(2 * ONE))
     assert (result.notes, result.defects, result.compared) == ([output_check.STATE], [], None)
-
-
-def test_a_network_that_is_drawn_anew_leaves_nothing_to_compare_with():
     drawn = iter([ONE, OTHER, THIRD] * 5)
 
     class Drawn(Sound):
         def __init__(self):
-            super().__init__()
-            self.factor = next(drawn)
-
-        def __call__(self, name, number):
-            return super().__call__(name, number) * self.factor
+            super().__init__({name: output * factor for factor in [next(drawn)] for name, output in RIGHT.items()})
 
     result = found(against=references(Drawn))
     assert (result.error, result.notes, result.defects) == (None, [output_check.ANEW], [])
@@ -209,12 +201,9 @@ def test_random_numbers_are_compared_where_a_seed_fixes_them():
     fed, unseen = network("fed", 1), network("unseen", 0)
     result = found(fed, unseen, against=references(Random), timed=of(ONE + THIRD))
     assert (result.error, result.notes, result.defects) == (0, [output_check.STATE], [])
-    wrong = {"fed": ONE, "unseen": OTHER, "timed": of(THIRD)}
+    wrong = {**RIGHT, "timed": of(THIRD)}
     assert said(against=references(Random), **wrong) == ([output_check.STATE], [], [])
     assert said(against=references(Random, same_random=True), **wrong)[2] != []
-
-
-def test_an_output_that_is_only_random_does_not_depend_on_inputs():
     assert said(ONE, OTHER, against=references(Noise), timed=of(THIRD)) == ([], [], [output_check.NOISE])
 
 
@@ -227,18 +216,11 @@ def test_the_output_of_a_timed_step_is_that_of_its_own_inputs():
     assert defect.startswith("in a timed step the output was not that of the step's own inputs")
 
 
-def test_a_constant_output_is_a_defect_unless_its_weights_make_it_or_the_user_says_so():
-    same = {"fed": ONE, "unseen": ONE}
-    assert said(ONE, ONE, against=references(Sound, same, other=same)) == ([], [], [output_check.CONSTANT])
-    assert said(ONE, ONE, against=references(Sound, same)) == ([output_check.SAME_FOR_ALL], [], [])
-    assert said(ONE, ONE, against=references(Sound, same, other=same, constant=True)) == ([], [], [])
-
-
-def test_zeros_are_the_same_output():
-    zeros = np.zeros((4, 10))
-    same = {"fed": zeros, "unseen": zeros}
-    assert said(zeros, zeros, against=references(Sound, same, other=same)) == ([], [], [output_check.CONSTANT])
-    assert difference(zeros, ONE) == 1
+@pytest.mark.parametrize("same", [SAME, ZEROS])
+def test_a_constant_output_is_a_defect_unless_its_weights_make_it_or_the_user_says_so(same):
+    assert said(**same, against=references(Sound, same, other=same)) == ([], [], [output_check.CONSTANT])
+    assert said(**same, against=references(Sound, same)) == ([output_check.SAME_FOR_ALL], [], [])
+    assert said(**same, against=references(Sound, same, other=same, constant=True)) == ([], [], [])
 
 
 def test_an_output_that_changes_as_little_as_it_should_is_sound():
@@ -261,40 +243,29 @@ def test_what_ran_in_training_mode_is_not_compared():
     assert said(THIRD, against=references(in_training=True)) == ([output_check.IN_TRAINING], [], [])
 
 
-def test_a_reference_that_fails_or_takes_too_long_is_a_warning():
-    def fails(error):
+def test_a_reference_that_fails_takes_too_long_or_is_of_another_shape_decides_nothing():
+    def gives(error=None, output=None):
         def run(batches):
-            raise error
+            if error:
+                raise error
+            return [output for _ in batches]
 
         return References(run, run)
 
-    assert said(against=fails(NotInTimeError())) == ([], [output_check.NOT_IN_TIME], [])
-    (warning,) = said(against=fails(ValueError("needs\na GPU")))[1]
+    assert said(against=gives(NotInTimeError())) == ([], [output_check.NOT_IN_TIME], [])
+    (warning,) = said(against=gives(ValueError("needs\na GPU")))[1]
     assert "where the network fails (ValueError: needs a GPU)" in warning
-
-
-def test_a_reference_that_is_not_finite_decides_nothing():
-    result = found(against=references(Sound, {"fed": ONE, "unseen": OTHER * np.inf}))
-    assert result.defects == []
-
-
-def test_an_output_that_is_not_finite_is_a_defect():
-    assert said(ONE * np.nan) == ([], [], ["the output is not finite"])
-    assert said(unseen=OTHER * np.inf)[2] == []  # as fp16 may overflow for images that no data set has
-
-
-def test_a_reference_of_another_shape_is_not_compared():
-    outputs = Outputs((None, None), SIZE, None, of(ONE), of(OTHER))
-    for reference in ([], [OutputTensor((2, 3))], [OutputTensor((2, 3), {0: np.ones((2, 3))})]):
-        run = lambda batches, output=reference: [output for _ in batches]  # noqa: E731
-        result = check(outputs, Precision.bf16, References(run, run))
+    assert said(against=references(Sound, {"fed": ONE, "unseen": OTHER * np.inf}))[2] == []
+    for output in ([], [OutputTensor((2, 3))], [OutputTensor((2, 3), {0: np.ones((2, 3))})]):
+        result = found(precision=Precision.bf16, against=gives(output=output))
         assert (result.error, result.warnings, result.defects) == (None, [], [])
 
 
-def test_an_output_without_tensors_is_a_defect():
-    assert check(Outputs((None, None), SIZE, None, [], []), Precision.fp32, references()).defects == [
-        output_check.NO_TENSOR
-    ]
+def test_an_output_that_is_not_finite_or_has_no_tensor_is_a_defect():
+    assert said(ONE * np.nan) == ([], [], ["the output is not finite"])
+    assert said(unseen=OTHER * np.inf)[2] == []  # as fp16 may overflow for images that no data set has
+    nothing = Outputs((None, None), SIZE, None, [], [])
+    assert check(nothing, Precision.fp32, references()).defects == [output_check.NO_TENSOR]
 
 
 def test_rows_are_drawn_anew_each_time_and_are_in_the_batch():
@@ -341,15 +312,11 @@ def test_the_shape_is_one_of_those_allowed_or_has_more_than_one_row(shapes, allo
     assert told == problem if problem is None else told.startswith(problem)
 
 
-def test_a_call_gives_its_result_or_its_error():
+def test_a_call_gives_its_result_or_its_error_and_is_left_behind_if_it_is_late():
     assert in_time(lambda: 3, 60) == 3
-    with pytest.raises(ZeroDivisionError):
-        in_time(lambda: 1 / 0, 60)
-    with pytest.raises(SystemExit):
-        in_time(lambda: (_ for _ in ()).throw(SystemExit(3)), 60)
-
-
-def test_a_call_that_is_late_is_left_behind():
+    for error in (ZeroDivisionError, SystemExit):
+        with pytest.raises(error):
+            in_time(lambda error=error: (_ for _ in ()).throw(error()), 60)
     ended, begun = threading.Event(), threading.Event()
 
     def call():
@@ -360,8 +327,5 @@ def test_a_call_that_is_late_is_left_behind():
         in_time(call, 0.01)
     assert begun.wait(60)
     ended.set()
-
-
-def test_a_call_for_which_no_time_is_left_does_not_begin():
     with pytest.raises(NotInTimeError):
         in_time(lambda: pytest.fail("it began"), -1.0)

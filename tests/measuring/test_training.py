@@ -1,12 +1,15 @@
-"""What is said of weights that change, and of those that do not."""
+"""What is said of weights that change and of those that do not, and of the formats of products."""
 
 import math
 
 import pytest
 
+from accelbench.measuring.promises import Products
 from accelbench.measuring.training import State, Training
 
 NAMES = ["body.weight", "body.bias", "head.weight"]
+SIZES = dict(zip(NAMES, (1000, 10, 1000), strict=True))
+WITH_GRADIENTS = {"gradients": set(NAMES), "reached": set(NAMES)}
 
 
 def states(*checksums, largest=1.0):
@@ -18,14 +21,11 @@ def seen(start, end, later=None, **more):
     return list(made.defects()), list(made.warnings())
 
 
-def test_training_that_changes_all_weights_is_sound():
+def test_training_that_changes_all_weights_is_sound_and_without_states_nothing_is_said():
     assert seen((1, 2, 3), (4, 5, 6)) == ([], [])
-    assert seen((1, 2, 3), (4, 5, 6), (7, 8, 9), gradients=set(NAMES), reached=set(NAMES)) == ([], [])
-
-
-def test_without_states_nothing_is_said():
-    assert (list(Training().defects()), list(Training().warnings())) == ([], [])
-    assert (list(Training(names=NAMES).defects()), list(Training(names=NAMES).warnings())) == ([], [])
+    assert seen((1, 2, 3), (4, 5, 6), (7, 8, 9), **WITH_GRADIENTS) == ([], [])
+    for made in (Training(), Training(names=NAMES)):
+        assert (list(made.defects()), list(made.warnings())) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -38,62 +38,72 @@ def test_without_states_nothing_is_said():
     ],
 )
 def test_nothing_changes(more, why):
-    (defect,), warnings = seen((1, 2, 3), (1, 2, 3), **more)
-    assert defect == f"nothing was trained: no trainable weight changed in the measured steps{why}"
-    assert warnings == []
+    told = f"nothing was trained: no trainable weight changed in the measured steps{why}"
+    assert seen((1, 2, 3), (1, 2, 3), **more) == ([told], [])
 
 
 def test_weights_that_only_decay_are_not_trained():
-    assert seen((1, 2, 3), (4, 5, 6), gradients=set(), reached=set(NAMES))[0] == [
-        "nothing was trained: the gradients of all weights are 0"
-    ]
+    told = "nothing was trained: the gradients of all weights are 0"
+    assert seen((1, 2, 3), (4, 5, 6), gradients=set(), reached=set(NAMES))[0] == [told]
     assert seen((1, 2, 3), (4, 5, 6), gradients=set())[0] == []  # without backward(), as by torch.autograd.grad
 
 
-def test_some_do_not_change():
-    assert seen((1, 2, 3), (1, 2, 6))[1] == [
-        "weights that did not change while it trained: 2 of 3 tensors (body.weight, body.bias)"
-    ]
-    assert seen((1, 2, 3), (1, 5, 6), (7, 8, 9))[1] == []  # as an expert that got its first sample late
-    coarse = {"is_coarse": True, "gradients": set(NAMES), "reached": set(NAMES)}
-    assert seen((1, 2, 3), (1, 5, 6), **coarse)[1] == []
-    sizes = dict(zip(NAMES, (1000, 10, 1000), strict=True))
-    assert seen((1, 2, 3), (4, 2, 6), sizes=sizes)[1] == []
-    assert seen((1, 2, 3), (1, 5, 6), sizes=sizes)[1] != []
+STILL = "weights that did not change while it trained: "
+
+
+@pytest.mark.parametrize(
+    ("end", "later", "more", "told"),
+    [
+        ((1, 2, 6), None, {}, f"{STILL}2 of 3 tensors (body.weight, body.bias)"),
+        ((1, 5, 6), (7, 8, 9), {}, None),  # as an expert that got its first sample late
+        ((1, 5, 6), None, {"is_coarse": True, **WITH_GRADIENTS}, None),
+        ((4, 2, 6), None, {"sizes": SIZES}, None),
+        ((1, 5, 6), None, {"sizes": SIZES}, f"{STILL}1 of 3 tensors (body.weight)"),
+        ((4, 5, 6), None, {"evaluating": ["a", "b", "c", "d"]}, "in evaluation mode, although it trains: a, b, c"),
+    ],
+)
+def test_some_do_not_change_or_do_not_train(end, later, more, told):
+    assert seen((1, 2, 3), end, later, **more)[1] == ([] if told is None else [told])
 
 
 def test_training_that_stops_on_the_way():
-    stopped = {"looked": states(4, 5, 6), "gradients": set(NAMES), "reached": set(NAMES)}
-    assert seen((1, 2, 3), (4, 5, 6), (4, 5, 6), **stopped)[0] == [
-        "training stopped while it was measured: from then on no trainable weight changed"
-    ]
+    stopped = {"looked": states(4, 5, 6), **WITH_GRADIENTS}
+    told = "training stopped while it was measured: from then on no trainable weight changed"
+    assert seen((1, 2, 3), (4, 5, 6), (4, 5, 6), **stopped)[0] == [told]
     assert seen((1, 2, 3), (4, 5, 6), (7, 5, 6), **stopped)[0] == []  # gradients are accumulated by hand
+    assert seen((1, 2, 3), (4, 5, 6), num_after_look=0, looked=states(4, 5, 6))[0] == []  # it was the last step
 
 
-def test_gradients_that_are_accumulated_over_more_steps_than_were_run_accuse_nobody():
-    still = {"names": NAMES, "start": states(1, 2, 3), "end": states(1, 2, 3)}
-    for few in ({"num_steps": 4, "cycle": 8}, {"num_steps": 4, "cycle": None, "num_still": 8}):
-        made = Training(**still, **few)
-        assert (list(made.defects()), len(list(made.notes())), made.is_observed) == ([], 1, False)
-    for enough in ({"num_steps": 8, "cycle": 8}, {"num_steps": 4, "cycle": None, "num_still": 60}, {"num_steps": 1}):
-        made = Training(**still, **enough)
-        assert (len(list(made.defects())), list(made.notes()), made.is_observed) == (1, [], True)
-
-
-def test_a_look_at_the_last_step_says_nothing():
-    made = Training(names=NAMES, start=states(1, 2, 3), looked=states(4, 5, 6), end=states(4, 5, 6), num_after_look=0)
-    assert list(made.defects()) == []
+@pytest.mark.parametrize(
+    ("more", "is_enough"),
+    [
+        ({"num_steps": 4, "cycle": 8}, False),
+        ({"num_steps": 4, "cycle": None, "num_still": 8}, False),
+        ({"num_steps": 8, "cycle": 8}, True),
+        ({"num_steps": 4, "cycle": None, "num_still": 60}, True),
+        ({"num_steps": 1}, True),
+    ],
+)
+def test_gradients_that_are_accumulated_over_more_steps_than_were_run_accuse_nobody(more, is_enough):
+    made = Training(names=NAMES, start=states(1, 2, 3), end=states(1, 2, 3), **more)
+    assert (len(list(made.defects())), len(list(made.notes()))) == ((1, 0) if is_enough else (0, 1))
+    assert made.is_observed == is_enough
 
 
 @pytest.mark.parametrize("largest", [math.nan, math.inf, 1e200])
 def test_weights_that_blow_up(largest):
     made = Training(names=NAMES, start=states(1, 2, 3), end=states(4, 5, 6, largest=largest))
-    assert list(made.defects()) == [
-        "after training, weights are not finite: 3 of 3 tensors (body.weight, body.bias, head.weight)"
-    ]
+    told = "after training, weights are not finite: 3 of 3 tensors (body.weight, body.bias, head.weight)"
+    assert list(made.defects()) == [told]
 
 
-def test_layers_in_evaluation_mode_are_named():
-    assert seen((1, 2, 3), (4, 5, 6), evaluating=["a", "b", "c", "d"])[1] == [
-        "in evaluation mode, although it trains: a, b, c"
-    ]
+def test_a_coarser_format_is_told_apart_from_a_finer_one():
+    found = Products(flops={"bfloat16": 30, "float32": 68, "float64": 2})
+    told = "{} of the operations of matrix products ran in {}, not in float32"
+    assert list(found.others("float32", coarser=True)) == [told.format("30 %", "bfloat16")]
+    assert list(found.others("float32", coarser=False)) == [told.format("2 %", "float64")]
+    assert list(Products(flops={"bfloat16": 1, "float32": 999}).others("float32", coarser=True)) == []
+    found = Products(flops={"bfloat16": 1, "float32": 3, "float64": 0})
+    assert (found.most, found.shares()) == ("float32", {"float32": 0.75, "bfloat16": 0.25})
+    assert found.observed() == "matrix products of one step: 75 % in float32, 25 % in bfloat16"
+    assert (Products().most, Products().observed()) == (None, "one step, which has no matrix products")

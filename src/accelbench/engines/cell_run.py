@@ -186,7 +186,7 @@ class CellRun(ComparedOutputs):
         self.known_work = work
         self.run_steps()
         self.note_resources()
-        witness.done()
+        witness.say(witness.Moment.done)
         observed = self.observe()
         return None if observed is None else self._collect(observed)
 

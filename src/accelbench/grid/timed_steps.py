@@ -3,8 +3,7 @@
 import math
 
 from accelbench.measuring.breakdown import MAX_STEPS, MIN_STEPS
-from accelbench.measuring.clock import BLOCK_MARGIN, MIN_SAMPLES, NUM_INFER_EPOCHS
-from accelbench.measuring.stopping import STRETCH
+from accelbench.measuring.clock import BLOCK_MARGIN, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Mode, Protocol

@@ -70,7 +70,7 @@ def main(
     # A folder of its own: whatever empties its TMPDIR must not remove the socket that further cells are forked through.
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="cell-")
     witness.listen(lambda moment: timed.send_bytes(moment.encode()))
-    witness.ready()
+    witness.say(witness.Moment.ready)
     answer = respond(request)
     if answer.peak_host_bytes is None:
         answer = replace(answer, peak_host_bytes=high_water_bytes())

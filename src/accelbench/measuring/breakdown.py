@@ -25,17 +25,11 @@ class PhasedStep(Step, Protocol):
 class Stamps(Protocol):
     """How an engine takes time stamps between phases, with as little disturbance as its device allows."""
 
-    fused: bool
-    """Whether the device records a step and runs it as a whole, so that its phases can't be told apart."""
+    fused: bool  # whether the device records a step and runs it as a whole, so that its phases can't be told apart
 
-    def wait(self) -> None:
-        """Returns when everything launched on the device is done."""
-
-    def stamp(self) -> Any:
-        """A time stamp that the device reaches when everything launched before it is done."""
-
-    def between(self, start: Any, end: Any) -> float:
-        """Seconds between two stamps that the device has reached."""
+    def wait(self) -> None: ...  # returns when everything launched on the device is done
+    def stamp(self) -> Any: ...  # a stamp that the device reaches when everything launched before it is done
+    def between(self, start: Any, end: Any) -> float: ...  # seconds between two stamps that the device has reached
 
 
 def has_time(step_s: float, timeout_s: float) -> bool:
@@ -56,7 +50,10 @@ def measure_breakdown(
     elapsed = 0.0
     while len(plain) < MIN_STEPS or (elapsed < seconds and len(plain) < MAX_STEPS):
         ranks.begin(1)
-        plain.append(_plain_step(step, stamps, now))
+        start = now()
+        step.copy_out(step.compute(step.copy_in(step.fetch())))
+        stamps.wait()
+        plain.append(now() - start)
         ranks.end()
         ranks.begin(1)
         phased.append(_phased_step(step, stamps, now))
@@ -65,13 +62,6 @@ def measure_breakdown(
     seen = dict.fromkeys(phase for phases in phased for phase in phases)  # not every step need have every phase
     phases_s = {phase: [phases.get(phase, 0.0) for phases in phased] for phase in seen}
     return Breakdown(phases_s=phases_s, undisturbed_s=plain)
-
-
-def _plain_step(step: PhasedStep, stamps: Stamps, now: Now) -> float:
-    start = now()
-    step.copy_out(step.compute(step.copy_in(step.fetch())))
-    stamps.wait()
-    return now() - start
 
 
 def _phased_step(step: PhasedStep, stamps: Stamps, now: Now) -> dict[Phase, float]:
@@ -83,7 +73,7 @@ def _phased_step(step: PhasedStep, stamps: Stamps, now: Now) -> dict[Phase, floa
     unmarked = step.mark
     # A fused step is only recorded (traced) until it is launched, at the end of `compute`.
     step.mark = (lambda phase: mark(Phase.trace)) if stamps.fused else mark
-    start, first = now(), stamps.stamp()
+    start, previous = now(), stamps.stamp()
     try:
         batch = step.fetch()
         mark(Phase.data_wait)
@@ -101,7 +91,8 @@ def _phased_step(step: PhasedStep, stamps: Stamps, now: Now) -> dict[Phase, floa
     finally:
         step.mark = unmarked
     phases = dict.fromkeys((phase for phase, _ in marks), 0.0)
-    for (_, before), (phase, after) in zip([(None, first), *marks], marks, strict=False):
-        phases[phase] += stamps.between(before, after)
+    for phase, stamp in marks:
+        phases[phase] += stamps.between(previous, stamp)
+        previous = stamp
     phases[Phase.framework] += total - sum(phases.values())
     return phases

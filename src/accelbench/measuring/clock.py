@@ -7,7 +7,7 @@ are kept.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import SystemRandom
 from statistics import median
@@ -15,10 +15,14 @@ from typing import NamedTuple
 
 from accelbench.measuring import witness
 from accelbench.measuring.runner import ONE_RANK, Compiles, Now, RankGroup, Runner, Step, Timing, Watch
-from accelbench.measuring.stopping import STRETCH, has_settled, why_stop
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
+from accelbench.stats import order_statistics
 
+# Step times have settled when their level differs by at most this share between two thirds of the warm-up.
+SETTLED_WITHIN = 0.03
+# Warm-up that does not settle gives up after this many times its minimum seconds, and twice its minimum steps.
+WARMUP_STRETCH = 10
 # After this many compiling steps, measure anyway and warn.
 MAX_COMPILING_STEPS = 20
 # Warm-up steps whose times are kept; tiny models take thousands.
@@ -31,6 +35,10 @@ BLOCK_MARGIN = 1.2
 NUM_PARTS = 10
 # How often the blocks are restarted with more steps; under bursts of load, some blocks stay too short.
 MAX_RESTARTS = 12
+# Slow or noisy workloads are measured for up to this many times the window's seconds.
+STRETCH = 3
+# Give up early when the target precision needs this many times more blocks than the time limit allows.
+OUT_OF_REACH = 1.5
 # Epochs over the test set when `protocol=fit` infers; the first one is the warm-up.
 NUM_INFER_EPOCHS = 3
 
@@ -50,21 +58,6 @@ def raw_s() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-@contextmanager
-def _steady(runner: Runner, reference: Now) -> Iterator[None]:
-    timing, now = runner.timing, runner.now
-    if runner.watch is not None:
-        runner.watch.start()
-    with witness.timed():
-        num_compiled = runner.compiles()[0]
-        began_boot_s, began_s, began_reference_s = boot_s(), now(), reference()
-        yield
-        took_s, reference_s = now() - began_s, reference() - began_reference_s
-        timing.clock_drift = took_s / reference_s - 1 if reference_s > 0 else None
-        timing.steady_boot_s = (began_boot_s, boot_s())
-        timing.compiled_in_steady_state = runner.compiles()[0] - num_compiled
-
-
 def measure(
     step: Step,
     wait: Callable[[], None],
@@ -81,15 +74,14 @@ def measure(
     the device is done, `compiles` the engine's number of compilations so far and their seconds. The drift of `now` is
     measured against the clock `reference`.
     """
-    timing = Timing()
-    runner = Runner(timing, step, wait, compiles, now, ranks, watch)
-    _warm_up(runner, window)
+    runner = Runner(Timing(), step, wait, compiles, now, ranks, watch)
+    typical_s = _warm_up(runner, window)
     runner.look_after_s = SystemRandom().uniform(0, window.measure_s + window.latency_s)
     with _steady(runner, reference):
-        _run_blocks(runner, window)
+        _run_blocks(runner, window, typical_s)
         _run_steps(runner, window)
         runner.look_at_last()
-    return timing
+    return runner.timing
 
 
 def measure_steps(
@@ -107,9 +99,8 @@ def measure_steps(
 
     `warmup` single steps warm up. The other arguments are those of `measure`.
     """
-    timing = Timing(stop=Stop.fixed)
-    runner = Runner(timing, step, wait, compiles, now, ranks, watch)
-    _note_warmup(timing, [runner.plain_step() for _ in range(warmup)])
+    runner = Runner(Timing(stop=Stop.fixed), step, wait, compiles, now, ranks, watch)
+    _note_warmup(runner.timing, [runner.plain_step() for _ in range(warmup)])
     num_parts = min(NUM_PARTS, steps)
     looked_at = SystemRandom().randrange(num_parts)
     with _steady(runner, reference):
@@ -117,10 +108,25 @@ def measure_steps(
             num_steps = steps * (part + 1) // num_parts - steps * part // num_parts
             if part == looked_at:
                 runner.look_after_s = 0.0
-            timing.blocks.append(runner.block(num_steps))
+            runner.timing.blocks.append(runner.block(num_steps))
         for _ in range(steps if steps > 1 else 0):
             runner.step_in_parts()
-    return timing
+    return runner.timing
+
+
+@contextmanager
+def _steady(runner: Runner, reference: Now) -> Iterator[None]:
+    timing, now = runner.timing, runner.now
+    if runner.watch is not None:
+        runner.watch.start()
+    with witness.timed():
+        num_compiled = runner.compiles()[0]
+        began_boot_s, began_s, began_reference_s = boot_s(), now(), reference()
+        yield
+        took_s, reference_s = now() - began_s, reference() - began_reference_s
+        timing.clock_drift = took_s / reference_s - 1 if reference_s > 0 else None
+        timing.steady_boot_s = (began_boot_s, boot_s())
+        timing.compiled_in_steady_state = runner.compiles()[0] - num_compiled
 
 
 def _note_warmup(timing: Timing, steps: list[float]) -> None:
@@ -130,7 +136,8 @@ def _note_warmup(timing: Timing, steps: list[float]) -> None:
     timing.num_warmup_steps = len(steps)
 
 
-def _warm_up(runner: Runner, window: Window) -> None:
+def _warm_up(runner: Runner, window: Window) -> float:
+    """Returns the median of the last steps."""
     timing, compiles = runner.timing, runner.compiles
     steps: list[float] = []
     began, elapsed = 0, 0.0  # the first step after the last compilation, and the seconds since then
@@ -142,13 +149,25 @@ def _warm_up(runner: Runner, window: Window) -> None:
         if compiles()[0] != compiled and len(steps) < MAX_COMPILING_STEPS:
             began, elapsed = len(steps), 0.0
         elif len(steps) - began >= next_check and elapsed >= window.warmup_s:
-            timing.settled = has_settled(steps[began:], elapsed, window)
+            timing.settled = _has_settled(steps[began:], elapsed, window)
             next_check = math.ceil(1.1 * (len(steps) - began))  # the check sorts all steps: rarer for tiny models
     _note_warmup(timing, steps)
-    timing.typical_s = median(steps[-window.warmup_steps :])
+    return median(steps[-window.warmup_steps :])
 
 
-def _run_blocks(runner: Runner, window: Window) -> None:
+def _has_settled(steps: Sequence[float], elapsed: float, window: Window) -> bool | None:
+    """Whether the last third of the steps has the same level as the middle third; None: go on, False: it took too long.
+
+    `steps` are seconds per step since the last compilation, `elapsed` is their sum.
+    """
+    num = len(steps) // 3
+    if num >= 2 and order_statistics.alike(steps[-2 * num : -num], steps[-num:], SETTLED_WITHIN):
+        return True
+    gives_up = elapsed >= WARMUP_STRETCH * window.warmup_s and len(steps) >= 2 * window.warmup_steps
+    return False if gives_up else None
+
+
+def _run_blocks(runner: Runner, window: Window, typical_s: float) -> None:
     """Measures blocks of equal numbers of steps, each at least `block_s` long.
 
     A block can be too short, because warm-up steps are slower: each is waited for. All blocks are then measured again
@@ -156,29 +175,44 @@ def _run_blocks(runner: Runner, window: Window) -> None:
     restarts the blocks too.
     """
     timing, compiles = runner.timing, runner.compiles
-    num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(timing.typical_s, 1e-9)))
+    num_steps = max(1, math.ceil(BLOCK_MARGIN * window.block_s / max(typical_s, 1e-9)))
     for attempt in range(MAX_RESTARTS + 1):
         timing.dropped_s += sum(block.seconds for block in timing.blocks)
         timing.blocks, timing.stop = [], None
         while timing.stop is None:
             compiled, _ = compiles()
             block = runner.block(num_steps)
-            if compiles()[0] != compiled and attempt < MAX_RESTARTS:
+            has_compiled, is_short = compiles()[0] != compiled, block.seconds < window.block_s
+            if (has_compiled or is_short) and attempt < MAX_RESTARTS:
                 timing.dropped_s += block.seconds
-                break
-            if block.seconds < window.block_s and attempt < MAX_RESTARTS:
-                num_steps = math.ceil(num_steps * max(1.1, BLOCK_MARGIN * window.block_s / max(block.seconds, 1e-9)))
-                timing.dropped_s += block.seconds
+                if not has_compiled:
+                    more = BLOCK_MARGIN * window.block_s / max(block.seconds, 1e-9)
+                    num_steps = math.ceil(num_steps * max(1.1, more))
                 break
             timing.blocks.append(block)
-            timing.stop = why_stop([block.seconds for block in timing.blocks], window)
+            timing.stop = _why_stop([block.seconds for block in timing.blocks], window)
         else:
             return
 
 
+def _why_stop(blocks: Sequence[float], window: Window) -> Stop | None:
+    """Why these blocks, of so many seconds each, are enough; None if another one should be measured."""
+    elapsed = sum(blocks)
+    if elapsed < window.measure_s:
+        return None
+    if elapsed >= STRETCH * window.measure_s:
+        return Stop.limit
+    width = order_statistics.half_width(blocks)
+    if width is None or width <= window.width:
+        return None if width is None else Stop.precise
+    # The width of an interval shrinks with the square root of the number of samples.
+    num_needed = len(blocks) * (width / window.width) ** 2
+    num_possible = len(blocks) * STRETCH * window.measure_s / elapsed
+    return Stop.noisy if num_needed > OUT_OF_REACH * num_possible and order_statistics.noise_is_stable(blocks) else None
+
+
 def _run_steps(runner: Runner, window: Window) -> None:
-    latency_s = runner.timing.latency_s
-    elapsed = 0.0
+    latency_s, elapsed = runner.timing.latency_s, 0.0
     while len(latency_s) < window.latency_steps:
         few = len(latency_s) < MIN_SAMPLES
         if elapsed >= (STRETCH if few else 1) * window.latency_s:
@@ -219,21 +253,18 @@ def time_epoch(
 def measure_epoch(
     timing: Timing, step: Step, wait: Callable[[], None], compiles: Callable[[], Compiles], now: Now = time.perf_counter
 ) -> tuple[float, EpochTime]:
-    """Times one of several epochs, and updates the first step and the steady state in `timing`.
+    """Times one of several epochs, and updates the first step and the steady state in `timing`, which they share.
 
     The first epoch is expected to compile; a compilation in a later epoch counts as one in the steady state.
-    `timing` is shared by all epochs of the cell.
 
     Returns:
         When the epoch began, in seconds since the machine started, and how long it took.
     """
-    is_first = timing.steady_boot_s is None
-    began_s, (compiled, _) = boot_s(), compiles()
-    took = time_epoch(step, wait, now, waits_for_first=is_first)
-    if timing.steady_boot_s is None:
-        timing.steady_boot_s = began_s, boot_s()
+    steady, began_s, (compiled, _) = timing.steady_boot_s, boot_s(), compiles()
+    took = time_epoch(step, wait, now, waits_for_first=steady is None)
+    if steady is None:
         timing.first_step_s = took.first_step_s
     else:
-        timing.steady_boot_s = timing.steady_boot_s[0], boot_s()
         timing.compiled_in_steady_state += compiles()[0] - compiled
+    timing.steady_boot_s = (steady[0] if steady else began_s), boot_s()
     return began_s, took

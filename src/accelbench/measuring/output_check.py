@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.measuring.outputs import (
+    PRECISE,
     Output,
     Shape,
     between,
@@ -40,10 +41,8 @@ STALE = (
     "the output does not depend on the inputs: inputs that were never fed give the output of earlier ones, "
     "but another output in a newly built network"
 )
-NOT_SAME = (
-    "the output differs by {percent} from that of a newly built network with the same weights in the same precision"
-)
-WRONG = "the output differs by {percent} from that of a newly built network with the same weights, in fp32 on the CPU"
+OF_NEW = "the output differs by {percent} from that of a newly built network with the same weights"
+NOT_SAME, WRONG = f"{OF_NEW} in the same precision", f"{OF_NEW}, in fp32 on the CPU"
 NOT_TIMED = "in a timed step the output was not that of the step's own inputs: it differs by {percent} from it"
 CONSTANT = (
     "the output is the same for all inputs, and with other weights too, so that nothing of the network need be "
@@ -60,13 +59,13 @@ NOT_FLOAT = "no floating-point tensor of the output has the batch's size, so its
 NOT_RUN = "the output was not compared with fp32's on the CPU, where the network fails ({why})"
 NOT_IN_TIME = "the output was not compared with fp32's on the CPU, which takes too long for timeout_s"
 # Notes: the network may be sound.
-STATE = "the same inputs give different outputs in two steps, so it was not checked that each batch is computed"
+NOT_CHECKED = "so it was not checked that each batch is computed"
+STATE = f"the same inputs give different outputs in two steps, {NOT_CHECKED}"
 ANEW = "two newly built networks give different outputs, so the output was not compared with theirs"
-NO_OTHERS = "no inputs differ from those that were fed, so it was not checked that each batch is computed"
-SAME_FOR_ALL = "its weights make the output the same for all inputs, so it was not checked that each batch is computed"
+NO_OTHERS = f"no inputs differ from those that were fed, {NOT_CHECKED}"
+SAME_FOR_ALL = f"its weights make the output the same for all inputs, {NOT_CHECKED}"
 IN_TRAINING = "it ran in training mode, so the output was not compared with that of a newly built network"
 NOT_BY_ROW = "the output of a sample depends on its place in the batch"
-
 
 Result = TypeVar("Result")
 # Gives the outputs, for each of several batches in turn, of one network that is built when this is called.
@@ -108,8 +107,7 @@ class Outputs(NamedTuple):
 class References(NamedTuple):
     """What the outputs are compared with."""
 
-    # runs a newly built network with the same weights, in fp32 on the CPU. It may raise anything;
-    # `in_time.NotInTimeError` if it takes too long.
+    # runs a newly built network with the same weights, in fp32 on the CPU; may raise anything, as NotInTimeError
     run: RunReference
     run_other: RunReference  # the same with other weights
     # the same in the precision that was measured, on the same device, with the same rounding; None without
@@ -172,12 +170,11 @@ def _compare(outputs: Outputs, precision: Precision, references: References, fou
     stuck, differ = moved <= SAME * should_move < np.inf, any(outputs.differ(num))
     kept = stuck and differ and should_move > most
     in_time = between(outputs.fed, outputs.timed) if outputs.timed is not None else 0.0
-    not_in_time = in_time > max(most, SAME * moved)
     found.compared = sum(bool(tensor.rows) for tensor in outputs.fed)
     wrong_text = _wrong(unseen, outputs, references, (should_unseen, should_fed), error, precision)
     if not differ:
         found.notes.append(NO_OTHERS)
-    if kept or wrong_text or not_in_time:
+    if kept or wrong_text or in_time > max(most, SAME * moved):
         reason = _unsteady(outputs, references, should_unseen, most, is_wrong=error > wrong(precision))
         if reason == NOISE and differ:
             found.defects.append(NOISE)
@@ -186,15 +183,13 @@ def _compare(outputs: Outputs, precision: Precision, references: References, fou
             found.compared, found.error = None, None if reason == ANEW else found.error
         elif kept or (error > most and differ and moved <= SAME * error):  # a new network may keep its output as well
             found.defects.append(STALE)
-        elif wrong_text:
-            found.defects.append(wrong_text)
         else:
-            found.defects.append(NOT_TIMED.format(percent=_percent(in_time)))
-        return
-    if outputs.moved is not None and by_axis(outputs.fed, outputs.moved) > max(most, SAME * moved):
-        num = _num_not_computed(outputs)
-        text = NOT_COMPUTED.format(num=num)
-        (found.defects if num else found.notes).append(text if num else NOT_BY_ROW)
+            found.defects.append(wrong_text or NOT_TIMED.format(percent=_percent(in_time)))
+    elif outputs.moved is not None and by_axis(outputs.fed, outputs.moved) > max(most, SAME * moved):
+        if num := _num_not_computed(outputs):
+            found.defects.append(NOT_COMPUTED.format(num=num))
+        else:
+            found.notes.append(NOT_BY_ROW)
     elif stuck and differ and not references.constant:
         never = should_move == 0.0 and _is_constant(outputs, references)
         (found.defects if never else found.notes).append(CONSTANT if never else SAME_FOR_ALL)
@@ -208,13 +203,13 @@ def _wrong(
     error: float,
     precision: Precision,
 ) -> str | None:
-    in_fp32 = WRONG.format(percent=_percent(error))
+    in_fp32, num = WRONG.format(percent=_percent(error)), min(references.num_rows, outputs.num_changed)
     if error > wrong(precision):
         return in_fp32
     if error > MAX_SAME and references.run_same is not None:  # rounding explains it, and so may something else
         (same,) = references.run_same([outputs.inputs[1]])
-        difference = largest_error(unseen, first_rows(same, len(next(_rows(unseen))))) or 0.0
-        return NOT_SAME.format(percent=_percent(difference)) if difference > MAX_SAME else None
+        gap = largest_error(unseen, first_rows(same, num)) or 0.0
+        return NOT_SAME.format(percent=_percent(gap)) if gap > MAX_SAME else None
     if error <= limit(precision) or references.run_rounded is None:
         return None
     try:
@@ -223,10 +218,9 @@ def _wrong(
         raise
     except Exception:  # the network may not run in that precision on the CPU: then `wrong` alone decides
         return None
-    num = len(next(_rows(unseen)))
     errors = [largest_error(first_rows(one, num), its) for one, its in zip(rounded, should, strict=True)]
     explained = max((each for each in errors if each is not None), default=None)
-    most = MAX_ROUNDING_FP32 if precision in (Precision.fp32, Precision.fp64) else MAX_ROUNDING
+    most = MAX_ROUNDING_FP32 if precision in PRECISE else MAX_ROUNDING
     return in_fp32 if explained is not None and error > most * explained else None
 
 
@@ -237,8 +231,7 @@ def _rows(output: Output) -> Iterator[NDArray[Any]]:
 def _is_constant(outputs: Outputs, references: References) -> bool:
     """Whether networks with other weights give the same for all inputs too.
 
-    Whole numbers, such as the classes of a classifier, may be the same for some inputs by chance: they are constant if
-    they are the same with all weights as well.
+    Whole numbers, such as classes, may be the same by chance: they are constant if they are with all weights as well.
     """
     fed, unseen = references.run_other(outputs.inputs)
     if between(fed, unseen) != 0.0:
@@ -252,12 +245,8 @@ def _is_constant(outputs: Outputs, references: References) -> bool:
 def _unsteady(outputs: Outputs, references: References, known: Output, most: float, *, is_wrong: bool) -> str | None:
     """Why new networks can't say what the output should be; None if they can.
 
-    Args:
-        outputs: that were found to be suspicious.
-        references: new networks.
-        known: what one of them gave for the unseen inputs.
-        most: differences that rounding explains.
-        is_wrong: whether the output differs from theirs; else it only differs from that of a timed step.
+    `known` is what one of them gave for the unseen inputs, `most` the differences that rounding explains. If not
+    `is_wrong`, the output differs from that of a timed step alone.
     """
     fed, unseen = outputs.inputs
     first, _, third = references.run([unseen, fed, unseen])  # the third has the first one's random numbers
@@ -317,14 +306,9 @@ class NotInTimeError(Exception):
 
 
 def in_time(call: Callable[[], Result], left_s: float) -> Result:
-    """What `call` returns or raises.
+    """What `call` returns or raises, or a NotInTimeError if it takes longer than `left_s`.
 
-    Args:
-        call: may take any time. It runs in a thread, which is left behind if it is late, and ends with the process.
-        left_s: seconds that it may take.
-
-    Raises:
-        NotInTimeError: it took longer.
+    It runs in a thread, which is left behind if it is late, and ends with the process.
     """
     found: Future[Result] = Future()
 

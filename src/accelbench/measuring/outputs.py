@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 from accelbench.schema.vocab import Precision
 
 Shape = tuple[int, ...]
-MAX_DIFFERENCE = 2.0  # of two outputs: see `difference`
 # Samples whose output is compared with the reference's, where that takes only these samples.
 NUM_SAMPLES = 2
+PRECISE = (Precision.fp32, Precision.fp64)
 # Relative errors above these are not explained by rounding: for fp32 and fp64 (24 or 53 significant bits), and for
 # all other formats (8 to 11 bits).
-MAX_ERROR = 1e-3
-MAX_ROUNDED_ERROR = 0.1
+MAX_ERROR, MAX_ROUNDED_ERROR = 1e-3, 0.1
 # Relative errors above these make a cell invalid: an output that has nothing to do with the reference has one of 1 to
 # 1.4. Between the two, deep networks may add up their rounding, and quantisation loses some of the output.
-WRONG = 1e-2
-ROUNDED_WRONG = 0.5
+WRONG, ROUNDED_WRONG = 1e-2, 0.5
 
 
 @dataclass(frozen=True)
@@ -34,20 +32,13 @@ class OutputTensor:
     # batch of another size.
     rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
 
-    def first(self, num: int) -> "OutputTensor":
-        """The tensor with the first `num` of its rows."""
-        return OutputTensor(self.shape, {axis: rows[:num] for axis, rows in self.rows.items()})
-
 
 # All tensors of a network's output, in order.
 Output = Sequence[OutputTensor]
 
 
 def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """The norm of the difference over the larger norm, 0 to `MAX_DIFFERENCE`; infinite if a value is not finite.
-
-    The shapes are the same.
-    """
+    """Of arrays of one shape, the norm of the difference over the larger norm; infinite if a value is not finite."""
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
         return np.inf
     norm = max(float(np.linalg.norm(one)), float(np.linalg.norm(other)))
@@ -55,10 +46,7 @@ def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def relative_error(output: NDArray[Any], reference: NDArray[Any]) -> float | None:
-    """The norm of the difference divided by the norm of `reference`; None if that is not a finite number.
-
-    Also None if the shapes differ.
-    """
+    """The norm of the difference over that of `reference`; None if the shapes differ or that is no finite number."""
     if output.shape != reference.shape:
         return None
     output, reference = output.astype(np.float64), reference.astype(np.float64)
@@ -69,17 +57,17 @@ def relative_error(output: NDArray[Any], reference: NDArray[Any]) -> float | Non
 
 def limit(precision: Precision) -> float:
     """The largest `output_error` that rounding in `precision` explains."""
-    return MAX_ERROR if precision in (Precision.fp32, Precision.fp64) else MAX_ROUNDED_ERROR
+    return MAX_ERROR if precision in PRECISE else MAX_ROUNDED_ERROR
 
 
 def wrong(precision: Precision) -> float:
     """The `output_error` above which an output in `precision` is not that of the network."""
-    return WRONG if precision in (Precision.fp32, Precision.fp64) else ROUNDED_WRONG
+    return WRONG if precision in PRECISE else ROUNDED_WRONG
 
 
 def first_rows(output: Output, num: int) -> Output:
     """The output with the first `num` of its rows."""
-    return [tensor.first(num) for tensor in output]
+    return [OutputTensor(each.shape, {axis: rows[:num] for axis, rows in each.rows.items()}) for each in output]
 
 
 def pairs_of(one: Output, other: Output) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
@@ -103,10 +91,9 @@ def between(one: Output, other: Output) -> float:
 
 def by_axis(one: Output, other: Output) -> float:
     """The same along the dimension of each tensor in which it is least: that is the batch's."""
-    pairs = (
-        [difference(*pair) for pair in pairs_of([first], [second])] for first, second in zip(one, other, strict=False)
-    )
-    return max((min(found) for found in pairs if found), default=np.inf)
+    pairs = zip(one, other, strict=False)
+    found = [[difference(*pair) for pair in pairs_of([first], [second])] for first, second in pairs]
+    return max((min(each) for each in found if each), default=np.inf)
 
 
 def largest_error(output: Output, reference: Output) -> float | None:

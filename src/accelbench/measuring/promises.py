@@ -13,11 +13,10 @@ from typing import Any, TypeVar, cast
 
 from accelbench.measuring.output_check import Findings, Outputs
 from accelbench.measuring.replay import Replay
-from accelbench.measuring.training import Training
+from accelbench.measuring.training import MAX_NAMED, Training
 from accelbench.schema.measurement import Check
 from accelbench.schema.vocab import Promise
 
-MAX_NAMED = 3  # layers in a sentence
 # NumPy's names of formats -> significant bits.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
 MIN_SHARE = 0.01  # of the operations: below it, a format is not worth a word
@@ -29,10 +28,8 @@ class Products:
 
     # format, by NumPy's name -> floating-point operations whose first factor is in it
     flops: dict[str, int] = field(default_factory=dict)
-    # names of operators that may be products of an unknown number of operations
-    uncounted: set[str] = field(default_factory=set)
-    # whose operations they are, in words: an engine may know less than those of all products
-    of: str = "matrix products"
+    uncounted: set[str] = field(default_factory=set)  # operators that may be products of an unknown size
+    of: str = "matrix products"  # whose operations they are: an engine may know less than those of all products
 
     @property
     def total(self) -> int:
@@ -42,26 +39,19 @@ class Products:
     @property
     def most(self) -> str | None:
         """The format of most operations; None without products."""
-        return max(self.flops, key=self.flops.__getitem__) if self.total else None
+        return next(iter(self.shares()), None)
 
     def shares(self) -> dict[str, float]:
         """The share of the operations in each format, the largest first."""
         formats = sorted(self.flops, key=self.flops.__getitem__, reverse=True)
         return {name: self.flops[name] / self.total for name in formats if self.flops[name]}
 
-    def _others(self, asked: str, *, coarser: bool) -> Iterator[str]:
+    def others(self, asked: str, *, coarser: bool) -> Iterator[str]:
+        """Sentences about operations in a coarser format than was asked for, or in a finer one, perhaps on purpose."""
         for name, share in self.shares().items():
             is_coarser = BITS.get(name, 0) < BITS[asked]
             if name != asked and share >= MIN_SHARE and is_coarser == coarser:
                 yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {asked}"
-
-    def warnings(self, asked: str) -> Iterator[str]:
-        """Sentences about operations in a coarser format than was asked for."""
-        yield from self._others(asked, coarser=True)
-
-    def notes(self, asked: str) -> Iterator[str]:
-        """Sentences about operations in a finer format than was asked for, which a network may choose on purpose."""
-        yield from self._others(asked, coarser=False)
 
     def observed(self) -> str:
         """What was observed, in words."""
@@ -75,7 +65,7 @@ class Observations:
 
     products: Products = field(default_factory=Products)  # the matrix products of one step
     training: Training = field(default_factory=Training)  # the weights
-    replayed: Replay | None = None  # steps on inputs that were never fed, beside others
+    replayed: Replay = field(default_factory=Replay)  # steps on inputs that were never fed, beside others
     # layers that were in training mode in inference: those that drop at random, perhaps on purpose, and others
     modes: tuple[Sequence[str], Sequence[str]] = ((), ())
     checks_s: float = 0.0  # how long the checks took
@@ -97,21 +87,19 @@ class Observations:
     def defects(self) -> Iterator[str]:
         """What makes the numbers wrong."""
         yield from self.training.defects()
-        if self.replayed is not None and (kept := self.replayed.defect()) is not None:
-            yield kept
+        yield from self.replayed.defects()
 
     def warnings(self, asked: str) -> Iterator[str]:
         """What a reader should know; `asked` is the format to compute in."""
         yield from self.training.warnings()
-        yield from self.products.warnings(asked)
-        if self.replayed is not None and (dependent := self.replayed.warning()) is not None:
-            yield dependent
+        yield from self.products.others(asked, coarser=True)
+        yield from self.replayed.warnings()
         if others := self.modes[1]:
             yield f"in training mode, although it infers: {', '.join(others[:MAX_NAMED])}"
 
     def notes(self, asked: str) -> Iterator[str]:
         """What a reader may want to know; `asked` is the format to compute in."""
-        yield from self.products.notes(asked)
+        yield from self.products.others(asked, coarser=False)
         yield from self.training.notes()
         if of_dropout := self.modes[0]:
             yield f"layers that drop at random did so in inference: {', '.join(of_dropout[:MAX_NAMED])}"
@@ -125,20 +113,14 @@ class Observations:
             yield Check(promise=Promise.precision)
         if trains and self.training.is_observed:
             yield Check(promise=Promise.training, observed=self.training.observed(), share=1.0)
-        elif trains:
-            yield Check(promise=Promise.training)
-        elif outputs is not None and found.compared is not None:
+        elif not trains and outputs is not None and found.compared is not None:
             seen = f"{num_rows} random rows of {outputs.size}, of {found.compared} of {len(outputs.fed)} tensors"
             yield Check(promise=Promise.outputs, observed=seen, share=num_rows / outputs.size)
         else:
-            yield Check(promise=Promise.outputs)
-        if self.replayed is not None:
-            num = self.replayed.num_unseen
-            yield Check(
-                promise=Promise.outputs,
-                observed=self.replayed.observed(),
-                share=num / (num + self.training.num_steps),
-            )
+            yield Check(promise=Promise.training if trains else Promise.outputs)
+        if num := self.replayed.num_unseen:
+            share = num / (num + self.training.num_steps)
+            yield Check(promise=Promise.outputs, observed=self.replayed.observed(), share=share)
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

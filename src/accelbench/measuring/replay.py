@@ -7,7 +7,7 @@ inputs, as in a network with an early exit: so inputs that never were fed are th
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,17 +29,13 @@ MAX_BATCHES = 32  # of a block
 
 @dataclass
 class Replay:
-    """Seconds of blocks on inputs that were fed before, and of those on inputs that never were, a pair a round.
-
-    Attributes:
-        num_unseen: steps on inputs that never were.
-        first_s, again_s: of blocks on inputs that never were, and of the same blocks once more, in other memory; empty
-            unless the others differ.
-    """
+    """Seconds of blocks on inputs that were fed before, and of those on inputs that never were, a pair a round."""
 
     fed_s: list[float] = field(default_factory=list)
     unseen_s: list[float] = field(default_factory=list)
-    num_unseen: int = 0
+    num_unseen: int = 0  # steps on inputs that never were fed
+    # of blocks on inputs that never were, and of the same blocks once more, in other memory; empty unless the others
+    # differ
     first_s: list[float] = field(default_factory=list)
     again_s: list[float] = field(default_factory=list)
 
@@ -68,26 +64,22 @@ class Replay:
         """
         if not self.again_s:
             return False
-        longer = min(self.unseen_s) / min(self.fed_s)
-        return min(self.first_s) / min(self.again_s) <= math.sqrt(longer)
+        return min(self.first_s) / min(self.again_s) <= math.sqrt(min(self.unseen_s) / min(self.fed_s))
 
-    def warning(self) -> str | None:
-        """What a reader should know."""
-        if not (self.differs and self.depends):
-            return None
-        return (
-            f"steps take {median(self.ratios):.2f} times as long with other inputs, and as long again with the same: "
-            "the speed is that of the inputs that were fed"
-        )
+    def warnings(self) -> Iterator[str]:
+        """That the speed is one of the inputs."""
+        if self.differs and self.depends:
+            ratio = f"{median(self.ratios):.2f} times as long"
+            yield (
+                f"steps take {ratio} with other inputs, and as long again with the same: the speed is that of the "
+                "inputs that were fed"
+            )
 
-    def defect(self) -> str | None:
-        """What it means for the numbers."""
-        if not self.differs or self.depends:
-            return None
-        return (
-            f"steps take {median(self.ratios):.2f} times as long with inputs that were never fed: results of earlier "
-            "inputs are kept"
-        )
+    def defects(self) -> Iterator[str]:
+        """That results are kept."""
+        if self.differs and not self.depends:
+            ratio = f"{median(self.ratios):.2f} times as long"
+            yield f"steps take {ratio} with inputs that were never fed: results of earlier inputs are kept"
 
     def observed(self) -> str:
         """What was observed, in words."""
@@ -122,27 +114,28 @@ def replay(
             is one step: if one of two first blocks on others takes as long, no further one runs.
         first_s: what such a block on inputs that never were has taken already, to be the first of the two.
     """
-    num_unseen = 0
+    found = Replay()
+
+    def seconds_of(block: Sequence[Any]) -> float:
+        found.num_unseen += len(block)
+        return seconds(block)
+
     for index in range(0 if known_s is None else 2):
         if index == 0 and first_s is not None:
-            unseen_s, num = first_s, 1
+            found.num_unseen, unseen_s = 1, first_s
         else:
-            batches = unseen()
-            unseen_s, num = seconds(batches), len(batches)
-        num_unseen += num
-        found = Replay([known_s or 0.0], [unseen_s], num_unseen)
-        if found.ratios[-1] <= MAX_RATIO:
+            unseen_s = seconds_of(unseen())
+        if unseen_s <= MAX_RATIO * (known_s or 0.0):
+            found.fed_s, found.unseen_s = [known_s or 0.0], [unseen_s]
             return found
-    found = Replay(num_unseen=num_unseen)
     while len(found.fed_s) < NUM_ROUNDS:
         fed_s = unseen_s = math.inf
         for index in range(TRIES):
             of_fed, of_unseen = fed(), unseen()  # both are in memory before one runs
-            found.num_unseen += len(of_unseen)
             if (len(found.fed_s) + index) % 2:  # so that neither is always the first one
-                fed_s, unseen_s = min(fed_s, seconds(of_fed)), min(unseen_s, seconds(of_unseen))
+                fed_s, unseen_s = min(fed_s, seconds(of_fed)), min(unseen_s, seconds_of(of_unseen))
             else:
-                unseen_s, fed_s = min(unseen_s, seconds(of_unseen)), min(fed_s, seconds(of_fed))
+                unseen_s, fed_s = min(unseen_s, seconds_of(of_unseen)), min(fed_s, seconds(of_fed))
             if max(fed_s, unseen_s) >= SHORT_S:
                 break
         found.fed_s.append(fed_s)
@@ -151,7 +144,6 @@ def replay(
             return found
     blocks = [unseen() for _ in range(NUM_AGAIN if found.differs else 0)]
     for block, same in zip(blocks, copy.deepcopy(blocks), strict=True):
-        found.num_unseen += len(block)
-        found.first_s.append(seconds(block))
+        found.first_s.append(seconds_of(block))
         found.again_s.append(seconds(same))
     return found

@@ -12,36 +12,25 @@ from accelbench.schema.vocab import Stop
 Now = Callable[[], float]
 # The number of compilations so far, and the seconds they took.
 Compiles = tuple[int, float]
-
 # Fields of `Timing` that a `Measurement` does not have.
-TIMING_ONLY = ("typical_s", "compiled_in_steady_state", "num_watched", "num_after_look")
+TIMING_ONLY = ("compiled_in_steady_state", "num_watched", "num_after_look")
 
 
 class Step(Protocol):
     """One step of a workload, in the parts that are timed. The type of a batch is the engine's choice."""
 
-    def fetch(self) -> Any:
-        """Returns the next batch, in host memory."""
-
-    def copy_in(self, batch: Any) -> Any:
-        """Copies the batch to the device; may return before the copy is done."""
-
-    def compute(self, batch: Any) -> Any:
-        """Launches the computation and returns its result; may return before the computation is done."""
-
-    def copy_out(self, result: Any) -> None:
-        """Copies the result to the host; returns when the copy is done."""
-
-    def num_samples(self, batch: Any) -> int:
-        """Number of samples in the batch, summed over all processes that compute a part of it."""
+    def fetch(self) -> Any: ...  # the next batch, in host memory
+    def copy_in(self, batch: Any) -> Any: ...  # copies it to the device; may return before the copy is done
+    def compute(self, batch: Any) -> Any: ...  # launches the computation; may return before the result is there
+    def copy_out(self, result: Any) -> None: ...  # copies the result to the host; returns when the copy is done
+    def num_samples(self, batch: Any) -> int: ...  # in the batch, over all processes that compute a part of it
 
 
 @runtime_checkable
 class CountingStep(Protocol):
     """A step whose batches may differ in size, such as the last one of an epoch."""
 
-    def samples_of_last(self, num_steps: int) -> int:
-        """Samples in the batches of the last steps together."""
+    def samples_of_last(self, num_steps: int) -> int: ...  # in the batches of the last steps together
 
 
 class RankGroup:
@@ -65,9 +54,8 @@ class Timing:
     """Raw times in seconds, one value per step or block, in order; see `schema.measurement.Measurement`."""
 
     first_step_s: float | None = None
-    # seconds per warm-up step, of the first `MAX_WARMUP_KEPT` steps
-    warmup_s: list[float] = field(default_factory=list)
-    warmup_total_s: float = 0.0  # seconds of the whole warm-up
+    warmup_s: list[float] = field(default_factory=list)  # of the first steps; the others count in the total
+    warmup_total_s: float = 0.0
     num_warmup_steps: int = 0
     settled: bool | None = None
     stop: Stop | None = None
@@ -80,7 +68,6 @@ class Timing:
     data_s: list[float] = field(default_factory=list)
     copy_in_s: list[float] = field(default_factory=list)
     copy_out_s: list[float] = field(default_factory=list)
-    typical_s: float = 0.0  # the median of the last warm-up steps, from which the number of steps per block is chosen
     num_steady_samples: int = 0
     # when the steady state began and ended, in seconds since the machine started
     steady_boot_s: tuple[float, float] | None = None
@@ -98,14 +85,10 @@ class Timing:
 class Watch(Protocol):
     """Looks at the workload while it is measured, between what is timed."""
 
-    def start(self) -> None:
-        """The warm-up is over."""
+    def start(self) -> None: ...  # the warm-up is over
 
     def look(self, batch: Any) -> None:
-        """To look at the step that has just been timed.
-
-        It is called once, at a moment that nothing in the process can know before.
-        """
+        """Looks at the step that has just been timed: once, at a moment that nothing in the process can know before."""
 
 
 @dataclass
@@ -149,27 +132,8 @@ class Runner:
         else:  # all batches have the same size; asking each one would cost 2 % of a small model's step
             num_samples = num_steps * self.step.num_samples(batch)
         block = Block(num_steps=num_steps, num_samples=num_samples, seconds=seconds)
-        self.timing.num_steady_samples += block.num_samples
-        self._measured(seconds, batch, num_steps)
+        self._measured(seconds, num_samples, batch, num_steps)
         return block
-
-    def look_at_last(self) -> None:
-        """Has `watch` look at the last step if it was not time to before."""
-        if self.look_after_s < math.inf:
-            self.look_after_s = 0.0
-            self._measured(0.0, self._last_batch, 0)
-
-    def _measured(self, seconds: float, batch: Any, num_steps: int) -> None:
-        self.measured_s += seconds
-        self._last_batch = batch
-        self.timing.num_watched += num_steps
-        self.timing.num_after_look += num_steps
-        if self.watch is not None and self.measured_s >= self.look_after_s:
-            self.look_after_s = math.inf
-            start = self.now()
-            self.watch.look(batch)
-            self.timing.dropped_s += self.now() - start
-            self.timing.num_after_look = 0
 
     def step_in_parts(self) -> float:
         """Seconds of one step, each of whose parts is waited for and noted."""
@@ -192,10 +156,28 @@ class Runner:
         if isinstance(step, CountingStep):
             num_samples = step.samples_of_last(1)
         timing.latency_s.append(end - start)
-        timing.num_steady_samples += num_samples
         timing.launch_s.append(launched - copied)
         timing.data_s.append(fetched - start)
         timing.copy_in_s.append(copied - fetched)
         timing.copy_out_s.append(end - computed)
-        self._measured(end - start, batch, 1)
+        self._measured(end - start, num_samples, batch, 1)
         return end - start
+
+    def look_at_last(self) -> None:
+        """Has `watch` look at the last step if it was not time to before."""
+        if self.look_after_s < math.inf:
+            self.look_after_s = 0.0
+            self._measured(0.0, 0, self._last_batch, 0)
+
+    def _measured(self, seconds: float, num_samples: int, batch: Any, num_steps: int) -> None:
+        self.measured_s += seconds
+        self._last_batch = batch
+        self.timing.num_steady_samples += num_samples
+        self.timing.num_watched += num_steps
+        self.timing.num_after_look += num_steps
+        if self.watch is not None and self.measured_s >= self.look_after_s:
+            self.look_after_s = math.inf
+            start = self.now()
+            self.watch.look(batch)
+            self.timing.dropped_s += self.now() - start
+            self.timing.num_after_look = 0

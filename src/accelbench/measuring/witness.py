@@ -12,12 +12,10 @@ from enum import StrEnum
 class Moment(StrEnum):
     """What the process says."""
 
-    ready = "ready"
-    """No code of the user's has run yet."""
+    ready = "ready"  # no code of the user's has run yet
     begin = "begin"
     end = "end"
-    done = "done"
-    """Nothing more is timed: other work on the machine disturbs no number from then on."""
+    done = "done"  # nothing more is timed: other work on the machine disturbs no number from then on
 
 
 _listeners: list[Callable[[Moment], None]] = []
@@ -28,25 +26,17 @@ def listen(listener: Callable[[Moment], None]) -> None:
     _listeners.append(listener)
 
 
-def _say(moment: Moment) -> None:
+def say(moment: Moment) -> None:
+    """Tells the listeners; `ready` before the engine runs, `done` after everything was timed."""
     for listener in _listeners:
         listener(moment)
+    if moment == Moment.done:
+        _listeners.clear()
 
 
 @contextmanager
 def timed() -> Iterator[None]:
     """A section that is timed as a whole, or whose parts are timed without gaps."""
-    _say(Moment.begin)
+    say(Moment.begin)
     yield
-    _say(Moment.end)
-
-
-def ready() -> None:
-    """To be called before the engine runs."""
-    _say(Moment.ready)
-
-
-def done() -> None:
-    """To be called after everything was timed."""
-    _say(Moment.done)
-    _listeners.clear()
+    say(Moment.end)
