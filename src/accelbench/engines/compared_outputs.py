@@ -25,9 +25,6 @@ ROUNDS_ALIKE = {
 class ComparedOutputs:
     """The part of `cell_run.CellRun` that compares outputs. An engine fills the methods that raise NotImplementedError.
 
-    Args:
-        cell: that runs in this process.
-
     Attributes:
         outputs: of the network that was measured.
         rows: that are compared, once they were drawn.
@@ -36,6 +33,12 @@ class ComparedOutputs:
     """
 
     seen: Observations
+    num_reference_rows = NUM_ROWS
+    """How many of `rows` `reference_outputs` gives, the first ones."""
+    has_same_reference = False
+    """Whether `reference_outputs` rounds as what was measured does, if it runs in the cell's precision."""
+    same_random = False
+    """Whether a seed gives the network that was measured and a newly built one the same random numbers."""
 
     def __init__(self, cell: Cell) -> None:
         self._began_s = time.monotonic()
@@ -44,14 +47,6 @@ class ComparedOutputs:
         self.rows: list[int] = []
         self.timed: tuple[Any, Output | None] | None = None
         self.unseen_s: float | None = None
-
-    num_reference_rows = NUM_ROWS
-    """How many of `rows` `reference_outputs` gives, the first ones."""
-
-    has_same_reference = False
-    """Whether `reference_outputs` rounds as what was measured does, if it runs in the cell's precision."""
-    same_random = False
-    """Whether a seed gives the network that was measured and a newly built one the same random numbers."""
 
     @property
     def rounds_alike(self) -> Precision | None:
@@ -121,8 +116,22 @@ class ComparedOutputs:
                 of_unseen = self._output(0, unseen)
             of_fed = self._output(1, fed)
             moved = self._moved_output(fed, size)
-        inputs_of = None if self.inputs_of_rows(fed, []) is None else self._first_inputs
-        self.outputs = Outputs((fed, unseen), size, shapes, of_fed, of_unseen, timed, moved, num_changed, inputs_of)
+
+        def inputs_of(batch: Any, num: int) -> Sequence[Hashable]:
+            return self.inputs_of_rows(batch, self.rows[:num]) or []
+
+        may_be_same = self.inputs_of_rows(fed, []) is not None
+        self.outputs = Outputs(
+            (fed, unseen),
+            size,
+            shapes,
+            of_fed,
+            of_unseen,
+            timed,
+            moved,
+            num_changed,
+            inputs_of if may_be_same else None,
+        )
 
     def _output(self, number: int, batch: Any) -> Output:
         self.seed_output(number)
@@ -136,16 +145,13 @@ class ComparedOutputs:
         self.seed_output(1)
         return self.measured_output(reordered, [order.index(row) for row in self.rows])
 
-    def _first_inputs(self, batch: Any, num: int) -> Sequence[Hashable]:
-        return self.inputs_of_rows(batch, self.rows[:num]) or []
-
     def rows_of(self, size: int) -> list[int]:
         """The rows of a step's output that are compared, drawn when they are first needed."""
         self.rows = self.rows or random_rows(size)
         return self.rows
 
     def references(self) -> References:
-        """Raise NotInTimeError if the cell would run into its time limit."""
+        """What the outputs are compared with. It raises a NotInTimeError if the cell would run into its time limit."""
 
         def run(batches: Sequence[Any], **how: Any) -> list[Output]:
             left_s = self._began_s + MAX_UNTIL_CHECKED * self.cell.timeout_s - time.monotonic()

@@ -12,11 +12,6 @@ class Formats(NamedTuple):
     stored: str
     computed: str
 
-    @property
-    def is_mixed(self) -> bool:
-        """Whether the network computes in another dtype than its weights have."""
-        return self.stored != self.computed
-
 
 FORMATS: Mapping[Precision, Formats] = {
     Precision.fp16: Formats("float16", "float16"),
@@ -28,10 +23,7 @@ FORMATS: Mapping[Precision, Formats] = {
     Precision.bf16_mixed: Formats("float32", "bfloat16"),
     Precision.int8: Formats("int8", "int8"),
 }
-
-
-# NumPy's names of integers that quantised operators multiply.
-INTEGERS = frozenset({"int8", "uint8"})
+INTEGERS = frozenset({"int8", "uint8"})  # NumPy's names of integers that quantised operators multiply
 
 
 def computed_in(formats: Mapping[str, int]) -> str:
@@ -43,12 +35,9 @@ def computed_in(formats: Mapping[str, int]) -> str:
 
 
 def word_for(stored: str, computed: str, *, tf32: bool) -> str:
-    """The word for the precision that ran; a description of the dtypes if there is no word for them.
+    """The word for the precision that ran, of the dtypes of weights and outputs; their names if there is no word.
 
-    Args:
-        stored: the dtype of the weights that were observed.
-        computed: the dtype of the output that was observed.
-        tf32: whether fp32 matrix products run in TF32.
+    `tf32` says whether fp32 matrix products run in TF32.
     """
     if stored == computed == "float32":
         return Precision.tf32 if tf32 else Precision.fp32

@@ -14,22 +14,14 @@ MAX_CHOICES = 8  # names in a message
 
 
 def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
-    """The maker of the optimiser `word`.
-
-    Raises:
-        UnknownChoiceError: there is no such optimiser.
-    """
+    """The maker of the optimiser `word`; an UnknownChoiceError if there is none."""
     if word not in makers:
         raise UnknownChoiceError("model.optimizer", word, makers)
     return makers[word]
 
 
 def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
-    """The maker of one of accelbench's own networks.
-
-    Raises:
-        UserError: there is no such network, or weights were asked for: accelbench has none.
-    """
+    """The maker of one of accelbench's own networks; a UserError if there is none, or weights were asked for."""
     if model.definition not in makers:
         raise UnknownChoiceError("model", model.definition, makers)
     if model.weights != Weights.none:
@@ -47,19 +39,12 @@ def check_name(model: ModelSpec, known: Sequence[str]) -> None:
 
 
 def output_shapes(model: ModelSpec, batch_size: int, image: Shape, num_classes: int) -> Sequence[Shape] | None:
-    """The shapes that a network's output may have; None if it may be any structure of tensors.
-
-    Args:
-        model: the network's spec.
-        batch_size: images in the batch.
-        image: shape of one image.
-        num_classes: logits for each image; two classes may share one.
-    """
+    """The shapes that the output for a batch of images may have; None if it may be any structure of tensors."""
     if model.output == ModelOutput.any:
         return None
     if model.is_own("autoencoder"):
         return [(batch_size, *image)]
-    return [(batch_size, num_classes), *([(batch_size, 1)] if num_classes == 2 else [])]
+    return [(batch_size, num_classes), *([(batch_size, 1)] if num_classes == 2 else [])]  # one logit for two classes
 
 
 def check_grey(model: str, shape: Shape) -> None:
@@ -69,14 +54,7 @@ def check_grey(model: str, shape: Shape) -> None:
 
 
 def check_colour(model: str, shape: Shape, height_width: Shape, least: int) -> None:
-    """Raises an UnsupportedError if images are grey, or smaller than `least` pixels.
-
-    Args:
-        model: the network's name.
-        shape: of an image, in the engine's order of axes.
-        height_width: height and width.
-        least: pixels that both need.
-    """
+    """Raises an UnsupportedError if images are grey, or smaller than `least` pixels."""
     if len(shape) != 3 or min(height_width) < least:
         raise UnsupportedError(
             f"model={model} takes images in colour of at least {least} x {least} pixels, not {_words(shape)}"

@@ -15,25 +15,11 @@ from accelbench.schema.cell import Cell
 # Environment variables that override the precision, the threads or the backend that an engine sets in code.
 # They are removed before a cell starts.
 SUBSTITUTING = {
-    "ONEDNN_DEFAULT_FPMATH_MODE",
-    "DNNL_DEFAULT_FPMATH_MODE",
-    "NVIDIA_TF32_OVERRIDE",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "XLA_USE_BF16",
-    "XLA_USE_F16",
-    "XLA_DOWNCAST_BF16",
-    "XLA_DOWNCAST_FP16",
-    "TF_XLA_FLAGS",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-    "KERAS_FLOATX",
-    "KERAS_BACKEND",
-    "TF_CPP_MIN_LOG_LEVEL",
-    "JAX_ENABLE_X64",
-    "JAX_DEFAULT_MATMUL_PRECISION",
-    "JAX_PLATFORMS",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
+    *("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
+    *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+    *("XLA_USE_BF16", "XLA_USE_F16", "XLA_DOWNCAST_BF16", "XLA_DOWNCAST_FP16"),
+    *("TF_XLA_FLAGS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "TF_CPP_MIN_LOG_LEVEL"),
+    *("KERAS_FLOATX", "KERAS_BACKEND", "JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_PLATFORMS"),
 }
 
 UNFINISHED = "unfinished-"  # how the name of a folder begins while an engine exports a network to it

@@ -30,24 +30,13 @@ def check_has_epochs(cell: Cell) -> None:
 
 
 def order_of(cell: Cell, split: str, num: int, *, last: Last, part: tuple[int, int] = (0, 1)) -> Order:
-    """The order in which a split's samples are taken: shuffled for training, and without end unless in `fit`.
-
-    Args:
-        cell: whose batches they are.
-        split: `train` or `test`.
-        num: samples in the split.
-        last: what becomes of a short last batch; see `Order`.
-        part: index of this process's part of every batch, and the number of parts.
-    """
+    """The order of a split's `num` samples: shuffled for training, without end unless in `fit`; see `Order`."""
     shuffle, endless = split == "train", cell.protocol != Protocol.fit
     return Order(num, cell.batch_size, shuffle=shuffle, seed=cell.seed, endless=endless, last=last, part=part)
 
 
 def input_of(cell: Cell, data_folder: Path) -> tuple[Shape, int]:
-    """The shape of one image, channels first, and the number of classes.
-
-    The shape is (height, width) for grey images, (channels, height, width) for images in colour.
-    """
+    """The shape of an image, (height, width) or (channels, height, width), and the number of classes."""
     if is_random(cell):
         return cell.model.input_shape, cell.model.num_classes
     shape = load_split(data_folder, "train").images.shape[1:]
@@ -60,14 +49,7 @@ def channels_last(shape: Shape) -> Shape:
 
 
 def first_images(cell: Cell, data_folder: Path, num: int, drawn: Callable[[], Any]) -> Any:
-    """The first `num` images as the cell's feed gives them: of its random ones, or of the test set.
-
-    Args:
-        cell: whose images they are.
-        data_folder: where the data set's arrays are.
-        num: how many.
-        drawn: returns random images in host memory.
-    """
+    """The first `num` images of the test set, or of the random ones in host memory that `drawn` returns."""
     if is_random(cell):
         return drawn()[:num]
     return np.asarray(load_split(data_folder, "test").images[:num])
@@ -77,12 +59,7 @@ def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
     """Images that no feed gives, others at each call: the pixels rise up to a random one, and begin anew behind it.
 
     Networks that average over an image give nearly equal outputs for all random images; for these they differ, since
-    each has another contrast.
-
-    Args:
-        num: how many.
-        shape: of one image, as a feed gives it.
-        floats: float32 from -2 to 2, like random images; else uint8, 0 to 255.
+    each has another contrast. With `floats` they are float32 from -2 to 2, like random images; else uint8.
     """
     low, high, dtype = (-2, 2, np.float32) if floats else (0, 255, np.uint8)
     numbers, size = np.random.default_rng(), math.prod(shape)
@@ -98,8 +75,7 @@ def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
 def pictures_alike(fed: NDArray[Any]) -> NDArray[Any]:
     """Pictures that no feed gives, others at each call, of the kind of `fed`: on them a network has as much to do.
 
-    Args:
-        fed: those of a batch, (n, height, width, ...). They change their places, and each is shifted around its edges.
+    Those of `fed`, (n, height, width, ...), change their places, and each is shifted around its edges.
     """
     numbers = np.random.default_rng()
     height, width = fed.shape[1:3]

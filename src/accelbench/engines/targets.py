@@ -20,10 +20,7 @@ LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lig
 
 
 def check_name(flag: str, path: str) -> None:
-    """Raises a UserError if the dotted path that the setting `flag` names lies in Python's standard library.
-
-    Nothing is imported.
-    """
+    """Raises a UserError if the path that the setting `flag` names is in Python's library. Nothing is imported."""
     root = path.partition(".")[0]
     if root in sys.stdlib_module_names:
         raise UserError(
@@ -45,7 +42,11 @@ def import_path(flag: str, path: str) -> Callable[..., Any]:
         raise UserError(f"{flag}={path}: can't be imported ({error})") from error
     if not callable(found):
         raise UserError(f"{flag}={path}: should be a class or a function, not of type {type(found).__name__}")
-    if _root(found) in sys.stdlib_module_names:
+    run: Any = found  # the code that a call would run
+    while isinstance(run, functools.partial):
+        run = run.func
+    home = getattr(run, "__module__", None) or type(run).__module__  # methods of built-in objects have none
+    if str(home).partition(".")[0] in sys.stdlib_module_names:
         raise UserError(f"{flag}={path}: it is part of Python's standard library")
     called: Callable[..., Any] = found
     return called
@@ -61,12 +62,9 @@ def check_call(named: str, function: Callable[..., object], *args: object, **kwa
 
 
 def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., object]:
-    """The class or function that `model` names. Its module is imported; the target itself is not called.
+    """The class or function that `model`, of the library `custom`, names. It is imported, and not called.
 
-    Args:
-        model: of the library `custom`.
-        network: the framework's class that all networks extend.
-        named: that class's name as a user knows it.
+    `network` is the framework's class that all networks extend, `named` its name as a user knows it.
 
     Raises:
         UserError: there is no such target, or nothing says that it makes a network, and `model.factory` is false.
@@ -84,19 +82,10 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
 def lightning_package(kind: type, base: str) -> str | None:
     """The package whose class `base`, such as LightningModule, `kind` extends, as told by names: nothing is imported.
 
-    Returns:
-        `pytorch_lightning` or `lightning.pytorch`; None if `kind` extends neither's.
+    It is `pytorch_lightning` or `lightning.pytorch`; None if `kind` extends neither's.
     """
     roots = (each.__module__.partition(".")[0] for each in kind.__mro__ if each.__name__ == base)
     return next((LIGHTNING[root] for root in roots if root in LIGHTNING), None)
-
-
-def _root(found: Any) -> str:
-    """The root package of the code that a call of `found` would run."""
-    while isinstance(found, functools.partial):
-        found = found.func
-    module = getattr(found, "__module__", None) or type(found).__module__  # methods of built-in objects have none
-    return str(module).partition(".")[0]
 
 
 def _is_network(found: object, network: type) -> bool:
@@ -114,6 +103,6 @@ def _returns_network(found: Callable[..., object], network: type) -> bool:
         hint = get_type_hints(annotated, function.__globals__)["return"]
     except Exception:  # an annotation may hold any expression
         return False
-    kinds = [kind for kind in (get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint])]
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else [hint]
     kinds = [get_origin(kind) or kind for kind in kinds if kind is not NoneType]
     return bool(kinds) and all(_is_network(kind, network) for kind in kinds)

@@ -1,10 +1,12 @@
 """Exported networks that compute something else than the network, or nothing: each must be found out."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Ran, Saved
+from accelbench.engines.exported.compiler import Ran
 from accelbench.judging.asked import judge
 from accelbench.measuring.output_check import NOT_BY_ROW, STALE
 from accelbench.schema.vocab import Engine, Pipeline, Precision, Promise, Protocol
@@ -27,8 +29,8 @@ def test_an_export_that_computes_something_else_makes_the_cell_invalid(hosts, tm
 class Spoilt(InTorch):
     """An engine that changes what PyTorch gives: `change` gets a function that computes, and its inputs."""
 
-    def __init__(self, change):
-        super().__init__()
+    def __init__(self, cell, change):
+        super().__init__(cell)
         self.change = change
 
     def __call__(self, call):
@@ -38,7 +40,7 @@ class Spoilt(InTorch):
 
 def judged(digits, change, **changes):
     cell = make_cell(**{"engine": Engine.openvino, "model": SMALL, "threads": 1, **changes})
-    found = exported_run.run(cell, digits, Spoilt(change))
+    found = exported_run.run(partial(Spoilt, change=change), cell, digits)
     return judge(cell, found), found
 
 
@@ -126,15 +128,10 @@ def test_the_output_of_a_timed_step_is_that_of_its_own_memory(digits):
 def test_products_in_a_coarser_format_are_told_by_their_number(digits):
     class Coarse(InTorch):
         def ran(self, call):
-            formats = {"float32": 2, "bfloat16": 1}
-            return Ran(stored="float32", computed="float32", threads=None, formats=formats)
-
-        def save(self, exported, cell, folder):
-            self.network = exported
-            return Saved(folder / "nothing")
+            return Ran(computed="float32", threads=None, formats={"float32": 2, "bfloat16": 1})
 
     cell = make_cell(engine=Engine.openvino, model=SMALL, precision=Precision.fp32)
-    found = exported_run.run(cell, digits, Coarse())
+    found = exported_run.run(Coarse, cell, digits)
     (warning,) = found.warnings
     assert warning.startswith("33 % of the operations of matrix products (each counted as one) ran in bfloat16, not in")
     (of_precision,) = (check for check in found.checks if check.promise == Promise.precision)

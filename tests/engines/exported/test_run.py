@@ -7,7 +7,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -18,14 +17,12 @@ from accelbench.data.arrays import load_split
 from accelbench.devices import packages
 from accelbench.devices.cpu import look, usable_cores
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.build import Call
-from accelbench.engines.exported.compiler import Ran, Saved
-from accelbench.engines.exported.export import MIN_CALIBRATED
-from accelbench.engines.exported.run import EXPORTED_ANEW
+from accelbench.engines.exported.compiler import Call, Compiler, Ran
+from accelbench.engines.exported.run import EXPORTED_ANEW, MIN_CALIBRATED
 from accelbench.engines.lightning import zoo
 from accelbench.engines.lightning.denormals import DENORMAL, NOT_SET
-from accelbench.engines.onnxruntime.engine import _OnnxRuntime
-from accelbench.engines.openvino.engine import _OpenVino
+from accelbench.engines.onnxruntime.engine import OnnxRuntime
+from accelbench.engines.openvino.engine import OpenVino
 from accelbench.engines.registry import host_spec
 from accelbench.grid.exported_support import MODULES
 from accelbench.grid.support import why_not
@@ -134,13 +131,10 @@ def test_a_format_that_the_cpu_lacks_is_skipped_and_not_computed_in_another_one(
     assert "avx512_bf16 or amx_bf16, which this CPU lacks: use fp32" in reason
 
 
-class InTorch:
+class InTorch(Compiler):
     """An engine that runs the network in PyTorch, whatever it is asked for."""
 
-    computes_in = Precision.fp32
-
-    def __init__(self, dtype=torch.float32, formats=MappingProxyType({})):
-        self.dtype, self.formats = dtype, formats
+    dtype, ran_formats = torch.float32, {}
 
     def export(self, network, call, folder):
         return network
@@ -149,12 +143,12 @@ class InTorch:
         assert len(calls) * 32 >= MIN_CALIBRATED
         return exported
 
-    def save(self, exported, cell, folder):
+    def save(self, exported, folder):
         self.network = exported.to(self.dtype)
-        return Saved(folder / "nothing")
+        return folder / "nothing"
 
-    def load(self, path, formats, cell, threads):
-        return self
+    def load(self, path, threads):
+        pass
 
     def __call__(self, call):
         with torch.inference_mode():
@@ -162,7 +156,15 @@ class InTorch:
 
     def ran(self, call):
         name = str(self.dtype).removeprefix("torch.")
-        return Ran(stored=name, computed=name, threads=None, formats=dict(self.formats), flushes_denormals=False)
+        return Ran(computed=name, threads=None, formats=self.ran_formats, flushes_denormals=False)
+
+
+class InBf16(InTorch):
+    dtype = torch.bfloat16
+
+
+class Unquantized(InTorch):
+    ran_formats = {"float32": 3}
 
 
 @pytest.mark.parametrize("engine", [marked(Engine.openvino), marked(Engine.aotinductor)])
@@ -225,7 +227,7 @@ def test_what_the_first_output_in_torch_shows_is_known_where_the_network_is_load
 
 def test_a_cell_of_which_another_format_ran_is_invalid(digits):
     cell = make_cell(engine=Engine.openvino, model=SMALL)
-    found = exported_run.run(cell, digits, InTorch(torch.bfloat16))
+    found = exported_run.run(InBf16, cell, digits)
     assert judge(cell, found).startswith("asked for precision fp32, but bf16 ran")
     assert np.isfinite(found.output_error)
 
@@ -248,7 +250,7 @@ def test_denormal_weights_are_named_and_with_the_option_there_are_none(hosts, di
 def test_a_cell_whose_engine_was_not_set_to_flush_is_invalid(digits):
     cell = make_cell(engine=Engine.openvino, model=SMALL, options=FLUSHING, threads=1)
     try:
-        found = exported_run.run(cell, digits, InTorch())
+        found = exported_run.run(InTorch, cell, digits)
     finally:
         torch.set_flush_denormal(False)
     assert found.defects == [NOT_SET]
@@ -277,12 +279,13 @@ def test_a_compiled_network_computes_with_zero_where_it_is_set_to_flush(engine):
 
 def num_left(engine):
     """How many of TINY_VALUES denormal numbers are not 0 before and after an engine multiplies them by 1.5."""
-    compiler = {Engine.onnxruntime: _OnnxRuntime, Engine.openvino: _OpenVino}[engine]()
+    compiler = {Engine.onnxruntime: OnnxRuntime, Engine.openvino: OpenVino}[engine](
+        make_cell(engine=engine, options=FLUSHING)
+    )
     tiny = torch.full((1, TINY_VALUES), DENORMAL, dtype=torch.int32).view(torch.float32)
-    cell = make_cell(engine=engine, options=FLUSHING)
     with tempfile.TemporaryDirectory() as folder:
-        saved = compiler.save(compiler.export(Times(), Call((tiny,)), Path(folder)), cell, Path(folder))
-        (output,) = compiler.load(saved.path, saved.formats, cell, 2)(Call((tiny,)))
+        compiler.load(compiler.save(compiler.export(Times(), Call((tiny,)), Path(folder)), Path(folder)), 2)
+        (output,) = compiler(Call((tiny,)))
     return [int(numbers.contiguous().view(torch.int32).count_nonzero()) for numbers in (tiny, output)]
 
 
@@ -337,6 +340,6 @@ def test_a_quantised_transformer_gives_nearly_what_fp32_gives(hosts, tmp_path, e
 
 def test_where_nothing_was_quantised_the_cell_is_invalid(digits):
     cell = make_cell(engine=Engine.openvino, model=SMALL, precision=Precision.int8)
-    found = exported_run.run(cell, digits, InTorch(formats={"float32": 3}))
+    found = exported_run.run(Unquantized, cell, digits)
     assert judge(cell, found) == "asked for precision int8, but fp32 ran"
     assert any("0 of 3 matrix products multiply integers" in note for note in found.notes)

@@ -3,19 +3,17 @@
 import re
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.exported import export as exporting
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.build import Call, not_exportable, program_of
-from accelbench.engines.exported.compiler import Ran, Saved
+from accelbench.engines.exported.compiler import Call, Compiler, Ran, program_of, skipping
 from accelbench.engines.formats import computed_in
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import QUANTIZED, Precision
 
 FILE = "network.pt2"
@@ -25,30 +23,17 @@ PRODUCTS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "a
 INTEGER_CALL = re.compile(r"aoti_torch_cpu__q(?:conv|linear)\w*\(")
 
 
-def export(cell: Cell, data_folder: Path, folder: Path) -> None:
-    """See `exported.export.export`."""
-    exporting.export(cell, data_folder, _compiler(cell), folder)
-
-
-def run(cell: Cell, data_folder: Path, work: Work | None = None, exported: Path | None = None) -> Measurement | None:
-    """See `exported.run.run`."""
-    return exported_run.run(cell, data_folder, _compiler(cell), work, exported)
-
-
-def _compiler(cell: Cell) -> "_AotInductor":
-    return _AotInductor(quantizes=cell.precision in QUANTIZED)
-
-
-class _AotInductor:
-    """See `exported.compiler.Compiler`."""
+class AotInductor(Compiler):
+    """A compiled library and its weights, which runs in PyTorch's threads."""
 
     computes_in: Precision | None = None
 
-    def __init__(self, *, quantizes: bool) -> None:
-        self.quantizes = quantizes
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(cell)
+        self.quantizes = cell.precision in QUANTIZED
+        self.outputs: Sequence[Tensor]
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> torch.export.ExportedProgram:
-        """Through PyTorch's exporter, for inputs of exactly these shapes."""
         return program_of(network, call, strict=self.quantizes)  # the quantiser finds layers by their names
 
     def quantized(
@@ -60,33 +45,47 @@ class _AotInductor:
 
         quantizer = x86.X86InductorQuantizer()
         quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
-        try:
-            with torch.no_grad():
-                prepared = prepare_pt2e(exported.module(), quantizer)
-                for call in calls:
-                    prepared(*call.args, **call.kwargs)
-                converted = convert_pt2e(prepared)
-                return torch.export.export(converted, calls[0].args, dict(calls[0].kwargs), strict=False)
-        except Exception as error:
-            raise not_exportable("torchao's PT2E", error) from error
+        with skipping("torchao's PT2E"), torch.no_grad():
+            prepared = prepare_pt2e(exported.module(), quantizer)
+            for call in calls:
+                prepared(*call.args, **call.kwargs)
+            converted = convert_pt2e(prepared)
+            quantized = torch.export.export(converted, calls[0].args, dict(calls[0].kwargs), strict=False)
+        return quantized  # noqa: RET504  # for mypy a context may swallow errors
 
-    def save(self, exported: torch.export.ExportedProgram, cell: Cell, folder: Path) -> Saved:
+    def save(self, exported: torch.export.ExportedProgram, folder: Path) -> Path:
         """Compiled, with its weights as constants if the cell says `freeze`; inductor's cache is empty, as at first."""
         import torch._inductor.config as inductor
         from torch._inductor.utils import fresh_cache
 
-        inductor.freezing = cell.options.freeze or self.quantizes  # only constant weights are packed as integers
-        try:
-            # Weights are constants for inductor only where no gradients are needed.
-            with tempfile.TemporaryDirectory(prefix="inductor-") as cache, fresh_cache(dir=cache), torch.no_grad():
-                path = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / FILE))
-        except Exception as error:
-            raise not_exportable("AOTInductor", error) from error
-        return Saved(Path(path), _formats(exported, Path(path)) if self.quantizes else {})
+        inductor.freezing = self.cell.options.freeze or self.quantizes  # only constant weights are packed as integers
+        # Weights are constants for inductor only where no gradients are needed.
+        with (
+            skipping("AOTInductor"),
+            torch.no_grad(),
+            tempfile.TemporaryDirectory(prefix="inductor-") as cache,
+            fresh_cache(dir=cache),
+        ):
+            path = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / FILE))
+        self.formats = _formats(exported, Path(path)) if self.quantizes else {}
+        return Path(path)
 
-    def load(self, path: Path, formats: Mapping[str, int], cell: Cell, threads: int) -> "_Package":
-        """In PyTorch's threads."""
-        return _Package(path, formats)
+    def load(self, path: Path, threads: int) -> None:
+        self.package = torch._inductor.aoti_load_package(str(path))
+
+    def __call__(self, call: Call) -> Sequence[Tensor]:
+        with torch.inference_mode():
+            self.outputs = self.package(*call.args, **call.kwargs)
+        return self.outputs
+
+    def ran(self, call: Call) -> Ran:
+        """From the output, since the library does not say what its operators compute in; int8 from its source."""
+        if self.formats:
+            computed = computed_in(self.formats)
+        else:
+            floats = [tensor for tensor in self.outputs if tensor.is_floating_point()]
+            computed = str(floats[0].dtype).removeprefix("torch.") if floats else "no floating-point output"
+        return Ran(computed=computed, threads=torch.get_num_threads(), formats=self.formats)
 
 
 def _formats(exported: torch.export.ExportedProgram, package: Path) -> dict[str, int]:
@@ -99,25 +98,4 @@ def _formats(exported: torch.export.ExportedProgram, package: Path) -> dict[str,
     return {name: num for name, num in (("uint8", num_integers), ("float32", num_others)) if num > 0}
 
 
-class _Package:
-    """A compiled library and its weights."""
-
-    def __init__(self, path: Path, formats: Mapping[str, int]) -> None:
-        self.formats = formats
-        self.package = torch._inductor.aoti_load_package(str(path))
-        self.outputs: Sequence[Tensor]
-
-    def __call__(self, call: Call) -> Sequence[Tensor]:
-        """One call."""
-        with torch.inference_mode():
-            self.outputs = self.package(*call.args, **call.kwargs)
-        return self.outputs
-
-    def ran(self, call: Call) -> Ran:
-        """From the output, since the library does not say what its operators compute in; int8 from its source."""
-        formats, threads = self.formats, torch.get_num_threads()
-        computed = computed_in(formats) if formats else None
-        if computed is None:
-            floats = [tensor for tensor in self.outputs if tensor.is_floating_point()]
-            computed = str(floats[0].dtype).removeprefix("torch.") if floats else "no floating-point output"
-        return Ran(stored=computed, computed=computed, threads=threads, formats=formats)
+export, run = partial(exported_run.export, AotInductor), partial(exported_run.run, AotInductor)

@@ -1,15 +1,40 @@
-"""What an engine that compiles a network of PyTorch has to do."""
+"""What an engine that compiles a network of PyTorch has to do, and what such engines share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from accelbench.engines.exported.build import Call
+from accelbench.engines.lightning.structure import tensors_in
+from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell
+from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import Precision
+
+MAX_WHY = 300  # characters of an exporter's error
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of one call of a network's `forward`."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors, in the order in which an exported network takes them."""
+        if len(self.args) == 1 and not self.kwargs and isinstance(self.args[0], Tensor):
+            return [self.args[0]]
+        return list(tensors_in((self.args, dict(self.kwargs))))
+
+
+def call_of(*args: Any, **kwargs: Any) -> Call:
+    """To be given to a task in the place of a network: returns what the network would be called with."""
+    return Call(args, kwargs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +42,7 @@ class Ran:
     """What an engine says of a network that it has compiled, read back from it.
 
     Attributes:
-        stored, computed: the dtypes of weights and of matrix products, by their names in NumPy.
+        computed: the dtype of weights and matrix products, by its name in NumPy.
         threads: that compute; None if the engine does not say.
         formats: how many operators that multiply matrices compute in each format; empty if the engine does not say.
         times: the operators of one profiled call in turn, each with its name and seconds; empty if there is no profile.
@@ -25,7 +50,6 @@ class Ran:
             in PyTorch's threads, which are tested.
     """
 
-    stored: str
     computed: str
     threads: int | None
     formats: Mapping[str, int] = field(default_factory=dict)
@@ -33,70 +57,77 @@ class Ran:
     flushes_denormals: bool | None = None
 
 
-@dataclass(frozen=True)
-class Saved:
-    """A network that can be loaded.
-
-    Attributes:
-        path: of the file to load, beside which there may be others that belong to it.
-        formats: see `Ran.formats`, of an engine that knows them already; else empty.
-    """
-
-    path: Path
-    formats: Mapping[str, int] = field(default_factory=dict)
-
-
-class Compiled(Protocol):
-    """A compiled network, for batches of one size."""
-
-    def __call__(self, call: Call) -> Sequence[Tensor]:
-        """The output's tensors; a further call may overwrite them."""
-
-    def ran(self, call: Call) -> Ran:
-        """What ran, perhaps from a further `call` under a profiler. To be called after everything was measured."""
-
-
-class Compiler(Protocol):
+class Compiler:
     """An engine: a network -> a file -> what runs, perhaps in another process.
+
+    Each step raises an UnsupportedError with the reason if it is not possible.
 
     Attributes:
         computes_in: the precision that the network and its inputs are given in; None: that of the cell.
+        formats: see `Ran.formats`, of an engine that knows them before the network runs; else empty.
     """
 
-    computes_in: Precision | None
+    computes_in: Precision | None = Precision.fp32
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.formats: Mapping[str, int] = {}
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> Any:
-        """The network in a form that `compile` takes, or the path of a file in `folder` that has it.
-
-        Raises:
-            UnsupportedError: it can't be exported, with the reason.
-        """
+        """The network in a form that `save` takes, or the path of a file in `folder` that has it."""
+        raise NotImplementedError
 
     def quantized(self, exported: Any, calls: Sequence[Call], folder: Path) -> Any:
-        """What `export` returned, with int8 matrix products, in the same form.
+        """What `export` returned, with int8 matrix products; `calls` show the ranges of activations."""
+        raise NotImplementedError
 
-        Args:
-            exported: the network.
-            calls: for the ranges of activations; at least one.
-            folder: of files.
+    def save(self, exported: Any, folder: Path) -> Path:
+        """The file to load, beside which there may be others that belong to it; it may be compiled before."""
+        path: Path = exported
+        return path
 
-        Raises:
-            UnsupportedError: it can't be quantised, with the reason.
-        """
+    def load(self, path: Path, threads: int) -> None:
+        """Makes the network ready to run on this machine, from what `save` returned, perhaps in another process."""
+        raise NotImplementedError
 
-    def save(self, exported: Any, cell: Cell, folder: Path) -> Saved:
-        """Saves what `export` or `quantized` returned in `folder`, if they have not, and may compile it first.
+    def __call__(self, call: Call) -> Sequence[Tensor]:
+        """The output's tensors; a further call may overwrite them."""
+        raise NotImplementedError
 
-        Raises:
-            UnsupportedError: it can't be compiled, with the reason.
-        """
+    def ran(self, call: Call) -> Ran:
+        """What ran, perhaps from a further `call` under a profiler. To be called after everything was measured."""
+        raise NotImplementedError
 
-    def load(self, path: Path, formats: Mapping[str, int], cell: Cell, threads: int) -> Compiled:
-        """The network, compiled for this machine, from what `save` returned, perhaps in another process.
 
-        Args:
-            path: of the file.
-            formats: of its operators, as far as `save` knew them.
-            cell: to be run.
-            threads: to compute with.
-        """
+class GivesTensors(nn.Module):
+    """A network whose output is a tuple of the tensors in the output of another one."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        """The tensors."""
+        return tuple(tensors_in(self.network(*args, **kwargs)))
+
+
+@contextmanager
+def skipping(exporter: str) -> Iterator[None]:
+    """Turns what an exporter raises into the UnsupportedError that skips a cell, with the first line of its message."""
+    try:
+        yield
+    except Exception as error:  # it runs the user's code, which may raise anything
+        lines = filter(None, (line.strip() for line in message_of(error).splitlines()))
+        why, kind = beginning(one_line(next(lines, "")), MAX_WHY), type(error).__name__
+        words = f"{exporter} can't take the network: {kind}: {why}" if why else f"{exporter}: {kind}"
+        raise UnsupportedError(words) from error
+
+
+def program_of(network: nn.Module, call: Call, *, strict: bool = False) -> torch.export.ExportedProgram:
+    """The network as PyTorch exports it, for inputs of exactly these shapes.
+
+    With `strict`, Python's bytecode is analysed, which takes fewer networks and keeps the layers' names.
+    """
+    with skipping("torch.export"), torch.no_grad():
+        program = torch.export.export(GivesTensors(network).eval(), call.args, dict(call.kwargs), strict=strict)
+    return program  # noqa: RET504  # for mypy a context may swallow errors

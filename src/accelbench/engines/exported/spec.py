@@ -1,5 +1,6 @@
 """What the process of an engine needs that runs exported networks of PyTorch."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from accelbench.engines.lightning import spec as of_torch
@@ -13,25 +14,20 @@ EXPORTER = "torch.export._trace"  # what torch.export imports when it is first c
 OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "breakdown_s")
 
 
-def exporting_host(cell: Cell, engine: str, *more: str, saves_compiled: bool = False) -> HostSpec:
-    """The host of `cell`: that of PyTorch, with another engine.
+def exporting_host(cell: Cell, more: Sequence[str] = (), *, saves_compiled: bool = False) -> HostSpec:
+    """The host of `cell`: that of PyTorch, with another engine, which imports its framework only when it runs.
 
     Args:
         cell: to be run.
-        engine: the name of the engine's module, which imports its framework only when it runs.
         more: modules that take long to import and start no threads; those that are not installed are passed over.
         saves_compiled: whether the engine compiles the network before it is saved, for its precision; others do so when
             they load it.
     """
-    base = of_torch.host_spec(cell)
-    exported_as = _exported_as(cell, saves_compiled=saves_compiled)
-    return replace(base, engine=engine, preload=(*base.preload, engine, EXPORTER, *more), exported_as=exported_as)
-
-
-def _exported_as(cell: Cell, *, saves_compiled: bool) -> str:
+    base, engine = of_torch.host_spec(cell), f"accelbench.engines.{cell.engine}.engine"
     # Weights depend on the number of threads too: LAPACK, which makes orthogonal ones, rounds differently.
     settings = cell.settings()
     settings["options"] = {**settings["options"], "allocator": None}
     if not saves_compiled:
         settings["precision"] = cell.precision in QUANTIZED
-    return digest({name: value for name, value in settings.items() if name not in OF_MEASUREMENT})
+    exported_as = digest({name: value for name, value in settings.items() if name not in OF_MEASUREMENT})
+    return replace(base, engine=engine, preload=(*base.preload, engine, EXPORTER, *more), exported_as=exported_as)

@@ -11,7 +11,8 @@ from accelbench.errors import UnsupportedError
 from accelbench.schema.vocab import Precision
 
 POLICIES = {
-    word: f"mixed_{formats.computed}" if formats.is_mixed else formats.computed for word, formats in FORMATS.items()
+    word: formats.computed if formats.stored == formats.computed else f"mixed_{formats.computed}"
+    for word, formats in FORMATS.items()
 }
 WATCHED = (layers.Dense, layers.Conv2D, layers.RNN)
 

@@ -3,7 +3,8 @@
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accelbench.devices.cpu import FAST_INTEGERS, has_any, look
-from accelbench.engines.exported import export as exporting
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.build import Call, not_exportable, program_of
-from accelbench.engines.exported.compiler import Ran, Saved
+from accelbench.engines.exported.compiler import Call, Compiler, Ran, program_of, skipping
 from accelbench.engines.formats import computed_in
-from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Work
-from accelbench.schema.vocab import Precision
 
 FILE, QUANTIZED = "network.onnx", "quantized.onnx"
 ONLY_ERRORS = 3  # ONNX Runtime's level of messages
@@ -39,28 +35,13 @@ FLUSHING = ("session.set_denormal_as_zero", "1")  # ONNX Runtime's option of ses
 DTYPES = {"float": "float32", "double": "float64"}
 
 
-def export(cell: Cell, data_folder: Path, folder: Path) -> None:
-    """See `exported.export.export`."""
-    exporting.export(cell, data_folder, _OnnxRuntime(), folder)
-
-
-def run(cell: Cell, data_folder: Path, work: Work | None = None, exported: Path | None = None) -> Measurement | None:
-    """See `exported.run.run`."""
-    return exported_run.run(cell, data_folder, _OnnxRuntime(), work, exported)
-
-
-class _OnnxRuntime:
-    """See `exported.compiler.Compiler`."""
-
-    computes_in: Precision | None = Precision.fp32
+class OnnxRuntime(Compiler):
+    """Sessions of ONNX Runtime."""
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> Path:
-        """Through PyTorch's exporter, for inputs of exactly these shapes."""
         program = program_of(network, call)
-        try:
+        with skipping("torch.onnx"):
             converted = torch.onnx.export(program, dynamo=True, verbose=False)
-        except Exception as error:
-            raise not_exportable("torch.onnx", error) from error
         assert converted is not None
         converted.save(folder / FILE, external_data=True)
         return folder / FILE
@@ -75,7 +56,7 @@ class _OnnxRuntime:
         from onnxruntime.quantization.shape_inference import quant_pre_process
 
         prepared, path = folder / "prepared.onnx", folder / QUANTIZED
-        try:
+        with skipping("ONNX Runtime's quantiser"):
             quant_pre_process(str(exported), str(prepared), skip_symbolic_shape=True, save_as_external_data=True)
             quantize_static(
                 str(prepared),
@@ -89,20 +70,52 @@ class _OnnxRuntime:
                 use_external_data_format=True,
                 reduce_range=not has_any(look(), FAST_INTEGERS),
             )
-        except Exception as error:
-            raise not_exportable("ONNX Runtime's quantiser", error) from error
         for file in folder.glob("*"):
             if not file.name.startswith(path.name):  # its weights are in a file that begins with its name
                 file.unlink()
         return path
 
-    def save(self, exported: Path, cell: Cell, folder: Path) -> Saved:
-        """It has been saved."""
-        return Saved(exported)
-
-    def load(self, path: Path, formats: Mapping[str, int], cell: Cell, threads: int) -> "_Session":
+    def load(self, path: Path, threads: int) -> None:
         """A session, which optimises the graph."""
-        return _Session(path, threads, flushes_denormals=cell.options.flush_denormals)
+        self.path, self.threads = path, threads
+        self.session = self._session()
+        self.names = [each.name for each in self.session.get_inputs()]
+
+    def _session(self, profile: str | None = None) -> Any:
+        """A new session; with the beginning of a path, one that writes a profile there."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
+        options.log_severity_level = ONLY_ERRORS
+        if self.cell.options.flush_denormals:
+            options.add_session_config_entry(*FLUSHING)
+        if profile is not None:
+            options.enable_profiling, options.profile_file_prefix = True, profile
+        return onnxruntime.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
+
+    def __call__(self, call: Call) -> Sequence[Tensor]:
+        return [torch.from_numpy(array) for array in self.session.run(None, _inputs(self.names, call))]
+
+    def ran(self, call: Call) -> Ran:
+        """From the second run of another session that writes a profile, and from the options of the measured one."""
+        options = self.session.get_session_options()
+        with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+            session = self._session(f"{folder}/run")
+            for _ in range(2):
+                session.run(None, _inputs(self.names, call))
+            events = json.loads(Path(session.end_profiling()).read_text())
+        kernels = [each for each in events if each["cat"] == "Node" and each["name"].endswith("_kernel_time")]
+        kernels = kernels[len(kernels) // 2 :]
+        formats = Counter(_format(each["args"]) for each in kernels if each["args"]["op_name"] in PRODUCTS)
+        flushes = self.cell.options.flush_denormals  # else the session has no such entry
+        return Ran(
+            computed=computed_in(formats) or "float32",
+            threads=options.intra_op_num_threads,
+            formats=dict(formats),
+            times=[(each["args"]["op_name"], each["dur"] / 1e6) for each in kernels],
+            flushes_denormals=flushes and options.get_session_config_entry(FLUSHING[0]) == FLUSHING[1],
+        )
 
 
 def _has_attention(path: Path) -> bool:
@@ -121,7 +134,7 @@ class _Calibration:
         import onnx
 
         names = [each.name for each in onnx.load(path, load_external_data=False).graph.input]
-        self.batches = iter([dict(zip(names, _arrays(call), strict=True)) for call in calls])
+        self.batches: Iterator[dict[str, NDArray[Any]]] = iter([_inputs(names, call) for call in calls])
 
     def get_next(self) -> dict[str, NDArray[Any]] | None:
         """The next batch; None after the last one."""
@@ -131,62 +144,14 @@ class _Calibration:
         """Not needed: all batches are read at once."""
 
 
-def _arrays(call: Call) -> list[NDArray[Any]]:
-    return [tensor.numpy() for tensor in call.tensors()]
-
-
-class _Session:
-    """A session of ONNX Runtime."""
-
-    def __init__(self, path: Path, threads: int, *, flushes_denormals: bool) -> None:
-        self.path, self.threads, self.flushes_denormals = path, threads, flushes_denormals
-        self.session = self._session()
-        self.names = [each.name for each in self.session.get_inputs()]
-
-    def _session(self, profile: str | None = None) -> Any:
-        """A new session; with the beginning of a path, one that writes a profile there."""
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
-        options.log_severity_level = ONLY_ERRORS
-        if self.flushes_denormals:
-            options.add_session_config_entry(*FLUSHING)
-        if profile is not None:
-            options.enable_profiling, options.profile_file_prefix = True, profile
-        return onnxruntime.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
-
-    def __call__(self, call: Call) -> Sequence[Tensor]:
-        """One run."""
-        return [torch.from_numpy(array) for array in self.session.run(None, self._inputs(call))]
-
-    def _inputs(self, call: Call) -> dict[str, NDArray[Any]]:
-        return dict(zip(self.names, _arrays(call), strict=True))
-
-    def ran(self, call: Call) -> Ran:
-        """From the second run of another session that writes a profile, and from the options of the measured one."""
-        options = self.session.get_session_options()
-        with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-            session = self._session(f"{folder}/run")
-            for _ in range(2):
-                session.run(None, self._inputs(call))
-            events = json.loads(Path(session.end_profiling()).read_text())
-        kernels = [each for each in events if each["cat"] == "Node" and each["name"].endswith("_kernel_time")]
-        kernels = kernels[len(kernels) // 2 :]
-        times = [(each["args"]["op_name"], each["dur"] / 1e6) for each in kernels]
-        formats = Counter(_format(each["args"]) for each in kernels if each["args"]["op_name"] in PRODUCTS)
-        computed = computed_in(formats) or "float32"
-        return Ran(
-            stored=computed,
-            computed=computed,
-            threads=options.intra_op_num_threads,
-            formats=dict(formats),
-            times=times,
-            flushes_denormals=self.flushes_denormals and options.get_session_config_entry(FLUSHING[0]) == FLUSHING[1],
-        )
+def _inputs(names: Sequence[str], call: Call) -> dict[str, NDArray[Any]]:
+    return dict(zip(names, [tensor.numpy() for tensor in call.tensors()], strict=True))
 
 
 def _format(kernel: Mapping[str, Any]) -> str:
     """The dtype of an operator's first input, by its name in NumPy."""
     (name,) = kernel["input_type_shape"][0]
     return str(DTYPES.get(name, name))
+
+
+export, run = partial(exported_run.export, OnnxRuntime), partial(exported_run.run, OnnxRuntime)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from accelbench.engines.exported import export as exporting
 from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.build import Call, not_exportable, program_of
-from accelbench.engines.exported.compiler import Ran, Saved
+from accelbench.engines.exported.compiler import Call, Compiler, Ran, program_of, skipping
 from accelbench.engines.formats import computed_in
-from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Work
 from accelbench.schema.vocab import Precision
 
 FILE, QUANTIZED = "network.xml", "quantized.xml"
@@ -25,35 +22,19 @@ HINTS = {Precision.fp32: "f32", Precision.bf16: "bf16", Precision.fp16: "f16", P
 # OpenVINO's names of formats -> NumPy's.
 DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i8": "int8", "u8": "uint8", "f64": "float64"}
 # The types of layers that multiply matrices, as the plugin names them.
-PRODUCTS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell"}
 ATTENTION = "ScaledDotProductAttention"
-PRODUCTS |= {ATTENTION}
+PRODUCTS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell", ATTENTION}
 
 
-def export(cell: Cell, data_folder: Path, folder: Path) -> None:
-    """See `exported.export.export`."""
-    exporting.export(cell, data_folder, _OpenVino(), folder)
-
-
-def run(cell: Cell, data_folder: Path, work: Work | None = None, exported: Path | None = None) -> Measurement | None:
-    """See `exported.run.run`."""
-    return exported_run.run(cell, data_folder, _OpenVino(), work, exported)
-
-
-class _OpenVino:
-    """See `exported.compiler.Compiler`."""
-
-    computes_in: Precision | None = Precision.fp32
+class OpenVino(Compiler):
+    """A compiled network's request, with one stream, in the cell's precision."""
 
     def export(self, network: nn.Module, call: Call, folder: Path) -> Path:
-        """Through PyTorch's exporter, for inputs of exactly these shapes."""
         import openvino
 
         program = program_of(network, call)
-        try:
+        with skipping("openvino.convert_model"):
             converted = openvino.convert_model(program)
-        except Exception as error:
-            raise not_exportable("openvino.convert_model", error) from error
         openvino.save_model(converted, folder / FILE, compress_to_fp16=False)
         return folder / FILE
 
@@ -65,37 +46,23 @@ class _OpenVino:
         path, network = folder / QUANTIZED, openvino.Core().read_model(exported)
         # NNCF's way for transformers: otherwise half of a vision transformer's output is lost.
         has_attention = any(each.get_type_name() == ATTENTION for each in network.get_ops())
-        try:
+        with skipping("NNCF"):
             found = nncf.quantize(
                 network,
                 nncf.Dataset([_inputs(call) for call in calls]),
                 subset_size=len(calls),
                 model_type=nncf.ModelType.TRANSFORMER if has_attention else None,
             )
-        except Exception as error:
-            raise not_exportable("NNCF", error) from error
         openvino.save_model(found, path, compress_to_fp16=False)
         for file in (exported, exported.with_suffix(".bin")):
             file.unlink()
         return path
 
-    def save(self, exported: Path, cell: Cell, folder: Path) -> Saved:
-        """It has been saved."""
-        return Saved(exported)
-
-    def load(self, path: Path, formats: Mapping[str, int], cell: Cell, threads: int) -> "_Request":
-        """One stream, in the cell's precision."""
-        return _Request(path, cell, threads)
-
-
-class _Request:
-    """A compiled network's request."""
-
-    def __init__(self, path: Path, cell: Cell, threads: int) -> None:
+    def load(self, path: Path, threads: int) -> None:
         self.path = path
         self.settings = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
-        self.settings |= {"INFERENCE_PRECISION_HINT": HINTS[cell.precision]}
-        if cell.options.flush_denormals:
+        self.settings |= {"INFERENCE_PRECISION_HINT": HINTS[self.cell.precision]}
+        if self.cell.options.flush_denormals:
             self.settings |= {FLUSHING: True}
         self.network = self._network()
         self.request = self.network.create_infer_request()
@@ -106,7 +73,6 @@ class _Request:
         return openvino.Core().compile_model(self.path, "CPU", {**self.settings, **more})
 
     def __call__(self, call: Call) -> Sequence[Tensor]:
-        """One inference; its output is in memory that the next one overwrites."""
         results = self.request.infer(_inputs(call), share_inputs=True, share_outputs=True)
         return [torch.from_numpy(array) for array in results.to_tuple()]
 
@@ -116,14 +82,12 @@ class _Request:
         words = [_word(layer, "runtimePrecision") for layer in layers if _word(layer, "layerType") in PRODUCTS]
         formats = Counter(DTYPES.get(word, word) for word in words)
         hint = str(self.network.get_property("INFERENCE_PRECISION_HINT").to_string())
-        computed = computed_in(formats) or DTYPES.get(hint, hint)
         profiled = self._network(PERF_COUNT=True).create_infer_request()
         for _ in range(2):
             profiled.infer(_inputs(call), share_inputs=True)
         nodes = [node for node in profiled.get_profiling_info() if str(node.status).endswith("EXECUTED")]
         return Ran(
-            stored=computed,
-            computed=computed,
+            computed=computed_in(formats) or DTYPES.get(hint, hint),
             threads=int(self.network.get_property("INFERENCE_NUM_THREADS")),
             formats=dict(formats),
             flushes_denormals=bool(self.network.get_property(FLUSHING)),
@@ -138,3 +102,6 @@ def _inputs(call: Call) -> list[NDArray[Any]]:
 def _word(layer: Mapping[str, object], name: str) -> str:
     value = layer.get(name, "")
     return str(getattr(value, "value", value))
+
+
+export, run = partial(exported_run.export, OpenVino), partial(exported_run.run, OpenVino)

@@ -1,12 +1,7 @@
 """What a process needs before it runs cells on OpenVINO."""
 
+from functools import partial
+
 from accelbench.engines.exported.spec import exporting_host
-from accelbench.engines.registry import HostSpec
-from accelbench.schema.cell import Cell
 
-ENGINE = "accelbench.engines.openvino.engine"
-
-
-def host_spec(cell: Cell) -> HostSpec:
-    """The host of `cell`."""
-    return exporting_host(cell, ENGINE, "openvino")
+host_spec = partial(exporting_host, more=("openvino",))
