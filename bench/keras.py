@@ -19,7 +19,7 @@ import tensorflow as tf  # noqa: E402
 
 from accelbench.data.arrays import Arrays, load_split  # noqa: E402
 from accelbench.devices.cpu import usable_cores  # noqa: E402
-from accelbench.engines.keras import engine, networks, task  # noqa: E402
+from accelbench.engines.keras import engine, networks  # noqa: E402
 from accelbench.lock import hold_measuring  # noqa: E402
 from accelbench.schema.cell import Cell, KerasSettings, Window  # noqa: E402
 from accelbench.schema.vocab import Engine, Mode  # noqa: E402
@@ -63,7 +63,7 @@ def reference(compared: Cell) -> Reference:
 def network_of(given: Cell) -> Any:
     """The cell's network, built again."""
     keras.utils.set_random_seed(given.seed)
-    return task.model_of(networks.build(given.model, (28, 28), 10), "uint8")
+    return networks.model_of(networks.build(given.model, (28, 28), 10), "uint8")
 
 
 class Stopwatch(keras.callbacks.Callback):

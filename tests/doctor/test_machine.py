@@ -1,4 +1,3 @@
-import importlib.util
 import io
 import re
 import subprocess
@@ -180,8 +179,3 @@ def test_a_gpu_that_tensorflow_does_not_find_is_named_with_the_reason(shown, ten
 def test_the_answer_is_the_last_line_of_a_process(monkeypatch, code, answer):
     monkeypatch.setattr(facts, "ASK", [sys.executable, "-c", code])
     assert facts.ask_tensorflow() == answer
-
-
-def test_the_process_is_that_of_a_module():
-    *_, flag, module = facts.ASK
-    assert (flag, importlib.util.find_spec(module) is not None) == ("-m", True)

@@ -31,7 +31,13 @@ from accelbench.settings import params
 from accelbench.sweep.early import plain_cell
 from accelbench.sweep.prober import PROBING_ENGINE
 
-ASK = [sys.executable, "-m", "accelbench.engines.keras.gpus"]  # in a process of its own: this one imports no framework
+# TensorFlow's name for the model of each GPU that it can compute on, on one line.
+GPUS = """
+import json, tensorflow as tf
+details = tf.config.experimental.get_device_details
+print(json.dumps([details(gpu).get("device_name", gpu.name) for gpu in tf.config.list_physical_devices("GPU")]))
+"""
+ASK = [sys.executable, "-c", GPUS]  # in a process of its own: this one imports no framework
 TIMEOUT_S = 120.0
 NO_LIBRARIES = (
     "TensorFlow finds none of {num} and would take the CPU: it needs CUDA libraries of its own, in an environment "

@@ -14,9 +14,8 @@ OUTPUTS = ("mlp", "cnn_in_colour", "lstm")
 def main(digits, twins, out):
     import jax
 
-    from accelbench.engines.keras import engine, networks, task
+    from accelbench.engines.keras import engine, networks
     from accelbench.engines.keras.backends import backend_for
-    from accelbench.engines.keras.precision import set_policy
     from accelbench.judging.asked import judge
     from accelbench.schema.vocab import KerasBackend, Mode, Precision
     from accelbench.schema.workload import ModelSpec
@@ -39,12 +38,12 @@ def main(digits, twins, out):
     backend.wait()
     found["waited"] = bool(done)
 
-    set_policy(Precision.fp32)
+    networks.set_policy(Precision.fp32)
     for case in OUTPUTS:
         name, args, shape = CASES[case]
         network = networks.build(ModelSpec(name=name, args=args), shape, num_classes(name))
         give(network, weights(twins, case))
-        output = np.asarray(task.model_of(network, "uint8")(images(shape), training=False))
+        output = np.asarray(networks.model_of(network, "uint8")(images(shape), training=False))
         found[case] = float(np.abs(output - twins[f"{case}/output"]).max())
 
     drawn = networks.network_of

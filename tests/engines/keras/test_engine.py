@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.keras import engine, networks, on_tensorflow, task
-from accelbench.engines.keras import precision as precisions
+from accelbench.engines.keras import engine, networks, on_tensorflow
 from accelbench.engines.keras.backends import backend_for
 from accelbench.engines.keras.feed import feed_of
 from accelbench.judging.asked import judge
@@ -125,7 +124,7 @@ def test_a_data_set_trains_as_fit_has_it(digits):
     assert next(backend.executions(feed, labelled=True)) is not fetched
     assert len(backend.datasets) == 1  # made once
     run = engine._Run(cell, digits, backend)
-    execute = backend.trainer(run.model)
+    execute = backend.function(run.model, "train")
     execute(fetched)
     backend.wait()
     assert run.model.history is backend.callbacks._history
@@ -192,7 +191,7 @@ def test_a_loss_that_diverged_makes_the_cell_invalid(digits, protocol):
 
 
 def test_a_substituted_precision_is_seen(digits, monkeypatch):
-    monkeypatch.setitem(precisions.POLICIES, Precision.fp16_mixed, "mixed_bfloat16")
+    monkeypatch.setitem(networks.POLICIES, Precision.fp16_mixed, "mixed_bfloat16")
     cell = keras_cell(model=SGD, precision=Precision.fp16_mixed)
     assert judge(cell, engine.run(cell, digits)) == "asked for precision fp16_mixed, but bf16_mixed ran"
 
@@ -227,8 +226,8 @@ class Kept(keras.layers.Layer):
 
 
 def test_an_output_that_is_kept_from_an_earlier_batch_makes_the_cell_invalid(digits, monkeypatch):
-    honest = task.model_of
-    monkeypatch.setattr(task, "model_of", lambda *args: keras.Sequential([honest(*args), Kept()]))
+    honest = networks.model_of
+    monkeypatch.setattr(networks, "model_of", lambda *args: keras.Sequential([honest(*args), Kept()]))
     cell = keras_cell(model=SGD)
     assert judge(cell, engine.run(cell, digits)) == STALE
 
@@ -242,17 +241,17 @@ class Spoiling(keras.layers.Layer):
 
 
 def test_an_output_of_any_image_that_is_not_finite_makes_the_cell_invalid(digits, monkeypatch):
-    honest = task.model_of
-    monkeypatch.setattr(task, "model_of", lambda *args: keras.Sequential([honest(*args), Spoiling()]))
+    honest = networks.model_of
+    monkeypatch.setattr(networks, "model_of", lambda *args: keras.Sequential([honest(*args), Spoiling()]))
     cell = keras_cell(model=SGD)
     assert judge(cell, engine.run(cell, digits)) == "the output is not finite"
 
 
 @pytest.mark.parametrize(("steps", "gave", "expected"), [(1, (32, 3), (32, 10)), (2, (64, 3), (64, 10))])
 def test_logits_of_another_shape_make_the_cell_invalid(digits, monkeypatch, steps, gave, expected):
-    honest = task.model_of
+    honest = networks.model_of
     last = lambda *args: keras.Sequential([honest(*args), keras.layers.Dense(3)])  # noqa: E731
-    monkeypatch.setattr(task, "model_of", last)
+    monkeypatch.setattr(networks, "model_of", last)
     cell = keras_cell({"steps_per_execution": steps}, model=SGD)
     assert judge(cell, engine.run(cell, digits)).startswith(f"the output is {gave}, not {expected}: see model.num_cl")
 

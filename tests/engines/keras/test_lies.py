@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from accelbench.engines.keras import engine, networks, on_tensorflow, task
+from accelbench.engines.keras import engine, networks, on_tensorflow
 from accelbench.judging.asked import judge
 from accelbench.measuring.output_check import STALE
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Promise, Protocol
@@ -42,7 +42,7 @@ class Idle(keras.optimizers.SGD):
 
 @pytest.mark.parametrize("how", [STEPS, IN_EPOCHS], ids=["steps", "epochs"])
 def test_an_optimiser_that_does_nothing_makes_the_cell_invalid(digits, monkeypatch, how):
-    monkeypatch.setattr(task, "optimizer_of", lambda model: Idle(model.learning_rate))
+    monkeypatch.setattr(networks, "optimizer_of", lambda model: Idle(model.learning_rate))
     cell = keras_cell(model=SGD, **how)
     assert judge(cell, engine.run(cell, digits)).startswith("nothing was trained: no trainable weight changed")
 
@@ -60,7 +60,7 @@ class WithoutBiases(keras.optimizers.SGD):
 
 
 def test_weights_that_stay_as_they_are_are_named(digits, monkeypatch):
-    monkeypatch.setattr(task, "optimizer_of", lambda model: WithoutBiases(model.learning_rate))
+    monkeypatch.setattr(networks, "optimizer_of", lambda model: WithoutBiases(model.learning_rate))
     cell = keras_cell(model=SGD, **STEPS)
     measured = engine.run(cell, digits)
     assert judge(cell, measured) is None
@@ -78,7 +78,7 @@ class Stopping(keras.optimizers.SGD):
 
 
 def test_training_that_stops_makes_the_cell_invalid(digits, monkeypatch):
-    monkeypatch.setattr(task, "optimizer_of", lambda model: Stopping(model.learning_rate))
+    monkeypatch.setattr(networks, "optimizer_of", lambda model: Stopping(model.learning_rate))
     cell = keras_cell(model=SGD, **STEPS)
     assert judge(cell, engine.run(cell, digits)).startswith("training stopped while it was measured")
 
@@ -133,33 +133,25 @@ class FirstRow(keras.layers.Layer):
 
 
 def test_an_output_of_one_image_alone_makes_the_cell_invalid(digits, monkeypatch):
-    honest = task.model_of
-    monkeypatch.setattr(task, "model_of", lambda *args: keras.Sequential([honest(*args), FirstRow()]))
+    honest = networks.model_of
+    monkeypatch.setattr(networks, "model_of", lambda *args: keras.Sequential([honest(*args), FirstRow()]))
     cell = keras_cell(model=SGD)
     assert judge(cell, engine.run(cell, digits)).startswith(("the output differs by ", STALE))  # if both rows are 0
 
 
 def spoilt(monkeypatch, change):
-    """Has `change` make of the function that predicts, and of the backend, the one that is measured."""
-    honest = on_tensorflow.TensorFlow.predictor
-
-    def predictor(backend, model):
-        execute = change(honest(backend, model), backend)
-
-        def executed(batches):
-            backend.last = execute(batches)
-            return backend.last
-
-        return executed
-
-    monkeypatch.setattr(on_tensorflow.TensorFlow, "predictor", predictor)
+    """Has `change` make of the function that predicts the one that is measured."""
+    honest = on_tensorflow.TensorFlow.executed
+    monkeypatch.setattr(
+        on_tensorflow.TensorFlow, "executed", lambda backend, model, kind: change(honest(backend, model, kind))
+    )
 
 
 @pytest.mark.parametrize("pipeline", [Pipeline.array, Pipeline.device])
 def test_results_that_are_kept_for_inputs_that_come_again_make_the_cell_invalid(digits, monkeypatch, pipeline):
     kept = {}
 
-    def keeping(execute, backend):
+    def keeping(execute):
         def executed(batches):
             content = np.asarray(batches[0][0]).tobytes()
             if content not in kept:
@@ -180,7 +172,7 @@ def test_an_output_of_other_images_in_a_timed_step_makes_the_cell_invalid(digits
     honest = engine._Run.run_steps
     monkeypatch.setattr(engine._Run, "run_steps", lambda run: runs.append(run) or honest(run))
 
-    def turned_while_timed(execute, backend):
+    def turned_while_timed(execute):
         def executed(batches):
             output = execute(batches)
             return output[::-1] if runs[-1].resources is None else output  # they are noted once nothing more is timed

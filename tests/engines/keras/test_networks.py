@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from keras import layers
 
-from accelbench.engines.keras import networks, task, work
-from accelbench.engines.keras.precision import set_policy
+from accelbench.engines.keras import networks, work
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.vocab import Precision, Weights
 from accelbench.schema.workload import ModelSpec
@@ -16,7 +15,7 @@ from engines.keras.twins import CASES, NUM, WHOLE, images, num_classes
 
 @pytest.fixture(autouse=True)
 def _fp32():
-    set_policy(Precision.fp32)
+    networks.set_policy(Precision.fp32)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -24,7 +23,7 @@ def test_a_network_computes_what_its_twin_does(twins, case):
     name, args, shape = CASES[case]
     network = networks.build(ModelSpec(name=name, args=args), shape, num_classes(name))
     give(network, weights(twins, case))
-    model = task.model_of(network, "uint8")
+    model = networks.model_of(network, "uint8")
     np.testing.assert_allclose(model(images(shape), training=False), twins[f"{case}/output"], atol=1e-4)
 
 
@@ -34,8 +33,8 @@ def test_the_loss_is_the_twins(twins, case):
     spec = ModelSpec(name=name, args=args)
     network = networks.build(spec, shape, num_classes(name))
     give(network, weights(twins, case))
-    model, pixels = task.model_of(network, "uint8"), images(shape)
-    model.compile(loss=task.loss_of(spec, network, "uint8"), metrics=task.metrics_of(spec, network))
+    model, pixels = networks.model_of(network, "uint8"), images(shape)
+    model.compile(loss=networks.loss_of(spec, network, "uint8"), metrics=networks.metrics_of(spec, network))
     labels = (np.arange(NUM) % num_classes(name)).astype(np.int32)
     told = model.evaluate(pixels, pixels if name == "autoencoder" else labels, verbose=0, return_dict=True)
     assert told["loss"] == pytest.approx(float(twins[f"{case}/loss"]), rel=1e-4)
@@ -59,8 +58,8 @@ def test_study_004_learns_with_our_loss_what_it_learnt_with_its_own(optimizer, l
     theirs.add(layers.Dense(10, activation="sigmoid"))
     theirs.set_weights(ours.get_weights())
     pixels, labels = images((28, 28)), np.arange(NUM)
-    model = task.model_of(ours, "uint8")
-    model.compile(optimizer=task.optimizer_of(spec), loss=task.loss_of(spec, ours, "uint8"))
+    model = networks.model_of(ours, "uint8")
+    model.compile(optimizer=networks.optimizer_of(spec), loss=networks.loss_of(spec, ours, "uint8"))
     theirs.compile(optimizer=optimizer, loss=loss)
     targets = keras.utils.to_categorical(labels, 10) if loss.startswith("categorical") else labels
     settings = {"batch_size": 2, "epochs": 3, "shuffle": False, "verbose": 0}
@@ -73,7 +72,7 @@ def test_study_004_learns_with_our_loss_what_it_learnt_with_its_own(optimizer, l
 @pytest.mark.parametrize("name", WHOLE)
 def test_it_has_as_many_trainable_parameters(twins, name):
     network = networks.build(ModelSpec(name=name), WHOLE[name], num_classes(name))
-    assert networks.num_params(network) == twins[f"{name}/params"]
+    assert work.num_params(network) == twins[f"{name}/params"]
 
 
 @pytest.mark.parametrize("train", [False, True])

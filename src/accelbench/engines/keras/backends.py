@@ -3,26 +3,22 @@
 import importlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal
 
 import keras
-import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.engines.cell_run import BaseBackend
 from accelbench.engines.keras.feed import Feed
 from accelbench.measuring.runner import Compiles
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import KerasBackend
+from accelbench.schema.vocab import Device
 
-MODULES: Mapping[KerasBackend, str] = {
-    KerasBackend.tensorflow: "accelbench.engines.keras.on_tensorflow",
-    KerasBackend.jax: "accelbench.engines.keras.on_jax",
-}
 # Takes the batches of one execution; returns logs or outputs, on the device.
 Execute = Callable[[Any], Any]
+Kind = Literal["train", "test", "predict"]  # as in the names of Keras' functions
 
 
 class Backend(BaseBackend, ABC):
@@ -30,12 +26,16 @@ class Backend(BaseBackend, ABC):
 
     Raises:
         UnsupportedError: the cell can't run on this backend, with the reason.
+
+    Attributes:
+        last: what the last execution returned.
+        callbacks: are called around each training step.
     """
 
     def __init__(self, cell: Cell) -> None:
-        self.cell = cell
-        self.last: Any = None  # what the last execution returned
-        self.callbacks: keras.callbacks.CallbackList | None = None  # called around each training step
+        self.cell, self.on_host = cell, cell.device == Device.cpu
+        self.last: Any = None
+        self.callbacks: keras.callbacks.CallbackList | None = None
         # How often a step was traced: several times in one compilation of several steps or devices.
         self._num_traces = 0
         self._num_compiles, self._compile_s = 0, 0.0
@@ -45,27 +45,12 @@ class Backend(BaseBackend, ABC):
         """The context in which models are created."""
 
     @abstractmethod
-    def trainer(self, model: keras.Model) -> Execute:
-        """Keras' own training step, as `fit` calls it."""
+    def on_cpu(self) -> AbstractContextManager[Any]:
+        """The context in which tensors are created and computed on the CPU."""
 
     @abstractmethod
-    def tester(self, model: keras.Model) -> Execute:
-        """Keras' own evaluation step, as `evaluate` calls it."""
-
-    @abstractmethod
-    def predictor(self, model: keras.Model) -> Execute:
-        """Keras' own prediction step, as `predict` calls it; its result stays on the device."""
-
-    @abstractmethod
-    def settle(self, model: keras.Model) -> None:
-        """Gives the model the variables that its steps have updated."""
-
-    @abstractmethod
-    def trained(self, model: keras.Model) -> list[NDArray[Any]]:
-        """The values of the model's trainable variables, after its last step; of several equal replicas, the first's.
-
-        They may share memory with the variables: to be read before a further step.
-        """
+    def executed(self, model: keras.Model, kind: Kind) -> Execute:
+        """The function that Keras has made of the model's step, for an item of `executions`."""
 
     @abstractmethod
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
@@ -76,57 +61,71 @@ class Backend(BaseBackend, ABC):
         """The batches of one execution on the device."""
 
     @abstractmethod
-    def wait(self) -> None:
-        """Returns when everything launched is done, including the callbacks' reading of logs."""
-        if self.callbacks is not None:
-            self.callbacks.on_epoch_end(0)
+    def trained(self, model: keras.Model) -> list[NDArray[Any]]:
+        """The values of the model's trainable variables, after its last step; of several equal replicas, the first's.
 
-    def fetches_inside(self, feed: Feed) -> bool:
-        """Whether training and testing steps fetch their batches inside the compiled function."""
-        return False
+        They may share memory with the variables: to be read before a further step.
+        """
 
     @abstractmethod
-    def ran_on(self, weights: keras.Variable) -> str:
-        """The word for the device that has `weights` and the last result; both words, if they differ."""
+    def kinds(self, weights: keras.Variable) -> Iterable[str]:
+        """The backend's words for the devices that have `weights` and the last result."""
 
     @abstractmethod
     def uses_tf32(self) -> bool:
         """Whether fp32 matrix products run in TF32."""
 
-    @abstractmethod
-    def device_name(self) -> str | None:
-        """The accelerator's name; None for the CPU, which `devices.registry` knows."""
+    num_devices = 1
+    threads: int | None = None
+    """CPU threads that compute; None if the backend does not report it."""
 
-    @abstractmethod
-    def peak_memory_bytes(self) -> int | None:
-        """The allocator's peak since the process started; None if it reports none."""
+    def settle(self, model: keras.Model) -> None:
+        """Gives the model the variables that its steps have updated."""
 
-    @property
-    @abstractmethod
-    def threads(self) -> int | None:
-        """CPU threads that compute; None if the backend does not report it."""
+    def fetches_inside(self, feed: Feed) -> bool:
+        """Whether training and testing steps fetch their batches inside the compiled function."""
+        return False
 
-    @property
-    @abstractmethod
-    def num_devices(self) -> int:
-        """Number of devices that compute."""
+    def wait(self) -> None:
+        """Returns when everything launched is done, including the callbacks' reading of logs."""
+        if self.callbacks is not None:
+            self.callbacks.on_epoch_end(0)
 
-    @abstractmethod
-    def on_cpu(self) -> AbstractContextManager[Any]:
-        """The context in which tensors are created and computed on the CPU."""
+    def ran_on(self, weights: keras.Variable) -> str:
+        """The word for the device that has `weights` and the last result; both words, if they differ."""
+        return " and ".join(sorted({kind.lower() for kind in self.kinds(weights)}))
 
     def compiles(self) -> Compiles:
         """The number of executions that compiled something, and their seconds, including the run itself."""
         return self._num_compiles, self._compile_s
 
-    def _counted(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """`step` with a counter: Keras calls it only to trace it."""
+    def function(self, model: keras.Model, kind: Kind) -> Execute:
+        """Keras' own step as `fit`, `evaluate` or `predict` calls it; the result of `predict` stays on the device.
 
-        def counted(*args: Any, **kwargs: Any) -> Any:
+        It keeps its result in `last`, and adds its seconds to `compiles` if it traced something.
+        """
+        step = getattr(model, f"{kind}_step")
+
+        def counted(*args: Any, **kwargs: Any) -> Any:  # called only to be traced
             self._num_traces += 1
             return step(*args, **kwargs)
 
-        return counted
+        setattr(model, f"{kind}_step", counted)
+        getattr(model, f"make_{kind}_function")(force=True)
+        execute = self.executed(model, kind)
+        if kind == "train":
+            execute = self._as_in_fit(model, execute)
+
+        def timed(batch: Any) -> Any:
+            traced, start = self._num_traces, time.perf_counter()
+            self.last = execute(batch)
+            if self._num_traces != traced:
+                self.wait()
+                self._num_compiles += 1
+                self._compile_s += time.perf_counter() - start
+            return self.last
+
+        return timed
 
     def _as_in_fit(self, model: keras.Model, execute: Execute) -> Execute:
         """`execute` with the callbacks of `fit(verbose=0)` around each call, which take 0.1 ms or more."""
@@ -141,62 +140,11 @@ class Backend(BaseBackend, ABC):
 
         return executed
 
-    def _timed(self, execute: Execute) -> Execute:
-        """`execute`, which keeps its result, and adds its seconds to `compiles` if it traced something."""
-
-        def timed(batch: Any) -> Any:
-            traced, start = self._num_traces, time.perf_counter()
-            self.last = execute(batch)
-            if self._num_traces != traced:
-                self.wait()
-                self._num_compiles += 1
-                self._compile_s += time.perf_counter() - start
-            return self.last
-
-        return timed
-
 
 def backend_for(cell: Cell) -> Backend:
     """The cell's backend; the process must have been started for it (`KERAS_BACKEND`)."""
     assert cell.keras is not None, "the configuration gives every Keras cell its settings"
     assert keras.backend.backend() == cell.keras.backend, "the registry starts a host for each backend"
-    made: Backend = importlib.import_module(MODULES[cell.keras.backend]).make(cell)
+    module = importlib.import_module(f"accelbench.engines.keras.on_{cell.keras.backend}")
+    made: Backend = module.BACKEND(cell)
     return made
-
-
-class ExecutionStep:
-    """One call of a compiled function, which runs `engine.steps_per_execution` steps.
-
-    Args:
-        execute: the function.
-        executions: the batches, one item per execution.
-        backend: the device.
-        num_samples: per execution, apart from a short last one.
-        copies_out: whether the result is copied to the host, as a prediction is.
-    """
-
-    def __init__(
-        self, execute: Execute, executions: Iterator[Any], backend: Backend, num_samples: int, *, copies_out: bool
-    ) -> None:
-        self.executions = executions
-        self.copies_out = copies_out and not backend.on_host
-        self.compute = execute
-        self.copy_in = _unchanged if backend.on_host else backend.copy_in
-        self._num_samples = num_samples
-
-    def fetch(self) -> Any:
-        """The next execution's batches, on the host."""
-        return next(self.executions)
-
-    def copy_out(self, result: Any) -> None:
-        """Copies the outputs to the host."""
-        if self.copies_out:
-            np.asarray(result)
-
-    def num_samples(self, batch: Any) -> int:
-        """Samples in one execution."""
-        return self._num_samples
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch

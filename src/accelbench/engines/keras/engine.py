@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -16,18 +15,15 @@ from accelbench.data.arrays import Arrays
 from accelbench.data.order import Order
 from accelbench.engines.cell_run import CellRun, Observed
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.keras import networks, task, work
-from accelbench.engines.keras.backends import Backend, Execute, ExecutionStep, backend_for
+from accelbench.engines.keras import networks
+from accelbench.engines.keras.backends import Backend, Execute, backend_for
 from accelbench.engines.keras.feed import ArrayFeed, Feed, RandomFeed, feed_of
-from accelbench.engines.keras.precision import Observer
-from accelbench.engines.keras.task import frozen, learning_rate, states
+from accelbench.engines.keras.work import Observer, count, frozen, learning_rate, num_params, states
 from accelbench.engines.models import output_shapes
 from accelbench.engines.sources import channels_last, first_images, input_of, is_random, pictures_alike, unseen_images
-from accelbench.measuring.breakdown import has_time
 from accelbench.measuring.output_check import batch_axes
 from accelbench.measuring.outputs import NUM_SAMPLES, Output, OutputTensor
 from accelbench.measuring.promises import check_timed
-from accelbench.measuring.replay import num_batches, replay, usual_longest
 from accelbench.measuring.runner import Watch
 from accelbench.measuring.training import States
 from accelbench.schema.cell import Cell
@@ -49,12 +45,50 @@ def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement 
     return _Run(cell, data_folder, backend_for(cell)).measure(work)
 
 
+class ExecutionStep:
+    """One call of a compiled function, which runs `engine.steps_per_execution` steps.
+
+    Args:
+        execute: the function.
+        executions: the batches, one item per execution.
+        backend: the device.
+        num_samples: per execution, apart from a short last one.
+        copies_out: whether the result is copied to the host, as a prediction is.
+    """
+
+    def __init__(
+        self, execute: Execute, executions: Iterator[Any], backend: Backend, num_samples: int, *, copies_out: bool
+    ) -> None:
+        self.executions = executions
+        self.copies_out = copies_out and not backend.on_host
+        self.compute = execute
+        self.copy_in = _unchanged if backend.on_host else backend.copy_in
+        self._num_samples = num_samples
+
+    def fetch(self) -> Any:
+        return next(self.executions)
+
+    def copy_out(self, result: Any) -> None:
+        if self.copies_out:
+            np.asarray(result)
+
+    def num_samples(self, batch: Any) -> int:
+        return self._num_samples
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
 class _Run(CellRun):
     """One cell's run, whose steps are executions: calls of Keras' compiled function."""
 
     backend: Backend
     feed: Feed
     test_feed: Feed
+    execute: Execute
+    test: Execute
+    num_reference_rows = NUM_SAMPLES
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend) -> None:
         assert cell.keras is not None
@@ -67,31 +101,28 @@ class _Run(CellRun):
         with backend.scope():
             self.network = network = networks.network_of(cell, self.shape, self.num_classes)
             dtype = FORMATS[cell.precision].stored if is_random(cell) else "uint8"
-            self.model = task.model_of(network, dtype)
+            self.model = networks.model_of(network, dtype)
             self.model.compile(
-                optimizer=task.optimizer_of(cell.model) if self.trains else None,
-                loss=task.loss_of(cell.model, network, dtype),
-                metrics=task.metrics_of(cell.model, network) if self.fits and self.trains else None,
+                optimizer=networks.optimizer_of(cell.model) if self.trains else None,
+                loss=networks.loss_of(cell.model, network, dtype),
+                metrics=networks.metrics_of(cell.model, network) if self.fits and self.trains else None,
                 jit_compile=cell.keras.jit_compile,
                 steps_per_execution=cell.keras.steps_per_execution,
             )
             if self.trains:
                 self.model.optimizer.build(self.model.trainable_variables)
-        self.backend.wait()
+        backend.wait()
         self.build_s = time.perf_counter() - start
-        self.num_params = networks.num_params(network)
+        self.num_params = num_params(network)
         self.observer = Observer(network)
-        self.execute: Execute
-        self.test: Execute
-        self.window_step: ExecutionStep | None = None
         self.seen.training.names = [each.path for each in self.model.trainable_variables] if self.trains else ()
         self.compared_on: NDArray[Any] | None = None  # the memory that compared images take in turn
 
     def run_steps(self) -> None:
-        self.execute = self.backend.trainer(self.model) if self.trains else self.backend.predictor(self.model)
+        self.execute = self.backend.function(self.model, "train" if self.trains else "predict")
         if self.trains and self.fits:
             self.test_feed = feed_of(self.cell, "test", self.data_folder)
-            self.test = self.backend.tester(self.model)
+            self.test = self.backend.function(self.model, "test")
             self.seen.training.start = self._states()
         super().run_steps()
         if self.trains and not self.is_one_step:
@@ -121,28 +152,6 @@ class _Run(CellRun):
             return {}
         return states(self.seen.training.names, self.backend.trained(self.model))
 
-    @check_timed
-    def _replay(self, fed: NDArray[Any]) -> None:
-        latency_s, step = median(self.timing.latency_s), self.window_step
-        if step is None or not has_time(latency_s, self.cell.timeout_s):
-            return
-        num = num_batches(latency_s)
-
-        def seconds(batches: Sequence[Any]) -> float:
-            start = time.perf_counter()
-            for batch in batches:
-                step.compute(step.copy_in(batch))
-            self.backend.wait()
-            return time.perf_counter() - start
-
-        self.seen.replayed = replay(
-            lambda: [self._execution(fed.copy()) for _ in range(num)],
-            lambda: [self._execution(self._alike(fed)) for _ in range(num)],
-            seconds,
-            usual_longest(self.timing.latency_s) if num == 1 and self.backend.on_host else None,
-            self.unseen_s,
-        )
-
     def new_step(self) -> ExecutionStep:
         """Trains or predicts; metrics start anew."""
         if self.trains and self.fits:
@@ -159,11 +168,6 @@ class _Run(CellRun):
         self.model.reset_metrics()
         executions = self.backend.executions(self.test_feed, labelled=True)
         return ExecutionStep(self.test, executions, self.backend, self.samples_per_execution, copies_out=False)
-
-    def measure_window(self, step: ExecutionStep) -> None:  # type: ignore[override]
-        """Keeps the step, because the last loss needs one more execution of it."""
-        super().measure_window(step)
-        self.window_step = step
 
     @property
     def fetches_inside(self) -> bool:
@@ -184,22 +188,20 @@ class _Run(CellRun):
     def observe(self) -> Observed:
         """What ran; then the last loss or the output, each of which takes one more execution."""
         self.backend.settle(self.model)
-        ran_on = self.backend.ran_on(self.observer.weights)
-        loss = None
-        self.seen.products = work.products(self.network, self.observer.computed, train=self.trains)
+        ran_on, loss = self.backend.ran_on(self.observer.weights), None
+        self.seen.products = self.observer.products(train=self.trains)
         if self.trains:
             self.seen.training.learning_rates = [learning_rate(self.model.optimizer)]
+            if not self.fits:
+                loss = self._last_loss()
+                if self.seen.training.end:
+                    self.seen.training.later = self._states()
         else:
             if not np.isfinite(np.asarray(self.backend.last)).all():  # of a whole batch: the compared images are few
                 self.mark_not_finite()
             size = self.samples_per_execution
             self.keep_outputs(size, output_shapes(self.cell.model, size, self.shape, self.num_classes))
-            if self.timed is not None and self.cell.data.pipeline != Pipeline.fresh:  # else no input is ever fed twice
-                self._replay(self.timed[0])
-        if self.trains and self.window_step is not None:
-            loss = self._last_loss(self.window_step)
-            if self.seen.training.end:
-                self.seen.training.later = self._states()
+            self._look_for_kept_results()
         return Observed(
             device=ran_on,
             device_name=self.device_name(),
@@ -207,17 +209,39 @@ class _Run(CellRun):
             num_devices=self.backend.num_devices,
             threads=self.backend.threads,
             loss=loss,
-            work=self.work_of_step(lambda: work.count(self.network, self.cell.batch_size, train=self.trains)),
+            work=self.work_of_step(lambda: count(self.network, self.cell.batch_size, train=self.trains)),
         )
 
-    def _last_loss(self, step: ExecutionStep) -> float | None:
+    def _last_loss(self) -> float | None:
         """The loss of one more execution: Keras keeps the mean of all since the last reset."""
         if not math.isfinite(float(self.model.get_metrics_result()["loss"])):
             return self.checked_loss(math.nan)
         self.model.reset_metrics()
-        step.compute(step.copy_in(step.fetch()))
+        self.step.compute(self.step.copy_in(self.step.fetch()))
         self.backend.settle(self.model)
         return self.checked_loss(float(self.model.get_metrics_result()["loss"]))
+
+    def _look_for_kept_results(self) -> None:
+        """Unless no input is ever fed twice. On unseen images the network has as much to do as on those of the feed."""
+        if self.timed is None or self.cell.data.pipeline == Pipeline.fresh:
+            return
+        fed: NDArray[Any] = self.timed[0]
+
+        def alike() -> NDArray[Any]:
+            if fed.dtype == np.uint8:
+                return pictures_alike(fed)
+            return np.random.default_rng().standard_normal(fed.shape, np.float32).astype(fed.dtype)
+
+        self.look_for_kept_results(lambda: self._execution(fed.copy()), lambda: self._execution(alike()), self.unseen_s)
+
+    def compared_inputs(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        if self.timed is not None:
+            fed = self.timed[0]
+        else:
+            first = self._first_images()
+            fed = first[np.arange(self.samples_per_execution) % len(first)]
+        unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8)
+        return fed, unseen.astype(fed.dtype, copy=False)
 
     def _first_images(self) -> NDArray[Any]:
         def drawn() -> NDArray[Any]:
@@ -227,24 +251,6 @@ class _Run(CellRun):
         num = min(NUM_SAMPLES, self.samples_per_execution)
         images: NDArray[Any] = first_images(self.cell, self.data_folder, num, drawn)
         return images
-
-    def compared_inputs(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        if self.timed is not None:
-            fed = self.timed[0]
-        else:
-            first = self._first_images()
-            fed = first[np.arange(self.samples_per_execution) % len(first)]
-        return fed, self._unseen(fed)
-
-    def _unseen(self, like: NDArray[Any]) -> NDArray[Any]:
-        images = unseen_images(len(like), like.shape[1:], floats=like.dtype != np.uint8)
-        return images.astype(like.dtype, copy=False)
-
-    def _alike(self, fed: NDArray[Any]) -> NDArray[Any]:
-        """Images that are drawn as those of the feed are: on them the network has as much to do."""
-        if fed.dtype == np.uint8:
-            return pictures_alike(fed)
-        return np.random.default_rng().standard_normal(fed.shape, np.float32).astype(fed.dtype)
 
     def inputs_of_rows(self, batch: NDArray[Any], rows: Sequence[int]) -> list[int]:
         """Hashes of them."""
@@ -273,8 +279,6 @@ class _Run(CellRun):
         np.copyto(self.compared_on, batch)
         output = np.asarray(self.execute(self.backend.copy_in(self._execution(self.compared_on))))
         return _described(output, len(batch), rows)
-
-    num_reference_rows = NUM_SAMPLES
 
     def reference_outputs(
         self, batches: Sequence[NDArray[Any]], *, other: bool = False, precision: Precision | None = None

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import ml_dtypes  # noqa: F401  # adds bfloat16 to NumPy
 import numpy as np
@@ -13,39 +13,31 @@ from numpy.typing import NDArray
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.data.order import Order, num_drawn_ahead
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.sources import channels_last, input_of, is_random, order_of
+from accelbench.engines.sources import channels_last, is_random, order_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Pipeline
 
-# Images (uint8; floats if random) and targets, or only images.
-Batch = tuple[NDArray[Any], ...]
-Part = tuple[tuple[int, ...], np.dtype[Any]]
+Batch = tuple[NDArray[Any], ...]  # images (uint8; floats if random) and targets, or only images
 
 
-class Feed(Protocol):
+class Feed:
     """Batches of one epoch, or without end.
 
-    `num_samples` is the number of samples per epoch, `num_batches` the number of batches per epoch; None without end.
-    `parts` has the shape, without the axis of samples, and the dtype of each part of a batch.
+    Attributes:
+        num_samples: per epoch.
+        num_batches: per epoch; None without end.
+        parts: shape, without the axis of samples, and dtype of each part of a batch.
     """
 
-    @property
-    def num_samples(self) -> int:
-        """See the class."""
-
-    @property
-    def num_batches(self) -> int | None:
-        """See the class."""
-
-    @property
-    def parts(self) -> list[Part]:
-        """See the class."""
+    def __init__(self, num_samples: int, num_batches: int | None, parts: Batch) -> None:
+        self.num_samples, self.num_batches = num_samples, num_batches
+        self.parts = [(array.shape[1:], array.dtype) for array in parts]
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches."""
+        raise NotImplementedError
 
 
-class ArrayFeed:
+class ArrayFeed(Feed):
     """Batches gathered by index from arrays, which may be memory-mapped.
 
     Args:
@@ -59,21 +51,7 @@ class ArrayFeed:
         targets: dict[str, NDArray[Any]] = {"labels": np.asarray(arrays.labels, dtype=np.int32), "images": images}
         self.arrays = (images,) if target is None else (images, targets[target])
         self.order = order
-
-    @property
-    def num_samples(self) -> int:
-        """Samples per epoch."""
-        return self.order.num_samples
-
-    @property
-    def num_batches(self) -> int | None:
-        """Batches per epoch; None without end."""
-        return None if self.order.endless else len(self.order)
-
-    @property
-    def parts(self) -> list[Part]:
-        """Shape and dtype of a batch's parts."""
-        return [(array.shape[1:], array.dtype) for array in self.arrays]
+        super().__init__(order.num_samples, None if order.endless else len(order), self.arrays)
 
     def __iter__(self) -> Iterator[Batch]:
         if self.order.shuffles:
@@ -84,51 +62,28 @@ class ArrayFeed:
         return cycle(views) if self.order.endless else iter(views)
 
 
-class RandomFeed:
-    """Normally distributed random images without end, drawn on the host: some batches in advance, or each when needed.
+class RandomFeed(Feed):
+    """Normally distributed random images without end, drawn on the host by the cell's seed.
 
-    Args:
-        shape: of one image.
-        num_classes: of the random labels.
-        batch_size: images per batch.
-        dtype: of the images, by NumPy's name.
-        target: as for `ArrayFeed`.
-        seed: of the generator.
-        resident: whether a single batch is repeated, which stays on the device.
-        fresh: whether each batch is drawn when it is needed; else a few batches are repeated.
+    A few batches are repeated, a single one if it stays on the device; with `pipeline=fresh` each is drawn when needed.
+    `target` is as for `ArrayFeed`.
     """
 
-    num_batches = None
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        num_classes: int,
-        batch_size: int,
-        dtype: str,
-        target: str | None,
-        *,
-        seed: int,
-        resident: bool = False,
-        fresh: bool = False,
-    ) -> None:
-        self.shape, self.num_classes, self.dtype, self.target = shape, num_classes, dtype, target
-        self.fresh = fresh
-        self.num_samples = batch_size
-        self.generator = np.random.default_rng(seed)
-        num_bytes = batch_size * math.prod(shape) * np.dtype(dtype).itemsize
-        self.batches = [self._drawn() for _ in range(1 if resident or fresh else num_drawn_ahead(num_bytes))]
-
-    @property
-    def parts(self) -> list[Part]:
-        """Shape and dtype of a batch's parts."""
-        return [(array.shape[1:], array.dtype) for array in self.batches[0]]
+    def __init__(self, cell: Cell, target: str | None) -> None:
+        self.shape, self.num_classes = channels_last(cell.model.input_shape), cell.model.num_classes
+        self.dtype, self.target, self.size = FORMATS[cell.precision].stored, target, cell.batch_size
+        self.generator = np.random.default_rng(cell.seed)
+        self.fresh = cell.data.pipeline == Pipeline.fresh
+        num_bytes = self.size * math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        num = 1 if self.fresh or cell.data.pipeline == Pipeline.device else num_drawn_ahead(num_bytes)
+        self.batches = [self._drawn() for _ in range(num)]
+        super().__init__(self.size, None, self.batches[0])
 
     def _drawn(self) -> Batch:
-        images = self.generator.standard_normal((self.num_samples, *self.shape), dtype=np.float32).astype(self.dtype)
+        images = self.generator.standard_normal((self.size, *self.shape), dtype=np.float32).astype(self.dtype)
         if self.target is None:
             return (images,)
-        labels = self.generator.integers(self.num_classes, size=self.num_samples, dtype=np.int32)
+        labels = self.generator.integers(self.num_classes, size=self.size, dtype=np.int32)
         return images, labels if self.target == "labels" else images
 
     def __iter__(self) -> Iterator[Batch]:
@@ -138,28 +93,12 @@ class RandomFeed:
 
 
 def feed_of(cell: Cell, split: str, data_folder: Path) -> Feed:
-    """The feed of one split.
-
-    Args:
-        cell: whose batches they are.
-        split: `train` or `test`.
-        data_folder: where the data set's arrays are.
-    """
+    """The feed of one split, `train` or `test`."""
     target = None
     if cell.mode == Mode.train:
         target = "images" if cell.model.is_own("autoencoder") else "labels"
     if is_random(cell):
-        shape, num_classes = input_of(cell, data_folder)
-        return RandomFeed(
-            channels_last(shape),
-            num_classes,
-            cell.batch_size,
-            FORMATS[cell.precision].stored,
-            target,
-            seed=cell.seed,
-            resident=cell.data.pipeline == Pipeline.device,
-            fresh=cell.data.pipeline == Pipeline.fresh,
-        )
+        return RandomFeed(cell, target)
     arrays = load_split(data_folder, split)
     num = len(arrays.labels)
     # Keras averages the replicas' gradients without weights: they must have as many samples each. Metrics and outputs

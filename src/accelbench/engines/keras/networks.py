@@ -1,4 +1,4 @@
-"""The networks of the studies in Keras: the same layers as in the Lightning engine.
+"""The networks of the studies in Keras, the same layers as in the Lightning engine, and what they are trained on.
 
 Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1].
 It returns logits (batch, classes), or (batch, 1) if a study has a single logit for two classes: softmax and sigmoid are
@@ -6,50 +6,34 @@ part of the loss. So are study 004's ten sigmoids: Keras on TensorFlow computes 
 softmax does. The autoencoder returns images. Weights start as Keras' layers initialise them.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
-from keras import layers
+from keras import layers, losses, ops, optimizers
 from numpy.typing import NDArray
 
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.keras.precision import set_policy
-from accelbench.engines.models import check_colour, check_grey, check_size, own_network
+from accelbench.engines.models import check_colour, check_grey, check_size, optimizer_named, own_network
 from accelbench.engines.sources import Shape
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Precision
 from accelbench.schema.workload import ModelSpec
 
+POLICIES = {
+    word: formats.computed if formats.stored == formats.computed else f"mixed_{formats.computed}"
+    for word, formats in FORMATS.items()
+}
+# With Keras' defaults, which the studies used, apart from the learning rate. No study used AdamW: it has PyTorch's.
+OPTIMIZERS: dict[str, Callable[..., keras.Optimizer]] = {
+    "adam": optimizers.Adam,
+    "adamw": partial(optimizers.AdamW, weight_decay=0.01, epsilon=1e-8),
+    "sgd": optimizers.SGD,
+}
 Layers = list[keras.Layer]
-
-
-def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
-    """The network of `model` under Keras' global dtype policy, its weights drawn from Keras' generator.
-
-    Args:
-        model: what to build; a network of accelbench's own.
-        shape: of an image, (height, width) or (height, width, channels).
-        num_classes: of the labels.
-
-    Raises:
-        UserError: there is no such network, or it has no such argument or weights.
-        UnsupportedError: it does not take images of this shape.
-    """
-    make = own_network(model, NETWORKS)
-    try:
-        stack = make(shape, num_classes, **model.args)
-    except TypeError as error:
-        raise UserError(f"model.args: {error}") from error
-    return keras.Sequential([keras.Input(shape), *stack], name=model.definition)
-
-
-def num_params(network: keras.Model) -> int:
-    """The count of trainable parameters."""
-    return sum(math.prod(weight.shape) for weight in network.trainable_weights)
 
 
 def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> Layers:
@@ -80,6 +64,16 @@ def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0
     """Study 001: three LSTM layers of 256 over a grey image's rows, dropout before the last two."""
     check_grey("lstm", shape)
     return _recurrent(layers.LSTM, num_classes, units, [0.0, dropout, dropout])
+
+
+def _recurrent(kind: type[keras.Layer], num_classes: int, units: int, dropouts: Sequence[float]) -> Layers:
+    """Recurrent layers over image rows; a dense layer classifies the last output of the last one.
+
+    Dropout uses one mask per sample for all time steps.
+    """
+    last = len(dropouts) - 1
+    stack = [kind(units, dropout=rate, return_sequences=index != last) for index, rate in enumerate(dropouts)]
+    return [*stack, layers.Dense(num_classes)]
 
 
 def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
@@ -123,14 +117,31 @@ NETWORKS: Mapping[str, Callable[..., Layers]] = {
 }
 
 
-def _recurrent(kind: type[keras.Layer], num_classes: int, units: int, dropouts: Sequence[float]) -> Layers:
-    """Recurrent layers over image rows; a dense layer classifies the last output of the last one.
+def set_policy(precision: Precision) -> None:
+    """Makes every layer that is built from now on compute in `precision`.
 
-    Dropout uses one mask per sample for all time steps.
+    It sets the global policy: Keras scales the loss of mixed_float16 only then.
     """
-    last = len(dropouts) - 1
-    stack = [kind(units, dropout=rate, return_sequences=index != last) for index, rate in enumerate(dropouts)]
-    return [*stack, layers.Dense(num_classes)]
+    keras.config.set_image_data_format("channels_last")  # ~/.keras/keras.json may say otherwise
+    keras.config.set_epsilon(1e-7)
+    # The dtype of losses and metrics.
+    keras.config.set_floatx("float64" if precision == Precision.fp64 else "float32")
+    keras.config.set_dtype_policy(POLICIES[precision])
+
+
+def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
+    """The network of `model`, one of accelbench's own, under Keras' global policy, drawn from its generator.
+
+    Raises:
+        UserError: there is no such network, or it has no such argument or weights.
+        UnsupportedError: it does not take images of this shape.
+    """
+    make = own_network(model, NETWORKS)
+    try:
+        stack = make(shape, num_classes, **model.args)
+    except TypeError as error:
+        raise UserError(f"model.args: {error}") from error
+    return keras.Sequential([keras.Input(shape), *stack], name=model.definition)
 
 
 def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
@@ -161,10 +172,59 @@ def reference(
         drawn = np.random.default_rng()
         network.set_weights([each + 0.1 * drawn.random(each.shape, np.float32) for each in network.get_weights()])
     inputs = [images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32) for images in batches]
-    return [keras.ops.convert_to_numpy(network(floats, training=False)) for floats in inputs]
+    return [ops.convert_to_numpy(network(floats, training=False)) for floats in inputs]
 
 
 def _drawn(cell: Cell, precision: Precision, shape: Shape, num_classes: int) -> keras.Sequential:
     set_policy(precision)
     keras.utils.set_random_seed(cell.seed)
     return build(cell.model, shape, num_classes)
+
+
+@keras.saving.register_keras_serializable("accelbench")
+class Scale(layers.Layer):
+    """Scales whole numbers from 0 to 255 to floats from 0 to 1, in the policy's dtype."""
+
+    def call(self, images: Any) -> Any:
+        """`images` / 255."""
+        return ops.cast(images, self.compute_dtype) / 255
+
+
+def model_of(network: keras.Sequential, dtype: str) -> keras.Sequential:
+    """The network, which takes floats, for images of a dtype: `uint8` ones are scaled, floats are not."""
+    scale = [Scale()] if dtype == "uint8" else []
+    return keras.Sequential([keras.Input(network.input_shape[1:], dtype=dtype), *scale, network])
+
+
+def optimizer_of(model: ModelSpec) -> keras.Optimizer:
+    """The model's optimiser."""
+    return optimizer_named(model.optimizer, OPTIMIZERS)(learning_rate=model.learning_rate)
+
+
+def loss_of(spec: ModelSpec, network: keras.Sequential, dtype: str) -> Any:
+    """Cross-entropy of the logits, binary for a single logit; for the autoencoder the mean squared error."""
+    if spec.is_own("autoencoder"):
+        return scaled_squared_error if dtype == "uint8" else losses.MeanSquaredError()
+    if network.output_shape[-1] == 1:
+        return losses.BinaryCrossentropy(from_logits=True)
+    return losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def metrics_of(spec: ModelSpec, network: keras.Sequential) -> list[Any]:
+    """The accuracy, for a network that classifies."""
+    if spec.is_own("autoencoder"):
+        return []
+    return [right_sign if network.output_shape[-1] == 1 else keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+
+
+def scaled_squared_error(images: Any, output: Any) -> Any:
+    """The squared error of each pixel; `images` are whole numbers from 0 to 255."""
+    return losses.mean_squared_error(images / 255, output)
+
+
+def right_sign(labels: Any, logits: Any) -> Any:
+    """Whether the sign of each logit agrees with its label: above 0 for label 1, else label 0."""
+    return ops.equal(ops.cast(labels, "bool"), ops.reshape(logits, ops.shape(labels)) > 0)
+
+
+right_sign.__name__ = "accuracy"

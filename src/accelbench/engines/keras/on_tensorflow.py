@@ -1,8 +1,8 @@
 """Keras on TensorFlow."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 import keras
@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.keras.backends import Backend, Execute
+from accelbench.engines.keras.backends import Backend, Execute, Kind
 from accelbench.engines.keras.feed import ArrayFeed, Feed
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Cell
@@ -19,16 +19,13 @@ from accelbench.schema.text import message_of
 from accelbench.schema.vocab import Device, Precision
 
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
-WORDS = {"CPU": Device.cpu, "GPU": Device.gpu, "TPU": Device.tpu}
-
-
-def make(cell: Cell) -> "TensorFlow":
-    """The cell's backend; to be called before TensorFlow has run anything, since it fixes threads and devices."""
-    return TensorFlow(cell)
 
 
 class TensorFlow(Backend):
-    """Keras' compiled functions under a strategy of `tf.distribute`."""
+    """Keras' compiled functions under a strategy of `tf.distribute`.
+
+    To be created before TensorFlow has run anything, since it fixes threads and devices.
+    """
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
@@ -40,36 +37,33 @@ class TensorFlow(Backend):
         # By default "fp32" is TF32 on a GPU, and bf16 on a TPU.
         tf.config.experimental.enable_tensor_float_32_execution(cell.precision == Precision.tf32)
         self.strategy = strategy_for(cell)
+        self.num_devices = self.strategy.num_replicas_in_sync
         self.datasets: dict[Feed, Any] = {}
-        self.on_host = cell.device == Device.cpu
+
+    @property
+    def threads(self) -> int | None:  # type: ignore[override]
+        """As TensorFlow has it."""
+        num: int = tf.config.threading.get_intra_op_parallelism_threads()
+        return num
 
     def scope(self) -> AbstractContextManager[Any]:
         scope: AbstractContextManager[Any] = self.strategy.scope()
         return scope
 
-    def trainer(self, model: keras.Model) -> Execute:
-        """Takes a batch, or a TensorFlow iterator from which the graph fetches."""
-        model.train_step = self._counted(model.train_step)
-        model.make_train_function(force=True)
-        return self._timed(self._as_in_fit(model, _of_batches(model.train_function)))
+    def on_cpu(self) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = tf.device("/CPU:0")
+        return context
 
-    def tester(self, model: keras.Model) -> Execute:
-        """Takes a batch, or a TensorFlow iterator from which the graph fetches."""
-        model.test_step = self._counted(model.test_step)
-        model.make_test_function(force=True)
-        return self._timed(_of_batches(model.test_function))
-
-    def predictor(self, model: keras.Model) -> Execute:
-        model.predict_step = self._counted(model.predict_step)
+    def executed(self, model: keras.Model, kind: Kind) -> Execute:
+        """Training and testing take a batch, or a TensorFlow iterator from which the graph fetches."""
+        function: Execute = getattr(model, f"{kind}_function")
+        if kind != "predict":
+            return lambda batch: function(batch if isinstance(batch, ITERATORS) else (batch,))
         if self.on_host and self.steps == self.num_devices == 1:
             # What `predict_function` compiles, without its handling of lists and replicas: 3 % of a step of 1 ms.
-            function = tf.function(model.predict_step, reduce_retracing=True, jit_compile=model.jit_compile or None)
-            return self._timed(lambda batches: function(tf.convert_to_tensor(batches[0][0])))  # images alone
-        model.make_predict_function(force=True)
-        return self._timed(model.predict_function)
-
-    def settle(self, model: keras.Model) -> None:
-        """Does nothing: the steps update the model's variables."""
+            images = tf.function(model.predict_step, reduce_retracing=True, jit_compile=model.jit_compile or None)
+            return lambda batches: images(tf.convert_to_tensor(batches[0][0]))
+        return function
 
     def trained(self, model: keras.Model) -> list[NDArray[Any]]:
         parts = [self.strategy.experimental_local_results(each.value) for each in model.trainable_variables]
@@ -89,8 +83,8 @@ class TensorFlow(Backend):
         fetched = iter(self.datasets[feed])
         if not inside:
             return fetched if labelled else _lists(fetched, self.steps)
-        num = None if feed.num_batches is None else -(-feed.num_batches // self.steps)
-        return _repeated(fetched, num)
+        # The iterator itself, once per execution.
+        return repeat(fetched) if feed.num_batches is None else repeat(fetched, -(-feed.num_batches // self.steps))
 
     def fetches_inside(self, feed: Feed) -> bool:
         """Whether the graph fetches: if it runs several steps, or gathers a data set's batches, as in `fit`."""
@@ -111,11 +105,10 @@ class TensorFlow(Backend):
             for part in tf.nest.flatten(self.last):
                 np.asarray(part)
 
-    def ran_on(self, weights: keras.Variable) -> str:
+    def kinds(self, weights: keras.Variable) -> Iterable[str]:
         names = [part.device for part in self.strategy.experimental_local_results(weights.value)]
         names += [part.device for part in tf.nest.flatten(self.last) if isinstance(part, tf.Tensor)]
-        kinds = {tf.DeviceSpec.from_string(name).device_type for name in names}
-        return " and ".join(sorted(WORDS.get(kind, str(kind)) for kind in kinds))
+        return [str(tf.DeviceSpec.from_string(name).device_type) for name in names]
 
     def uses_tf32(self) -> bool:
         """Whether TF32 is allowed and the device is a GPU."""
@@ -130,32 +123,13 @@ class TensorFlow(Backend):
         return name
 
     def peak_memory_bytes(self) -> int | None:
-        if self.cell.device == Device.cpu:
+        if self.on_host:
             return None
         names = [device.name for device in tf.config.list_logical_devices(self.cell.device.upper())]
         try:
             return max(int(tf.config.experimental.get_memory_info(name)["peak"]) for name in names)
         except (ValueError, tf.errors.UnimplementedError):  # a TPU may not report it
             return None
-
-    @property
-    def threads(self) -> int | None:
-        num: int = tf.config.threading.get_intra_op_parallelism_threads()
-        return num
-
-    @property
-    def num_devices(self) -> int:
-        num: int = self.strategy.num_replicas_in_sync
-        return num
-
-    def on_cpu(self) -> AbstractContextManager[Any]:
-        context: AbstractContextManager[Any] = tf.device("/CPU:0")
-        return context
-
-
-def _of_batches(function: Execute) -> Execute:
-    """Keras' function, which takes an iterator, wrapped to take a batch too."""
-    return lambda batch: function(batch if isinstance(batch, ITERATORS) else (batch,))
 
 
 def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
@@ -192,13 +166,6 @@ def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:
         yield several
 
 
-def _repeated(iterator: Any, num: int | None) -> Iterator[Any]:
-    """The iterator itself, once per execution: `num` times, or without end."""
-    while num is None or num > 0:
-        yield iterator
-        num = None if num is None else num - 1
-
-
 def strategy_for(cell: Cell) -> tf.distribute.Strategy:
     """The strategy for the cell's devices; to be called before TensorFlow has run anything.
 
@@ -208,8 +175,9 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
     if cell.device == Device.tpu:
         return _on_tpu(cell)
     kind = cell.device.upper()
-    if cell.device == Device.cpu and cell.devices > 1:
-        _divide_cpu(cell.devices)
+    if cell.device == Device.cpu and cell.devices > 1:  # the parts of the CPU share its threads
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cell.devices)
     found = tf.config.list_logical_devices(kind)
     if len(found) < cell.devices:
         raise UnsupportedError(
@@ -218,12 +186,6 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
         )
     names = [f"/{kind}:{index}" for index in range(cell.devices)]
     return tf.distribute.OneDeviceStrategy(names[0]) if len(names) == 1 else tf.distribute.MirroredStrategy(names)
-
-
-def _divide_cpu(num: int) -> None:
-    """Makes TensorFlow divide the CPU into `num` devices, which share its threads."""
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num)
 
 
 def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
@@ -249,3 +211,6 @@ def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
     if cell.devices != len(cores):
         raise UnsupportedError(f"devices={cell.devices}: TensorFlow takes all {len(cores)} cores of a TPU, or one")
     return tf.distribute.TPUStrategy(resolver)
+
+
+BACKEND = TensorFlow

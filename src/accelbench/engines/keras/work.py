@@ -1,46 +1,92 @@
-"""Counts the floating-point operations of one step from its network's layers.
+"""What a network of Keras was seen to compute and to train, and the floating-point operations of one step.
 
 The operations are those of the layers' definitions, as in the Lightning engine, whatever a backend fuses or computes in
 vain. Bytes and operators are unknown, since the graph is compiled as a whole.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import keras
+import numpy as np
 from keras import layers
+from numpy.typing import NDArray
 
+from accelbench.engines.formats import word_for
+from accelbench.errors import UnsupportedError
 from accelbench.measuring.promises import Products
+from accelbench.measuring.training import State
 from accelbench.schema.measurement import Work
 
+WATCHED = (layers.Dense, layers.Conv2D, layers.RNN)
 WITHOUT_FLOPS = (
-    layers.InputLayer,
-    layers.Flatten,
-    layers.Reshape,
-    layers.Dropout,
-    layers.MaxPooling2D,
-    layers.BatchNormalization,
+    *(layers.InputLayer, layers.Flatten, layers.Reshape, layers.Dropout),
+    *(layers.MaxPooling2D, layers.BatchNormalization),
 )
+BITS = {2: np.int16, 4: np.int32, 8: np.int64}  # by the bytes of a number
+
+
+class Observer:
+    """Watches in which format each layer of a network computes while it is traced: what is traced is what runs.
+
+    Raises:
+        UnsupportedError: the network has no layer with a weight matrix.
+    """
+
+    def __init__(self, network: keras.Sequential) -> None:
+        self.network = network
+        self.layers = [layer for layer in network._flatten_layers() if isinstance(layer, WATCHED)]
+        if not self.layers:
+            raise UnsupportedError("the network has no dense, convolutional or recurrent layer to watch")
+        self.weights: keras.Variable = self.layers[0].weights[0]  # the weight matrix of the first of them
+        self.computed: dict[str, str] = {}  # a layer's name -> the format of its output
+        for layer in self.layers:
+            layer.call = self._watched(layer.name, layer.call)
+
+    def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            output = call(*args, **kwargs)
+            self.computed[name] = keras.backend.standardize_dtype(output.dtype)
+            return output
+
+        return seen
+
+    def precision(self, most: str | None, *, tf32: bool) -> str:
+        """The word for the precision that ran, or its dtypes if there is no word for them.
+
+        Args:
+            most: the format of most matrix products; None if the size of none is known.
+            tf32: whether fp32 matrix products run in TF32.
+        """
+        computed = most or str(self.computed.get(self.layers[0].name))
+        return word_for(keras.backend.standardize_dtype(self.weights.dtype), computed, tf32=tf32)
+
+    def products(self, *, train: bool) -> Products:
+        """The products of the forward pass for a sample, by what each layer was seen to compute in.
+
+        In training there are other products too, which are not seen: those of gradients.
+        """
+        found = Products(uncounted={"gradients"} if train else set(), of="forward matrix products")
+        for layer in self.network.layers:
+            num = _multiplications(layer)
+            if num is None or (any(num) and layer.name not in self.computed):
+                found.uncounted.add(layer.name)
+            elif any(num):
+                name = self.computed[layer.name]
+                found.flops[name] = found.flops.get(name, 0) + 2 * sum(num[:2])
+        return found
 
 
 def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
-    """The work of one step.
+    """The work of one step; unknown, with the names of the layers, if that of a layer is.
 
     In training: the forward pass, the gradients of all weights, and those of all inputs of layers except the images.
-
-    Args:
-        network: a sequence of layers.
-        batch_size: samples of the step.
-        train: whether it trains or infers.
-
-    Returns:
-        The operations; None, with the names of the layers, if those of a layer are unknown.
     """
     uncounted = sorted({type(layer).__name__ for layer in network.layers if _multiplications(layer) is None})
     if uncounted:
         return Work(uncounted=uncounted)
-    total, skipped = 0, 0
-    first = True
+    total, skipped, first = 0, 0, True
     for layer in network.layers:
         of_input, of_state, of_first_state = _multiplications(layer) or (0, 0, 0)
         total += of_input + of_state
@@ -48,25 +94,6 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
         skipped += of_first_state + (of_input if first else 0)
         first = first and not of_input
     return Work(flops=2 * batch_size * (3 * total - skipped if train else total))
-
-
-def products(network: keras.Sequential, formats: Mapping[str, str], *, train: bool) -> Products:
-    """The products of the forward pass for a sample, by what each layer was seen to compute in.
-
-    Args:
-        network: a sequence of layers.
-        formats: a layer's name -> the format.
-        train: whether there are other products too, which are not seen: those of gradients.
-    """
-    found = Products(uncounted={"gradients"} if train else set(), of="forward matrix products")
-    for layer in network.layers:
-        num = _multiplications(layer)
-        if num is None or (any(num) and layer.name not in formats):
-            found.uncounted.add(layer.name)
-        elif any(num):
-            name = formats[layer.name]
-            found.flops[name] = found.flops.get(name, 0) + 2 * sum(num[:2])
-    return found
 
 
 def _multiplications(layer: keras.Layer) -> tuple[int, int, int] | None:
@@ -81,3 +108,30 @@ def _multiplications(layer: keras.Layer) -> tuple[int, int, int] | None:
         of_state = math.prod(layer.cell.recurrent_kernel.shape)
         return num_times * math.prod(layer.cell.kernel.shape), num_times * of_state, of_state
     return None
+
+
+def num_params(network: keras.Model) -> int:
+    """The count of trainable parameters."""
+    return sum(math.prod(weight.shape) for weight in network.trainable_weights)
+
+
+def states(names: Iterable[str], tensors: Iterable[NDArray[np.floating]]) -> dict[str, State]:
+    """The states of tensors with these names: every number is read once."""
+    return {name: _state(tensor) for name, tensor in zip(names, tensors, strict=True)}
+
+
+def _state(tensor: NDArray[np.floating]) -> State:
+    bits = np.ascontiguousarray(tensor).view(BITS[tensor.itemsize])
+    values = tensor.astype(np.float32) if tensor.itemsize < 4 else tensor
+    # A NaN makes both of them NaN.
+    return State(int(bits.sum(dtype=np.int64)), max(abs(float(values.min())), abs(float(values.max()))))
+
+
+def learning_rate(optimizer: keras.Optimizer) -> float:
+    """The optimiser's own, or that of the one that it wraps to scale the loss."""
+    return float(getattr(optimizer, "inner_optimizer", optimizer).learning_rate.numpy())
+
+
+def frozen(network: keras.Model) -> list[str]:
+    """The names of the layers that have weights and say that they are not trained."""
+    return [layer.name for layer in network.layers if layer.weights and not layer.trainable]
